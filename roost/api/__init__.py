@@ -1,0 +1,1 @@
+"""HTTP only: what clients send and receive. What it means is decided in the rooms below."""

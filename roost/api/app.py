@@ -1,0 +1,211 @@
+"""The ASGI application: every API behind its prefix, one way from a request to an answer."""
+
+import json
+import logging
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from oslo_policy import policy
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from roost import errors, logs
+from roost.api import bodies, metrics, permissions
+from roost.api.auth import REFUSAL, Authenticator
+from roost.api.clustering import CLUSTERING_API
+from roost.api.compute import COMPUTE_API
+from roost.api.errors import UNEXPECTED, status_of
+from roost.api.frame import Api
+from roost.api.identity import IDENTITY_API
+from roost.api.image import IMAGE_API
+from roost.api.routes import Call, Route, Services
+from roost.api.service import SERVICE_API
+from roost.api.versions import Version
+from roost.config import Settings
+from roost.identity.tokens import Caller
+from roost.store.database import Database
+
+logger = logging.getLogger(__name__)
+
+APIS: tuple[Api, ...] = (IDENTITY_API, COMPUTE_API, IMAGE_API, CLUSTERING_API, SERVICE_API)
+NOBODY = Caller("", "", None, None, ())
+_REQUEST_ID = re.compile(r"^req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
+
+
+def default_rules() -> list[policy.RuleDefault]:
+    """Every permission that any API checks, with the requests that it guards."""
+    operations: dict[str, list[tuple[str, str]]] = {}
+    for api in APIS:
+        for route in api.table.routes:
+            if route.rule is not None:
+                operations.setdefault(route.rule, []).append((route.method, api.prefix + route.path))
+    rules = [rule for api in APIS for rule in api.rules]
+    return permissions.documented(rules, {name: list(dict.fromkeys(rows)) for name, rows in operations.items()})
+
+
+def make_services(settings: Settings, database: Database) -> Services:
+    """What the handlers of this process use."""
+    return Services(settings, database, permissions.Permissions(settings, default_rules()))
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """One request on its way to an answer."""
+
+    api: Api
+    scope: Scope
+    receive: Receive
+    headers: Headers
+    path: str
+    version: Version | None = None
+    route: Route | None = None
+
+
+class App:
+    """The whole HTTP side of Roost."""
+
+    def __init__(self, services: Services, authenticator: Authenticator) -> None:
+        self._services = services
+        self._authenticator = authenticator
+        own_identity = services.settings.auth_strategy == "roost"
+        self._apis = [api for api in APIS if own_identity or api is not IDENTITY_API]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request. Life-cycle events are the server's business, not ours."""
+        if scope["type"] != "http":
+            return
+        started = time.perf_counter()
+        headers = Headers(scope=scope)
+        identifier = f"req-{uuid.uuid4()}"
+        logs.request_id.set(identifier)
+        exchange = self._enter(scope, receive, headers)
+        try:
+            response = await self._answer(exchange)
+        except errors.RoostError as error:
+            response = self._refuse(exchange, status_of(error), error.message, type(error))
+        except (OperationalError, InterfaceError, PoolTimeout) as error:
+            logger.error("the database does not answer", extra={"error": str(error.__cause__ or error)})
+            message = "The database does not answer; try again in a moment."
+            response = self._refuse(exchange, 503, message, errors.Unavailable)
+        except Exception:
+            logger.exception("unexpected failure")
+            response = self._refuse(exchange, 500, UNEXPECTED, RuntimeError)
+        self._sign(exchange, response, identifier)
+        await response(scope, receive, send)
+        self._note(exchange, response.status_code, time.perf_counter() - started)
+
+    def _enter(self, scope: Scope, receive: Receive, headers: Headers) -> _Exchange:
+        path: str = scope["path"]
+        for api in self._apis:
+            if path == api.prefix or path.startswith(api.prefix + "/"):
+                return _Exchange(api, scope, receive, headers, path[len(api.prefix) :])
+        return _Exchange(SERVICE_API, scope, receive, headers, path)
+
+    async def _answer(self, exchange: _Exchange) -> Response:
+        api, scope = exchange.api, exchange.scope
+        if scope["method"] not in _METHODS:
+            return self._refuse(exchange, 405, f"The method {scope['method']} is not supported.", errors.Invalid)
+        by_method, values, project_id = api.find(exchange.path)
+        routes = by_method.get("GET" if scope["method"] == "HEAD" else scope["method"])
+        if not routes:
+            return self._refuse(exchange, api.wrong_method_status, api.not_found, errors.NotFound)
+        exchange.route = self._choose(exchange, routes)
+        caller = NOBODY if exchange.route.public else await self._identify(exchange, project_id)
+        call = self._call(exchange, caller, values)
+        if exchange.route.rule is not None and not exchange.route.owned:
+            call.permit(exchange.route.rule)
+        if exchange.route.query is not None:
+            exchange.route.query.check_query(call.query)
+        if exchange.route.body is not None or exchange.route.method != "GET":
+            call.body = await bodies.read(exchange.receive, exchange.headers, self._services.settings)
+        if exchange.route.body is not None:
+            exchange.route.body.check_body(call.body)
+        reply = await exchange.route.handler(call)
+        return reply if isinstance(reply, Response) else _json(reply, exchange.route.status)
+
+    def _choose(self, exchange: _Exchange, routes: list[Route]) -> Route:
+        """The route for the version that the request asks for; version documents are the same in all."""
+        if exchange.api.negotiation is None or routes[0].public:
+            return routes[0]
+        exchange.version = exchange.api.negotiation.choose(exchange.headers)
+        for route in routes:
+            if route.serves(exchange.version):
+                return route
+        raise exchange.api.not_in_version(exchange.version)
+
+    async def _identify(self, exchange: _Exchange, project_id: str | None) -> Caller:
+        secret = exchange.headers.get("x-auth-token")
+        if not secret:
+            raise errors.Unauthorized(REFUSAL)
+        caller = await self._authenticator.authenticate(secret)
+        if project_id is not None and project_id != caller.project_id:
+            raise errors.Invalid(
+                f"Malformed request URL: URL's project_id '{project_id}' doesn't match Context's project_id "
+                f"'{caller.project_id}'"
+            )
+        return caller
+
+    def _call(self, exchange: _Exchange, caller: Caller, values: Mapping[str, str]) -> Call:
+        queries = parse_qsl(exchange.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        site = self._services.settings.public_url or (
+            f"{exchange.scope['scheme']}://{exchange.headers.get('host', 'localhost')}"
+        )
+        return Call(
+            services=self._services,
+            caller=caller,
+            version=exchange.version or Version(0, 0),
+            headers=exchange.headers,
+            path=values,
+            query=dict(queries),
+            queries=queries,
+            body=None,
+            base=site + exchange.api.prefix,
+            url=site + exchange.scope["path"],
+        )
+
+    def _refuse(self, exchange: _Exchange, status: int, message: str, kind: type[BaseException]) -> Response:
+        response = _json(exchange.api.error_body(status, message, kind), status)
+        if status == 401:
+            response.headers["WWW-Authenticate"] = 'Keystone uri="/identity"'
+        if status == 503:
+            response.headers["Retry-After"] = "1"
+        return response
+
+    def _sign(self, exchange: _Exchange, response: Response, identifier: str) -> None:
+        response.headers["X-OpenStack-Request-Id"] = identifier
+        for name, value in exchange.api.headers(exchange.version, identifier):
+            response.headers[name] = value
+
+    def _note(self, exchange: _Exchange, status: int, seconds: float) -> None:
+        method = exchange.scope["method"]
+        route = exchange.route.path if exchange.route else "unknown"
+        metrics.REQUESTS.labels(exchange.api.name, method, route, status).inc()
+        metrics.SECONDS.labels(exchange.api.name, method, route).observe(seconds)
+        extra: dict[str, Any] = {"status": status, "ms": round(seconds * 1000, 1)}
+        asked_by = exchange.headers.get("x-openstack-request-id", "")
+        if _REQUEST_ID.match(asked_by):
+            extra["global_request_id"] = asked_by
+        logger.info("%s %s", method, exchange.scope["path"], extra=extra)
+
+
+def _json(reply: dict[str, Any] | list[Any] | None, status: int) -> Response:
+    if reply is None:
+        return Response(status_code=status)
+    content = json.dumps(reply, separators=(",", ":"), ensure_ascii=False).encode()
+    return Response(content, status, media_type="application/json")
+
+
+def all_routes() -> Iterator[tuple[Api, Route]]:
+    """Every route of every API, for those who must look at all of them."""
+    for api in APIS:
+        for route in api.table.routes:
+            yield api, route

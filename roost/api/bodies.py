@@ -1,0 +1,71 @@
+"""Request bodies: read no further than the limit, and parsed no deeper."""
+
+import json
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.types import Receive
+
+from roost.config import Settings
+from roost.errors import Invalid, TooLarge, UnsupportedMedia
+
+MALFORMED = "Malformed request body"
+
+
+async def read(receive: Receive, headers: Headers, settings: Settings) -> Any:
+    """The JSON body of a request, or None if it has none."""
+    raw = await _read(receive, headers, settings.max_body_bytes)
+    if not raw:
+        return None
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise UnsupportedMedia("Unsupported Content-Type")
+    if _depth(raw, settings.max_body_depth) > settings.max_body_depth:
+        raise Invalid(MALFORMED)
+    try:
+        return json.loads(raw, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise Invalid(MALFORMED) from None
+
+
+async def _read(receive: Receive, headers: Headers, limit: int) -> bytes:
+    too_large = TooLarge(f"Request is too large: at most {limit} bytes are read.")
+    if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > limit:
+        raise too_large
+    chunks, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Invalid("The request ended before its body did.")
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        if size > limit:
+            raise too_large
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _depth(raw: bytes, enough: int) -> int:
+    """How deep brackets nest outside strings; counted only where there are brackets enough to matter."""
+    if raw.count(b"[") + raw.count(b"{") <= enough:
+        return 0
+    deepest = depth = 0
+    in_string = escaped = False
+    for byte in raw:
+        if escaped:
+            escaped = False
+        elif in_string:
+            escaped = byte == 0x5C
+            in_string = byte != 0x22
+        elif byte == 0x22:
+            in_string = True
+        elif byte in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif byte in b"]}":
+            depth -= 1
+    return deepest
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")

@@ -1,0 +1,20 @@
+"""The compute API, as Nova speaks it: one module a noun."""
+
+from roost.api.compute import versions
+from roost.api.errors import compute_body
+from roost.api.frame import Api
+from roost.api.routes import Table
+from roost.api.versions import COMPUTE
+
+_NOUNS = (versions,)
+
+COMPUTE_API = Api(
+    name="compute",
+    prefix="/compute",
+    table=Table().include(*(noun.routes for noun in _NOUNS)),
+    error_body=compute_body,
+    rules=tuple(rule for noun in _NOUNS for rule in getattr(noun, "RULES", ())),
+    negotiation=COMPUTE,
+    project_after="v2.1",
+    request_id_header="X-Compute-Request-Id",
+)

@@ -1,0 +1,61 @@
+"""Images, as the clients look them up before they boot a server and when they show one."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from roost.api import schemas
+from roost.api.permissions import READER, Rule
+from roost.api.routes import Call, Reply, Table
+from roost.compute import images
+
+routes = Table(prefix="/v2")
+
+RULES = (Rule("get_image", READER, "Show an image."), Rule("get_images", READER, "List images."))
+
+
+def _view(row: sa.Row[Any]) -> dict[str, Any]:
+    created = row.created_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "id": row.id,
+        "name": row.name,
+        "status": "active",
+        "visibility": "public",
+        "container_format": "bare",
+        "disk_format": "qcow2",
+        "size": row.size,
+        "min_disk": row.min_disk_gb,
+        "min_ram": row.min_memory_mb,
+        "protected": False,
+        "tags": [],
+        "owner": None,
+        "checksum": None,
+        "created_at": created,
+        "updated_at": created,
+        "self": f"/v2/images/{row.id}",
+        "file": f"/v2/images/{row.id}/file",
+        "schema": "/v2/schemas/image",
+    }
+
+
+@routes.get("/images", rule="get_images", query={"type": "object", "properties": {"limit": schemas.DIGITS}})
+async def index(call: Call) -> Reply:
+    """List images, by name or of certain ids (`id=in:A,B`)."""
+    wanted = call.query.get("id")
+    limit = int(call.query.get("limit") or call.services.settings.max_limit)
+    async with call.services.database.begin() as connection:
+        rows = await images.index(
+            connection,
+            name=call.query.get("name"),
+            ids=wanted.removeprefix("in:").split(",") if wanted else None,
+            marker=call.query.get("marker"),
+            limit=min(limit, call.services.settings.max_limit),
+        )
+    return {"images": [_view(row) for row in rows], "first": "/v2/images", "schema": "/v2/schemas/images"}
+
+
+@routes.get("/images/{image_id}", rule="get_image")
+async def show(call: Call) -> Reply:
+    """Show one image."""
+    async with call.services.database.begin() as connection:
+        return _view(await images.show(connection, call.path["image_id"]))

@@ -1,0 +1,196 @@
+"""The table of routes: a path, the versions it is served in, who may call it, and what it takes and gives.
+
+A handler is declared beside its schemas:
+
+    @routes.get("/flavors/{flavor_id}", rule="os_compute_api:...", response=FLAVOR)
+    async def show(call: Call) -> Reply: ...
+
+One path and method may be declared several times, for different versions, each with its own body.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+from roost.api.permissions import Permissions
+from roost.api.schemas import Schema, Validator
+from roost.api.versions import Version
+from roost.config import Settings
+from roost.identity.tokens import Caller
+from roost.store.database import Database
+
+Reply: TypeAlias = "dict[str, Any] | list[Any] | Response | None"
+Handler: TypeAlias = "Callable[[Call], Awaitable[Reply]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What a handler may use: made once a process."""
+
+    settings: Settings
+    database: Database
+    permissions: Permissions
+
+
+@dataclass(slots=True)
+class Call:
+    """One request: authenticated, permitted, and with its body and query validated."""
+
+    services: Services
+    caller: Caller
+    version: Version
+    headers: Headers
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    """Of a key given twice, the last value; `queries` has all."""
+    queries: list[tuple[str, str]]
+    body: Any
+    base: str
+    """The address of this API as the client sees it, such as http://127.0.0.1:8774/compute."""
+    url: str
+    """The address of this request, without its query."""
+
+    def permit(self, rule: str, **target: Any) -> None:
+        """Raise `Forbidden` unless the caller may do this, to things that belong to `target` (default: its own)."""
+        self.services.permissions.enforce(rule, self.caller, target)
+
+    def may(self, rule: str, **target: Any) -> bool:
+        """Whether the caller may do this."""
+        return self.services.permissions.allows(rule, self.caller, target)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One row of the table."""
+
+    method: str
+    path: str
+    handler: Handler
+    since: Version
+    until: Version | None
+    rule: str | None
+    """The permission that guards this."""
+    owned: bool
+    """The handler checks the permission, on the thing that it loads; else it is checked before, on the caller's own."""
+    public: bool
+    """Served without a token."""
+    body: Validator | None
+    query: Validator | None
+    response: Schema | None
+    status: int
+
+    def serves(self, version: Version) -> bool:
+        """Whether this row is for that version."""
+        return self.since <= version and (self.until is None or version <= self.until)
+
+
+@dataclass(slots=True)
+class _Place:
+    """A place in the tree of path segments."""
+
+    literal: dict[str, "_Place"] = field(default_factory=dict)
+    variable: "_Place | None" = None
+    name: str = ""
+    routes: dict[str, list[Route]] = field(default_factory=dict)
+
+
+class Table:
+    """All routes of one API, found by path."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
+        self._root = _Place()
+        self.routes: list[Route] = []
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        rule: str | None = None,
+        owned: bool = False,
+        public: bool = False,
+        body: Schema | None = None,
+        query: Schema | None = None,
+        response: Schema | None = None,
+        status: int = 200,
+    ) -> Callable[[Handler], Handler]:
+        """Declare a handler, as a decorator."""
+
+        def declare(handler: Handler) -> Handler:
+            route = Route(
+                method=method,
+                path=self._prefix + path,
+                handler=handler,
+                since=Version.parse(since) if since else Version(0, 0),
+                until=Version.parse(until) if until else None,
+                rule=rule,
+                owned=owned,
+                public=public,
+                body=Validator(body) if body is not None else None,
+                query=Validator(query) if query is not None else None,
+                response=response,
+                status=status,
+            )
+            self._insert(route)
+            return handler
+
+        return declare
+
+    def get(self, path: str, **row: Any) -> Callable[[Handler], Handler]:
+        """Declare a GET (which answers HEAD too)."""
+        return self.add("GET", path, **row)
+
+    def post(self, path: str, **row: Any) -> Callable[[Handler], Handler]:
+        """Declare a POST."""
+        return self.add("POST", path, **row)
+
+    def put(self, path: str, **row: Any) -> Callable[[Handler], Handler]:
+        """Declare a PUT."""
+        return self.add("PUT", path, **row)
+
+    def patch(self, path: str, **row: Any) -> Callable[[Handler], Handler]:
+        """Declare a PATCH."""
+        return self.add("PATCH", path, **row)
+
+    def delete(self, path: str, **row: Any) -> Callable[[Handler], Handler]:
+        """Declare a DELETE."""
+        return self.add("DELETE", path, **row)
+
+    def include(self, *tables: "Table") -> "Table":
+        """Take over all routes of other tables."""
+        for table in tables:
+            for route in table.routes:
+                self._insert(route)
+        return self
+
+    def find(self, path: str) -> "tuple[Mapping[str, list[Route]], dict[str, str]] | None":
+        """The routes at a path, by method, and the values of its variables."""
+        place, values = self._root, {}
+        for segment in path.strip("/").split("/") if path.strip("/") else ():
+            following = place.literal.get(segment)
+            if following is None:
+                following = place.variable
+                if following is None:
+                    return None
+                values[following.name] = segment
+            place = following
+        return (place.routes, values) if place.routes else None
+
+    def _insert(self, route: Route) -> None:
+        place = self._root
+        for segment in route.path.strip("/").split("/") if route.path.strip("/") else ():
+            if segment.startswith("{"):
+                name = segment.strip("{}")
+                place.variable = place.variable or _Place(name=name)
+                place = place.variable
+                assert place.name == name, f"{route.path}: this variable is called {place.name} elsewhere"
+            else:
+                place = place.literal.setdefault(segment, _Place())
+        place.routes.setdefault(route.method, []).append(route)
+        self.routes.append(route)

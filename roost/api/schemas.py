@@ -1,0 +1,97 @@
+"""JSON Schema, as Nova uses it: what a body or a query may be, and the words in which a refusal is put."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema.exceptions import ValidationError
+
+from roost.errors import Invalid
+
+Schema = dict[str, Any]
+
+NAME_ERROR = (
+    "An invalid 'name' value was provided. The name must be: printable characters. "
+    "Can not start or end with whitespace."
+)
+_formats = FormatChecker(formats=())
+
+
+@_formats.checks("name")
+def _is_name(value: object) -> bool:
+    return not isinstance(value, str) or (value.isprintable() and value == value.strip())
+
+
+@_formats.checks("uuid")
+def _is_uuid(value: object) -> bool:
+    pattern = r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}"
+    return not isinstance(value, str) or re.fullmatch(pattern, value) is not None
+
+
+NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "format": "name"}
+POSITIVE_INTEGER: Schema = {"type": ["integer", "string"], "pattern": "^[0-9]*$", "minimum": 1, "minLength": 1}
+NON_NEGATIVE_INTEGER: Schema = {"type": ["integer", "string"], "pattern": "^[0-9]*$", "minimum": 0, "minLength": 1}
+DIGITS: Schema = {"type": "string", "pattern": "^[0-9]*$"}
+BOOLEAN: Schema = {
+    "type": ["boolean", "string"],
+    "enum": [
+        *(True, "True", "TRUE", "true", "1", "ON", "On", "on", "YES", "Yes", "yes"),
+        *(False, "False", "FALSE", "false", "0", "OFF", "Off", "off", "NO", "No", "no"),
+    ],
+}
+UUID: Schema = {"type": "string", "format": "uuid"}
+STRING: Schema = {"type": "string"}
+NULLABLE_STRING: Schema = {"type": ["string", "null"]}
+ANY: Schema = {}
+
+
+def thing(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None, **more: Any) -> Schema:
+    """An object with these properties and no others."""
+    return {
+        "type": "object",
+        "properties": {**required, **(optional or {})},
+        "required": list(required),
+        "additionalProperties": False,
+        **more,
+    }
+
+
+def array(items: Schema, **more: Any) -> Schema:
+    """A list of these."""
+    return {"type": "array", "items": items, **more}
+
+
+class Validator:
+    """A schema, compiled once."""
+
+    def __init__(self, schema: Schema) -> None:
+        Draft202012Validator.check_schema(schema)
+        self.schema = schema
+        self._validator = Draft202012Validator(schema, format_checker=_formats)
+
+    def check_body(self, body: Any) -> None:
+        """Raise `Invalid` for the first thing wrong with a body."""
+        self._check(body, "field/attribute")
+
+    def check_query(self, query: Mapping[str, str]) -> None:
+        """Raise `Invalid` for the first thing wrong with a query."""
+        self._check(query, "query parameters")
+
+    def _check(self, value: Any, where: str) -> None:
+        error = next(self._validator.iter_errors(value), None)
+        if error is not None:
+            raise Invalid(_sentence(error, where))
+
+
+def _sentence(error: ValidationError, where: str) -> str:
+    if error.validator == "format" and error.validator_value == "name":
+        return NAME_ERROR
+    if not error.absolute_path:
+        return error.message
+    return f"Invalid input for {where} {error.absolute_path[-1]}. Value: {error.instance}. {error.message}"
+
+
+def boolean(value: Any) -> bool:
+    """What a value that passed `BOOLEAN` means."""
+    return value if isinstance(value, bool) else value.lower() in ("true", "1", "on", "yes")

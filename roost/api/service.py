@@ -1,0 +1,41 @@
+"""What is Roost's own at the root: is it well, and what has it counted."""
+
+import prometheus_client
+from starlette.responses import JSONResponse, Response
+
+from roost.api.errors import identity_body
+from roost.api.frame import Api
+from roost.api.routes import Call, Reply, Table
+from roost.store import schema
+
+routes = Table()
+
+
+@routes.get("/", public=True)
+async def root(call: Call) -> Reply:
+    """What is here."""
+    apis = ("identity", "compute", "image", "clustering")
+    return {"name": "roost", "links": {name: f"{call.base}/{name}" for name in apis}}
+
+
+@routes.get("/healthcheck", public=True)
+async def healthcheck(call: Call) -> Reply:
+    """200 if requests can be served, else 503 and what is wrong."""
+    problems = []
+    try:
+        current = await call.services.database.revision()
+        if current != schema.expected():
+            problems.append(f"the schema is at {current}, not at {schema.expected()}: run `roost db upgrade`")
+    except Exception as error:
+        problems.append(f"the database does not answer: {error.__cause__ or error}")
+    body = {"status": "error" if problems else "ok", "problems": problems}
+    return JSONResponse(body, 503 if problems else 200, headers={"Cache-Control": "no-store"})
+
+
+@routes.get("/metrics", public=True)
+async def metrics(call: Call) -> Reply:
+    """Everything counted since this process started."""
+    return Response(prometheus_client.generate_latest(), media_type=prometheus_client.CONTENT_TYPE_LATEST)
+
+
+SERVICE_API = Api(name="service", prefix="", table=routes, error_body=identity_body)

@@ -1,0 +1,44 @@
+"""What `roost serve` puts into a new database: projects, users, hosts, flavors and an image."""
+
+import asyncio
+from dataclasses import dataclass
+
+from roost.config import Settings, database_url
+from roost.identity import users
+from roost.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user that every `roost serve` has, and the cloud in clouds.yaml that signs in as it."""
+
+    cloud: str
+    name: str
+    project: str
+    role: str
+
+
+USERS = (
+    User("roost", "demo", "demo", "member"),
+    User("roost-reader", "demo-reader", "demo", "reader"),
+    User("roost-manager", "demo-manager", "demo", "manager"),
+    User("roost-alt", "alt", "alt", "member"),
+    User("roost-alt-reader", "alt-reader", "alt", "reader"),
+    User("roost-alt-manager", "alt-manager", "alt", "manager"),
+    User("roost-admin", "admin", "admin", "admin"),
+)
+
+
+def fill(settings: Settings, passwords: dict[str, str], topology: str | None) -> None:
+    """Add what is missing; what is there is left as people made it."""
+    asyncio.run(_fill(settings, passwords, topology))
+
+
+async def _fill(settings: Settings, passwords: dict[str, str], topology: str | None) -> None:
+    database = Database(database_url(settings))
+    try:
+        async with database.begin() as connection:
+            for user in USERS:
+                await users.ensure(connection, user.name, passwords[user.name], user.project, user.role)
+    finally:
+        await database.close()

@@ -1,0 +1,113 @@
+"""The `roost` command: serve everything at once, or each part as a process of its own."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from roost import __version__, config
+from roost.errors import RoostError
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command; an error that a person can mend is one sentence, not a traceback."""
+    options = _parser().parse_args(arguments)
+    try:
+        sys.exit(options.run(options))
+    except RoostError as error:
+        print(f"roost: {error.message}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="roost", description="Decides where servers live, and keeps it so.")
+    parser.add_argument("--version", action="version", version=f"roost {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    serve = _command(commands, "serve", _serve, "run everything on this machine, with a database and a cloud inside")
+    serve.add_argument("--data", type=Path, default=Path(".roost"), metavar="DIR", help="where all data lives (.roost)")
+    serve.add_argument("--listen", metavar="HOST:PORT", help="address to serve on (127.0.0.1:8774)")
+    serve.add_argument(
+        "--topology", metavar="FILE|NAME", help="hosts of the embedded cloud: small (default), large, or a YAML file"
+    )
+
+    api = _command(commands, "api", _api, "run an API process on the operator's PostgreSQL")
+    api.add_argument("--listen", metavar="HOST:PORT", help="address to serve on (127.0.0.1:8774)")
+    _command(commands, "engine", _engine, "run an engine process on the operator's PostgreSQL")
+
+    database = commands.add_parser("db", help="the schema of the database").add_subparsers(required=True, metavar="DO")
+    _command(database, "upgrade", _db_upgrade, "bring the schema up to date")
+    _command(database, "status", _db_status, "say whether the schema is up to date (exit status 1 if not)")
+
+    sample = commands.add_parser("config", help="the configuration file").add_subparsers(required=True, metavar="DO")
+    _command(sample, "sample", _config_sample, "print a configuration file with every option and its default")
+    rules = commands.add_parser("policy", help="who may do what").add_subparsers(required=True, metavar="DO")
+    _command(rules, "sample", _policy_sample, "print a policy.yaml with every rule and its default")
+    return parser
+
+
+def _command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, run: object, description: str
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=description, description=description.capitalize() + ".")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _settings(options: argparse.Namespace) -> config.Settings:
+    listen = getattr(options, "listen", None)
+    return config.load(options.config, **({"api__listen": listen} if listen else {}))
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from roost.cli import serve
+
+    return serve.run(_settings(options), options.data, options.topology)
+
+
+def _api(options: argparse.Namespace) -> int:
+    from roost.cli import processes
+
+    return processes.run(_settings(options), api=True)
+
+
+def _engine(options: argparse.Namespace) -> int:
+    from roost.cli import processes
+
+    return processes.run(_settings(options), engine=True)
+
+
+def _db_upgrade(options: argparse.Namespace) -> int:
+    from roost.store import schema
+
+    url = config.database_url(_settings(options))
+    schema.upgrade(url)
+    print(f"The schema is at {schema.expected()}.")
+    return 0
+
+
+def _db_status(options: argparse.Namespace) -> int:
+    from roost.store import schema
+
+    status = schema.status(config.database_url(_settings(options)))
+    if status:
+        print(f"The schema is at {status.current}: up to date.")
+        return 0
+    print(f"The schema is at {status.current or 'nothing'}, this program needs {status.expected}: roost db upgrade")
+    return 1
+
+
+def _config_sample(options: argparse.Namespace) -> int:
+    from roost.cli import samples
+
+    samples.print_config()
+    return 0
+
+
+def _policy_sample(options: argparse.Namespace) -> int:
+    from roost.cli import samples
+
+    samples.print_policy()
+    return 0

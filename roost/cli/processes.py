@@ -1,0 +1,125 @@
+"""The life of a process: what it starts, what it listens to, and how it stops."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from roost import config, engine, logs
+from roost.api.app import App, make_services
+from roost.api.auth import Authenticator, KeystoneAuthenticator, RoostAuthenticator
+from roost.config import Settings
+from roost.errors import Unavailable
+from roost.identity import tokens
+from roost.store import schema
+from roost.store.database import Database
+
+logger = logging.getLogger(__name__)
+
+
+def run(settings: Settings, *, api: bool = False, engine: bool = False, ready: Callable[[], None] | None = None) -> int:
+    """Run an API, an engine, or both, until SIGTERM or Ctrl-C; `ready` is called when requests are answered."""
+    logs.set_up(settings.log_level, settings.log_format)
+    url = config.database_url(settings)
+    status = schema.status(url)
+    if not status:
+        raise Unavailable(f"The schema is at {status.current or 'nothing'}, not at {status.expected}: roost db upgrade")
+    listener = _listen(settings) if api else None
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_run(settings, url, listener, engine, ready))
+    return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+def _listen(settings: Settings) -> socket.socket:
+    """Take the address before anything else starts, so that a port in use is said at once."""
+    host, port = settings.address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise Unavailable(
+            f"Cannot listen on {host}:{port}: {error.strerror}. Stop what does, or choose another with --listen."
+        ) from None
+    return listener
+
+
+async def _run(
+    settings: Settings, url: str, listener: socket.socket | None, with_engine: bool, ready: Callable[[], None] | None
+) -> None:
+    database = Database(url, pool_size=settings.pool_size, max_overflow=settings.max_overflow)
+    stop = asyncio.Event()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = []
+            if with_engine:
+                tasks.append(group.create_task(engine.run(database)))
+            if listener is not None:
+                server, authenticator = _server(settings, database)
+                if isinstance(authenticator, RoostAuthenticator):
+                    tasks.append(group.create_task(database.listen(tokens.REVOCATIONS, authenticator.forget)))
+                serving = group.create_task(server.serve(sockets=[listener]))
+                await server.accepting.wait()
+            if ready is not None:
+                ready()
+            await stop.wait()
+            if listener is not None:
+                server.should_exit = True
+                await serving
+            for task in tasks:
+                task.cancel()
+    finally:
+        await database.close()
+
+
+def _server(settings: Settings, database: Database) -> tuple["_Server", Authenticator]:
+    authenticator: Authenticator
+    if settings.auth_strategy == "keystone":
+        authenticator = KeystoneAuthenticator(settings)
+    else:
+        authenticator = RoostAuthenticator(database, settings.token_cache_seconds)
+    app = App(make_services(settings, database), authenticator)
+    server = _Server(
+        uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=30,
+            h11_max_incomplete_event_size=64 * 1024,
+        )
+    )
+    return server, authenticator
+
+
+class _Server(uvicorn.Server):
+    """Says when it accepts requests, and leaves the signals to us: both parts of a process must stop, in order."""
+
+    def __init__(self, server_config: uvicorn.Config) -> None:
+        super().__init__(server_config)
+        self.accepting = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.accepting.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

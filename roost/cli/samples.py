@@ -1,0 +1,20 @@
+"""Sample files for operators, printed by the libraries that will read them."""
+
+import sys
+
+from oslo_config import cfg, generator
+from oslo_policy import generator as policy_generator
+
+
+def print_config() -> None:
+    """Every option with its help and default."""
+    conf = cfg.ConfigOpts()
+    generator.register_cli_opts(conf)
+    conf(["--namespace", "roost", "--namespace", "oslo.policy"], default_config_files=[], default_config_dirs=[])
+    generator.generate(conf)
+
+
+def print_policy() -> None:
+    """Every rule with what it guards and who has it."""
+    policy_generator.generate_sample(["--namespace", "roost", "--format", "yaml"], cfg.ConfigOpts())
+    sys.stdout.flush()

@@ -1,0 +1,91 @@
+"""`roost serve`: a database, a cloud, an API and an engine, all in one process and one folder."""
+
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from roost import config
+from roost.cli import bootstrap, processes
+from roost.config import Settings
+from roost.errors import Invalid
+from roost.store import schema
+from roost.store.embedded import EmbeddedPostgres
+
+
+def run(settings: Settings, folder: Path, topology: str | None) -> int:
+    """Set everything up that is not there yet, then serve until stopped."""
+    host, port = settings.address
+    postgres = None
+    if settings.database_url is None:
+        postgres = EmbeddedPostgres(folder)
+        postgres.start()
+        settings = config.with_database(settings, postgres.url)
+    try:
+        url = config.database_url(settings)
+        schema.upgrade(url)
+        clouds = folder.absolute() / "clouds.yaml"
+        everywhere = host in ("0.0.0.0", "::")  # noqa: S104
+        site = settings.public_url or f"http://{'127.0.0.1' if everywhere else host}:{port}"
+        passwords = _passwords(clouds)
+        bootstrap.fill(settings, passwords, topology)
+        _write(clouds, site, settings.region, passwords)
+        return processes.run(settings, api=True, engine=True, ready=lambda: print(_welcome(site, clouds), flush=True))
+    finally:
+        if postgres is not None:
+            postgres.stop()
+
+
+def _passwords(clouds: Path) -> dict[str, str]:
+    """The password of each user: as written the last time, or new."""
+    known: dict[str, str] = {}
+    if clouds.exists():
+        try:
+            for cloud in yaml.safe_load(clouds.read_text())["clouds"].values():
+                known[cloud["auth"]["username"]] = cloud["auth"]["password"]
+        except (yaml.YAMLError, KeyError, TypeError, AttributeError):
+            raise Invalid(f"{clouds} cannot be read; remove it, and new passwords will be made.") from None
+    return {user.name: known.get(user.name) or secrets.token_urlsafe(18) for user in bootstrap.USERS}
+
+
+def _write(clouds: Path, site: str, region: str, passwords: dict[str, str]) -> None:
+    entries: dict[str, Any] = {
+        user.cloud: {
+            "auth": {
+                "auth_url": f"{site}/identity",
+                "username": user.name,
+                "password": passwords[user.name],
+                "project_name": user.project,
+                "user_domain_id": "default",
+                "project_domain_id": "default",
+            },
+            "region_name": region,
+            "identity_api_version": "3",
+        }
+        for user in bootstrap.USERS
+    }
+    clouds.parent.mkdir(parents=True, exist_ok=True)
+    fresh = clouds.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write("# Written by `roost serve` at each start.\n")
+        yaml.safe_dump({"clouds": entries}, file, sort_keys=False)
+    fresh.replace(clouds)
+
+
+def _welcome(site: str, clouds: Path) -> str:
+    return f"""
+Roost is ready at {site}
+
+In another terminal:
+  export OS_CLIENT_CONFIG_FILE={clouds} PATH={Path(sys.executable).parent}:$PATH
+  openstack --os-cloud roost-admin hypervisor list
+  openstack --os-cloud roost availability zone list
+  openstack --os-cloud roost flavor list
+
+Clouds: {", ".join(user.cloud for user in bootstrap.USERS)}
+Ctrl-C stops everything; the data stays.
+"""

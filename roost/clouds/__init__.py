@@ -1,0 +1,1 @@
+"""What a cluster may ask of a cloud, and the clouds that can answer."""

@@ -1,0 +1,1 @@
+"""Clusters of servers, and the policies that govern them."""

@@ -1,0 +1,158 @@
+"""Settings: declared with oslo.config, as operators know it, and read once into a frozen value."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from oslo_config import cfg
+
+from roost.errors import Invalid
+
+OPTIONS: dict[str, list[cfg.Opt]] = {
+    "database": [
+        cfg.StrOpt(
+            "url",
+            secret=True,
+            help="PostgreSQL to use, such as postgresql://user:password@host/roost. The environment variable "
+            "ROOST_DATABASE_URL takes precedence. `roost serve` starts its own when neither is set.",
+        ),
+        cfg.IntOpt("pool_size", default=10, min=1, help="Connections that each process keeps open."),
+        cfg.IntOpt("max_overflow", default=20, min=0, help="Connections beyond pool_size in a burst."),
+    ],
+    "api": [
+        cfg.StrOpt("listen", default="127.0.0.1:8774", help="HOST:PORT to serve on."),
+        cfg.StrOpt(
+            "public_url",
+            help="Address that clients use, such as https://cloud.example/. By default, that of each request.",
+        ),
+        cfg.StrOpt("region", default="RegionOne", help="Region named in the catalogue."),
+        cfg.IntOpt("max_body_bytes", default=1 << 20, min=1024, help="Largest request body that is read."),
+        cfg.IntOpt("max_body_depth", default=64, min=4, help="Deepest nesting of a JSON body."),
+        cfg.IntOpt("max_limit", default=1000, min=1, help="Most items in one page of a list."),
+    ],
+    "auth": [
+        cfg.StrOpt(
+            "strategy",
+            default="roost",
+            choices=[
+                ("roost", "Roost's own identity service, at /identity"),
+                ("keystone", "tokens of an OpenStack Keystone, validated as [keystone_authtoken] says"),
+            ],
+            help="Who vouches for a token.",
+        ),
+        cfg.IntOpt("token_seconds", default=3600, min=60, help="How long a token of Roost's own identity is valid."),
+        cfg.IntOpt(
+            "token_cache_seconds",
+            default=10,
+            min=0,
+            help="How long an API process trusts a token that it has looked up. A revocation empties the caches of "
+            "all processes at once; this bounds the delay when a process missed it.",
+        ),
+    ],
+    "quota": [
+        cfg.IntOpt("instances", default=10, min=-1, help="Servers per project; -1 is no limit."),
+        cfg.IntOpt("cores", default=20, min=-1, help="Virtual CPUs per project."),
+        cfg.IntOpt("ram", default=51200, min=-1, help="Memory per project, in MiB."),
+        cfg.IntOpt("metadata_items", default=128, min=-1, help="Metadata items per server."),
+        cfg.IntOpt("key_pairs", default=100, min=-1, help="Key pairs per user."),
+        cfg.IntOpt("server_groups", default=10, min=-1, help="Server groups per project."),
+        cfg.IntOpt("server_group_members", default=10, min=-1, help="Servers per server group."),
+    ],
+    "log": [
+        cfg.StrOpt("level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="Least level logged."),
+        cfg.StrOpt("format", default="text", choices=["text", "json"], help="One line of text, or of JSON, a record."),
+    ],
+}
+
+QUOTA_DEFAULTS = tuple(option.name for option in OPTIONS["quota"])
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of one process."""
+
+    database_url: str | None
+    pool_size: int
+    max_overflow: int
+    listen: str
+    public_url: str | None
+    region: str
+    max_body_bytes: int
+    max_body_depth: int
+    max_limit: int
+    auth_strategy: str
+    token_seconds: int
+    token_cache_seconds: int
+    quota: dict[str, int]
+    log_level: str
+    log_format: str
+    source: cfg.ConfigOpts
+    """Where these came from, for the libraries that read their own sections (oslo.policy, keystonemiddleware)."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and port to listen on."""
+        host, _, port = self.listen.rpartition(":")
+        if not host or not port.isdigit() or int(port) > 65535:
+            raise Invalid(f"'{self.listen}' is not an address to listen on: write HOST:PORT, such as 127.0.0.1:8774.")
+        return host.strip("[]"), int(port)
+
+
+def load(config_file: Path | None = None, **overrides: Any) -> Settings:
+    """Read the configuration file; `overrides` are `group__option=value` and win over it."""
+    source = cfg.ConfigOpts()
+    for group, options in OPTIONS.items():
+        source.register_opts(options, group=group)
+    if config_file is not None and not config_file.is_file():
+        raise Invalid(f"There is no configuration file {config_file}.")
+    arguments = ["--config-file", str(config_file)] if config_file else []
+    try:
+        source(arguments, project="roost", default_config_files=[], default_config_dirs=[])
+        for name, value in overrides.items():
+            group, option = name.split("__")
+            source.set_override(option, value, group=group)
+        return _freeze(source)
+    except (cfg.Error, ValueError) as error:
+        raise Invalid(f"The configuration cannot be used: {error}") from error
+
+
+def _freeze(source: cfg.ConfigOpts) -> Settings:
+    return Settings(
+        database_url=os.environ.get("ROOST_DATABASE_URL") or source.database.url,
+        pool_size=source.database.pool_size,
+        max_overflow=source.database.max_overflow,
+        listen=source.api.listen,
+        public_url=source.api.public_url.rstrip("/") if source.api.public_url else None,
+        region=source.api.region,
+        max_body_bytes=source.api.max_body_bytes,
+        max_body_depth=source.api.max_body_depth,
+        max_limit=source.api.max_limit,
+        auth_strategy=source.auth.strategy,
+        token_seconds=source.auth.token_seconds,
+        token_cache_seconds=source.auth.token_cache_seconds,
+        quota={name: getattr(source.quota, name) for name in QUOTA_DEFAULTS},
+        log_level=source.log.level,
+        log_format=source.log.format,
+        source=source,
+    )
+
+
+def list_options() -> Sequence[tuple[str, list[cfg.Opt]]]:
+    """For oslo.config's sample generator: every section with its options."""
+    return list(OPTIONS.items())
+
+
+def database_url(settings: Settings) -> str:
+    """The database to use, for the commands that cannot start their own."""
+    if settings.database_url is None:
+        raise Invalid(
+            "No database is named: set [database] url in the file given with --config, or ROOST_DATABASE_URL."
+        )
+    return settings.database_url
+
+
+def with_database(settings: Settings, url: str) -> Settings:
+    """The same settings on another database."""
+    return replace(settings, database_url=url)

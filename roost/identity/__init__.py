@@ -1,0 +1,1 @@
+"""Who is asking: projects, users and tokens of Roost's own, for when there is no Keystone."""

@@ -1,0 +1,122 @@
+"""Tokens: opaque, expiring, revocable. Only their digests are kept."""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.store.database import notify
+from roost.store.tables.identity import projects, role_assignments, tokens, users
+
+REVOCATIONS = "roost_token_revocations"
+"""The channel on which the digest of a revoked token is announced; 'all' when many went at once."""
+
+IMPLIED = {"admin": "manager", "manager": "member", "member": "reader"}
+ROLES = ("admin", "manager", "member", "reader")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a request, on behalf of which project, in which roles."""
+
+    user_id: str
+    user_name: str
+    project_id: str | None
+    project_name: str | None
+    roles: tuple[str, ...]
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether the caller runs the cloud."""
+        return "admin" in self.roles
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A valid token and whom it speaks for."""
+
+    caller: Caller
+    methods: tuple[str, ...]
+    audit_id: str
+    issued_at: datetime
+    expires_at: datetime
+
+
+def digest(secret: str) -> bytes:
+    """What is stored of a token."""
+    return hashlib.sha256(secret.encode()).digest()
+
+
+async def issue(
+    connection: AsyncConnection, user_id: str, project_id: str | None, methods: tuple[str, ...], expires_at: datetime
+) -> str:
+    """Make a token; the answer is the only copy of the secret."""
+    secret = secrets.token_urlsafe(32)
+    await connection.execute(
+        tokens.insert().values(
+            digest=digest(secret),
+            user_id=user_id,
+            project_id=project_id,
+            methods=list(methods),
+            audit_id=secrets.token_urlsafe(16),
+            issued_at=datetime.now(UTC),
+            expires_at=expires_at,
+        )
+    )
+    return secret
+
+
+async def find(connection: AsyncConnection, secret: str) -> Token | None:
+    """The token, if it is valid now: not expired, not revoked, its user and project enabled, a role still held."""
+    granted = (
+        sa.select(sa.func.array_agg(role_assignments.c.role))
+        .where(role_assignments.c.user_id == tokens.c.user_id, role_assignments.c.project_id == tokens.c.project_id)
+        .scalar_subquery()
+    )
+    query = (
+        sa.select(
+            tokens, users.c.name.label("user_name"), projects.c.name.label("project_name"), granted.label("granted")
+        )
+        .join(users, sa.and_(users.c.id == tokens.c.user_id, users.c.enabled))
+        .outerjoin(projects, sa.and_(projects.c.id == tokens.c.project_id, projects.c.enabled))
+        .where(tokens.c.digest == digest(secret), tokens.c.expires_at > datetime.now(UTC))
+    )
+    row = (await connection.execute(query)).one_or_none()
+    if row is None or (row.project_id is not None and (row.project_name is None or not row.granted)):
+        return None
+    caller = Caller(row.user_id, row.user_name, row.project_id, row.project_name, with_implied(row.granted or ()))
+    return Token(caller, tuple(row.methods), row.audit_id, row.issued_at, row.expires_at)
+
+
+async def revoke(connection: AsyncConnection, secret: str) -> None:
+    """Make a token worthless, in every process at once."""
+    await connection.execute(tokens.delete().where(tokens.c.digest == digest(secret)))
+    await notify(connection, REVOCATIONS, digest(secret).hex())
+
+
+async def revoke_all(connection: AsyncConnection, user_id: str) -> None:
+    """Make all tokens of a user worthless: the password changed, or the user was disabled."""
+    await connection.execute(tokens.delete().where(tokens.c.user_id == user_id))
+    await notify(connection, REVOCATIONS, "all")
+
+
+async def purge(connection: AsyncConnection) -> int:
+    """Forget expired tokens; how many there were."""
+    return (await connection.execute(tokens.delete().where(tokens.c.expires_at < datetime.now(UTC)))).rowcount
+
+
+def expiry(seconds: int) -> datetime:
+    """When a token issued now ends."""
+    return datetime.now(UTC) + timedelta(seconds=seconds)
+
+
+def with_implied(granted: "list[str] | tuple[str, ...]") -> tuple[str, ...]:
+    """The roles granted and those that they imply: an admin is a manager, a manager a member, a member a reader."""
+    roles = set(granted)
+    for role in ROLES:
+        if role in roles and role in IMPLIED:
+            roles.add(IMPLIED[role])
+    return tuple(role for role in ROLES if role in roles) + tuple(sorted(roles - set(ROLES)))

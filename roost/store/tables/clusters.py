@@ -1,0 +1,1 @@
+"""Clusters, nodes, profiles, policies, actions, events and receivers."""

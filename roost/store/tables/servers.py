@@ -1,0 +1,1 @@
+"""Servers, server groups and their members."""

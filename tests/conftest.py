@@ -1,0 +1,181 @@
+"""What tests share: a real PostgreSQL, a fresh database a test, the API in process, and a served Roost for clients."""
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from roost import config
+from roost.api.app import App, make_services
+from roost.api.auth import RoostAuthenticator
+from roost.api.routes import Services
+from roost.cli import bootstrap
+from roost.config import Settings
+from roost.identity import tokens
+from roost.store import schema
+from roost.store.database import Database
+from roost.store.embedded import EmbeddedPostgres
+
+PASSWORDS = {user.name: f"password of {user.name}" for user in bootstrap.USERS}
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """One PostgreSQL a test process, with a migrated and filled database to copy from."""
+    server = EmbeddedPostgres(tmp_path_factory.mktemp("postgres"))
+    server.start()
+    schema.upgrade(server.url)
+    bootstrap.fill(config.with_database(config.load(), server.url), PASSWORDS, "small")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def database_url(postgres: EmbeddedPostgres) -> Iterator[str]:
+    """A database of the test's own, with the users and the small topology in it."""
+    name = f"test_{secrets.token_hex(6)}"
+    with psycopg.connect(postgres.url.replace("/roost?", "/postgres?"), autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE roost')
+        yield postgres.url.replace("/roost?", f"/{name}?")
+        connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """Connections to the test's own database."""
+    database = Database(database_url)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def settings(database_url: str) -> Settings:
+    """The defaults, on the test's own database."""
+    return config.with_database(config.load(), database_url)
+
+
+@dataclass
+class Api:
+    """The whole API in this process: `await api.get("/compute/v2.1/flavors", cloud="roost", version="2.61")`."""
+
+    services: Services
+    http: httpx.AsyncClient
+    tokens: dict[str, str]
+
+    async def token(self, cloud: str) -> str:
+        """A token of one of the clouds of clouds.yaml."""
+        if cloud not in self.tokens:
+            user = next(user for user in bootstrap.USERS if user.cloud == cloud)
+            query = (
+                "SELECT u.id AS user_id, p.id AS project_id FROM users u, projects p WHERE u.name = :user "
+                "AND p.name = :project"
+            )
+            async with self.services.database.begin() as connection:
+                row = (await connection.execute(sa.text(query), {"user": user.name, "project": user.project})).one()
+                self.tokens[cloud] = await tokens.issue(
+                    connection, row.user_id, row.project_id, ("password",), tokens.expiry(3600)
+                )
+        return self.tokens[cloud]
+
+    async def request(
+        self, method: str, path: str, *, cloud: str | None = "roost-admin", version: str | None = None, **more: Any
+    ) -> httpx.Response:
+        """One request, as the given cloud (None: nobody), in the given compute microversion."""
+        headers = dict(more.pop("headers", {}))
+        if cloud is not None:
+            headers["X-Auth-Token"] = await self.token(cloud)
+        if version is not None:
+            headers["OpenStack-API-Version"] = f"{path.split('/')[1]} {version}"
+        return await self.http.request(method, path, headers=headers, **more)
+
+    async def get(self, path: str, **more: Any) -> httpx.Response:
+        return await self.request("GET", path, **more)
+
+    async def post(self, path: str, json: Any = None, **more: Any) -> httpx.Response:
+        return await self.request("POST", path, json=json, **more)
+
+    async def put(self, path: str, json: Any = None, **more: Any) -> httpx.Response:
+        return await self.request("PUT", path, json=json, **more)
+
+    async def patch(self, path: str, json: Any = None, **more: Any) -> httpx.Response:
+        return await self.request("PATCH", path, json=json, **more)
+
+    async def delete(self, path: str, **more: Any) -> httpx.Response:
+        return await self.request("DELETE", path, **more)
+
+
+@pytest.fixture
+async def api(settings: Settings, database: Database) -> AsyncIterator[Api]:
+    """The API on the test's own database."""
+    services = make_services(settings, database)
+    app = App(services, RoostAuthenticator(database, 0))
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://roost.test") as http:
+        yield Api(services, http, {})
+
+
+@dataclass(frozen=True)
+class Served:
+    """A `roost serve` in its own process, for real clients."""
+
+    url: str
+    folder: Path
+    process: "subprocess.Popen[bytes]"
+
+    @property
+    def clouds(self) -> Path:
+        """The clouds.yaml that it wrote."""
+        return self.folder / "clouds.yaml"
+
+
+def serve(folder: Path, *arguments: str) -> Served:
+    """Start `roost serve` on a free port and wait until it answers."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [
+        sys.executable,
+        "-m",
+        "roost",
+        "serve",
+        "--data",
+        str(folder),
+        "--listen",
+        f"127.0.0.1:{port}",
+        *arguments,
+    ]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("OS_", "ROOST_"))}
+    with (folder.parent / f"{folder.name}.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    url = f"http://127.0.0.1:{port}"
+    for _ in range(600):
+        try:
+            urllib.request.urlopen(f"{url}/healthcheck", timeout=1).close()
+            return Served(url, folder, process)
+        except OSError:
+            if process.poll() is not None:
+                break
+            time.sleep(0.1)
+    process.kill()
+    raise AssertionError(f"roost serve did not start:\n{(folder.parent / f'{folder.name}.log').read_text()}")
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One `roost serve` for all tests that only need one."""
+    started = serve(tmp_path_factory.mktemp("served") / "data")
+    yield started
+    started.process.terminate()
+    assert started.process.wait(30) == 0
