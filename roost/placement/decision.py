@@ -1,0 +1,272 @@
+"""What is asked of the scheduler, and what it answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from roost.placement.fleet import HEADROOM, TIE_BITS, Bools, Fleet, Ints, Members, Resources
+from roost.placement.rules import Rule
+
+RUNNERS_UP: Final = 3
+"""How many of those that came next an explanation names."""
+
+
+class Weight(StrEnum):
+    """Which hosts are preferred once the soft rules have spoken: the emptiest, or the fullest."""
+
+    SPREAD = "spread"
+    PACK = "pack"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A server that already runs: neither what it holds nor its membership counts against it."""
+
+    host: int
+    held: Resources
+    may_stay: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Servers of one size, to be placed together or not at all."""
+
+    resources: Resources
+    count: int = 1
+    rules: tuple[Rule, ...] = ()
+    members: Members = field(default_factory=Members)
+    zone: str | None = None
+    targets: Sequence[int] | None = None
+    excluded: Sequence[int] = ()
+    same_host: Sequence[int] | None = None
+    different_host: Sequence[int] = ()
+    moving: Move | None = None
+    weight: Weight = Weight.SPREAD
+    seed: int = 0
+    time_limit: float = 2.0
+    """Seconds that the exact search may take; it is needed only where the quick one fails."""
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ValueError(f"a request is for one server or more, not {self.count}")
+        if self.moving is not None and self.count != 1:
+            raise ValueError("one server moves at a time")
+
+    def present(self) -> Members:
+        """The members that count: all of the group but a server that is itself moving."""
+        if self.moving is None or not self.members.on(self.moving.host):
+            return self.members
+        others = self.members.copy()
+        others.remove(self.moving.host)
+        return others
+
+
+class Refusal(StrEnum):
+    """Why a host was not considered further. The codes are public: once set, they are set."""
+
+    DISABLED = "disabled"
+    OUTSIDE_ZONE = "outside_zone"
+    NOT_TARGETED = "not_targeted"
+    EXCLUDED = "excluded"
+    NOT_SAME_HOST = "not_same_host"
+    NOT_DIFFERENT_HOST = "not_different_host"
+    TOO_FEW_VCPUS = "too_few_vcpus"
+    TOO_LITTLE_MEMORY = "too_little_memory"
+    TOO_LITTLE_DISK = "too_little_disk"
+    OUTSIDE_SCOPE = "outside_scope"
+    OUTSIDE_TARGET = "outside_target"
+    FORBIDDEN_TARGET = "forbidden_target"
+    AWAY_FROM_MEMBERS = "away_from_members"
+    SCOPE_FULL = "scope_full"
+    TOO_SMALL_FOR_ALL = "too_small_for_all"
+    SKEWED = "skewed"
+
+
+SENTENCES: Final = {
+    Refusal.DISABLED: "{hosts} are down or disabled",
+    Refusal.OUTSIDE_ZONE: "{hosts} are outside the availability zone",
+    Refusal.NOT_TARGETED: "{hosts} are not among the hosts asked for",
+    Refusal.EXCLUDED: "{hosts} are excluded",
+    Refusal.NOT_SAME_HOST: "{hosts} do not hold the servers to be with",
+    Refusal.NOT_DIFFERENT_HOST: "{hosts} hold the servers to be away from",
+    Refusal.TOO_FEW_VCPUS: "{hosts} have too few free vCPUs",
+    Refusal.TOO_LITTLE_MEMORY: "{hosts} have too little free memory",
+    Refusal.TOO_LITTLE_DISK: "{hosts} have too little free disk",
+    Refusal.OUTSIDE_SCOPE: "{hosts} are in no {scope}, which '{rule}' needs",
+    Refusal.OUTSIDE_TARGET: "{hosts} are outside the {scope} that '{rule}' names",
+    Refusal.FORBIDDEN_TARGET: "{hosts} are in the {scope} that '{rule}' forbids",
+    Refusal.AWAY_FROM_MEMBERS: "{hosts} share no {scope} with the members, as '{rule}' asks",
+    Refusal.SCOPE_FULL: "{hosts} are in a {scope} with as many members as '{rule}' allows",
+    Refusal.TOO_SMALL_FOR_ALL: "{hosts} are in a {scope} that cannot hold all servers, as '{rule}' asks",
+    Refusal.SKEWED: "{hosts} are in a {scope} too far ahead of the least filled one for '{rule}'",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """How many hosts one check removed of those that the checks before it had left."""
+
+    reason: Refusal
+    hosts: int
+    rule: Rule | None = None
+
+    @property
+    def scope(self) -> str | None:
+        """The scope of the rule, where it was a rule."""
+        return None if self.rule is None else self.rule.scope
+
+    def __str__(self) -> str:
+        hosts = "1 host" if self.hosts == 1 else f"{self.hosts} hosts"
+        return SENTENCES[self.reason].format(hosts=hosts, scope=self.scope, rule=self.rule)
+
+
+class Verdict(StrEnum):
+    """How a decision ended. The codes are public: once set, they are set."""
+
+    PLACED = "placed"
+    REFUSED = "refused"
+    UNDECIDED = "undecided"
+    """The time limit came first: there may be a placement, and none was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Where a soft rule's preference stands within the ranking's words."""
+
+    rule: Rule
+    word: int
+    shift: int
+    width: int
+    top: int
+    """For anti-affinity, what the number of members is taken from, so that fewer rank higher."""
+
+    def value(self, word: int) -> int | None:
+        """What the rule saw in a host when it was ranked: see `Share`."""
+        stored = word >> self.shift & ((1 << self.width) - 1)
+        if stored == 0:
+            return None
+        return self.top - stored if self.top else stored - 1
+
+
+@dataclass(slots=True)
+class Ranking:
+    """The candidates in order of preference: words of bits, compared word by word, the higher the better.
+
+    A word holds as many soft rules as fit, the first ones highest. The last word ends with the capacity and the
+    seeded tie-break, and is 0 for a refused host, so that the best host is mostly a single argmax.
+    """
+
+    words: list[Ints]
+    fields: tuple[Field, ...]
+    flip: int
+
+    @property
+    def key(self) -> Ints:
+        """The last word."""
+        return self.words[-1]
+
+    def best(self, among: Bools | None = None) -> int:
+        """The best candidate; where its key is 0 there was none."""
+        key = self.words[-1] if among is None else self.words[-1] * among
+        if len(self.words) == 1:
+            return int(key.argmax())
+        left = key > 0
+        for word in self.words[:-1]:
+            ranked = (word + 1) * left
+            left &= ranked == ranked.max()
+        return int((key * left).argmax())
+
+    def row(self, host: int) -> tuple[int, ...]:
+        """One host's words."""
+        return tuple(int(word[host]) for word in self.words)
+
+    def copy(self) -> "Ranking":
+        """The same ranking, to be changed apart."""
+        return Ranking([word.copy() for word in self.words], self.fields, self.flip)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a soft rule saw in a host.
+
+    How many members its aggregate held, None if it is in no aggregate; for a rule with a target, 1 where the host is
+    as the rule likes it and 0 where it is not.
+    """
+
+    rule: Rule
+    value: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Why a host ranked where it did: the soft rules first, in their order, then its capacity."""
+
+    host: int
+    shares: tuple[Share, ...]
+    headroom: int
+    """How much of the host's scarcest resource was free, in per cent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The hosts chosen, each as it stood when it was chosen, and the best of those left over at the end."""
+
+    winners: tuple[Standing, ...]
+    runners_up: tuple[Standing, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """Where each server goes, or why nowhere."""
+
+    verdict: Verdict
+    request: Request
+    hosts: tuple[int, ...]
+    refused: tuple[Refused, ...]
+    """What each check removed, in the order applied; for several servers, before the first of them was placed."""
+    candidates: int
+    """How many hosts passed every check."""
+    feasible: tuple[tuple[Rule, Bools], ...]
+    """For each rule with a skew, the aggregates that could take a server."""
+    ranking: Ranking
+    rows: tuple[tuple[int, ...], ...]
+    """The words of each chosen host as they were when it was chosen."""
+    fleet: Fleet | None = None
+    """The fleet that refused, kept for finding what would help."""
+
+    def __bool__(self) -> bool:
+        return self.verdict is Verdict.PLACED
+
+    def explain(self) -> Explanation:
+        """What the soft rules and the capacity said of the winners and of those that came next."""
+        winners = (self._standing(host, row) for host, row in zip(self.hosts, self.rows, strict=True))
+        return Explanation(tuple(winners), tuple(self._runners_up()))
+
+    def sentence(self) -> str:
+        """The decision in plain words."""
+        many = "1 server" if self.request.count == 1 else f"{self.request.count} servers"
+        if self.verdict is Verdict.PLACED:
+            return f"{many} placed"
+        lead = "no place found in time for" if self.verdict is Verdict.UNDECIDED else "no place for"
+        reasons = [str(refused) for refused in self.refused]
+        if self.candidates:
+            passed = "1 host passes" if self.candidates == 1 else f"{self.candidates} hosts pass"
+            reasons.append(f"{passed} every check, too few for all servers together")
+        return f"{lead} {many}: {'; '.join(reasons) or 'there are no hosts'}"
+
+    def _runners_up(self) -> list[Standing]:
+        """The best candidates that were not chosen."""
+        left = self.ranking.copy()
+        left.key[list(self.hosts)] = 0
+        found: list[Standing] = []
+        while len(found) < RUNNERS_UP and left.key.any():
+            host = left.best()
+            found.append(self._standing(host, left.row(host)))
+            left.key[host] = 0
+        return found
+
+    def _standing(self, host: int, row: tuple[int, ...]) -> Standing:
+        shares = tuple(Share(field.rule, field.value(row[field.word])) for field in self.ranking.fields)
+        capacity = ((row[-1] ^ self.ranking.flip) & HEADROOM) >> TIE_BITS
+        return Standing(host, shares, capacity)

@@ -1,0 +1,158 @@
+"""The exact search: how many servers go to each kind of host, as a mixed-integer programme solved by HiGHS.
+
+Hosts that lie in the same aggregates of every scope in question are one kind, so the programme grows with the number of
+such kinds and hardly with the fleet.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+from roost.placement.fleet import Bools, Ints
+
+Floats = NDArray[np.float64]
+
+
+class Unsolved(Enum):
+    """Why there is no answer."""
+
+    IMPOSSIBLE = auto()
+    OUT_OF_TIME = auto()
+
+
+class Cap(NamedTuple):
+    """Aggregates that take so many more servers and no more."""
+
+    aggregate: Ints
+    """The aggregate of each kind."""
+    left: Ints
+
+
+class Level(NamedTuple):
+    """Aggregates of which none that takes a server may stand too far above the lowest."""
+
+    aggregate: Ints
+    counts: Ints
+    feasible: Bools
+    allowed: int
+
+
+@dataclass(slots=True)
+class Programme:
+    """Rows and columns as they are added, and the solver's answer."""
+
+    cost: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    row_lower: list[float] = field(default_factory=list)
+    row_upper: list[float] = field(default_factory=list)
+    starts: list[int] = field(default_factory=lambda: [0])
+    indexes: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+    def column(self, upper: float, cost: float = 0.0) -> int:
+        """A whole-numbered unknown from 0 to a bound; its number is returned."""
+        self.upper.append(upper)
+        self.cost.append(cost)
+        return len(self.upper) - 1
+
+    def row(self, terms: list[tuple[int, float]], lower: float, upper: float) -> None:
+        """A bounded sum of unknowns."""
+        self.indexes += [index for index, _ in terms]
+        self.values += [value for _, value in terms]
+        self.starts.append(len(self.indexes))
+        self.row_lower.append(lower)
+        self.row_upper.append(upper)
+
+    def solve(self, time_limit: float) -> Ints | Unsolved:
+        """The values of the unknowns with the least cost found in time."""
+        solver = highspy.Highs()
+        for option, value in (("output_flag", False), ("time_limit", time_limit), ("mip_rel_gap", 0.0), ("threads", 1)):
+            solver.setOptionValue(option, value)
+        solver.passModel(self._model())
+        solver.run()
+        status = solver.getModelStatus()
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return Unsolved.IMPOSSIBLE
+        if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            return Unsolved.OUT_OF_TIME
+        answer: Ints = np.rint(np.array(solver.getSolution().col_value)).astype(np.int64)
+        return answer
+
+    def _model(self) -> highspy.HighsLp:
+        model = highspy.HighsLp()
+        model.num_col_, model.num_row_ = len(self.upper), len(self.row_lower)
+        model.col_cost_, model.col_lower_, model.col_upper_ = self.cost, [0.0] * len(self.upper), self.upper
+        model.row_lower_, model.row_upper_ = self.row_lower, self.row_upper
+        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = self.starts, self.indexes, self.values
+        model.integrality_ = [highspy.HighsVarType.kInteger] * len(self.upper)
+        return model
+
+
+def divide(
+    count: int,
+    room: Ints,
+    rank: Ints,
+    caps: list[Cap],
+    levels: list[Level],
+    together: list[Ints],
+    time_limit: float,
+) -> Ints | Unsolved:
+    """How many of the servers each kind of host takes, preferring kinds of higher rank."""
+    programme = Programme()
+    for most, liking in zip(room.tolist(), rank.tolist(), strict=True):
+        programme.column(min(most, count), -liking / len(rank))
+    programme.row([(kind, 1.0) for kind in range(len(room))], count, count)
+    for cap in caps:
+        for aggregate, kinds in _by_aggregate(cap.aggregate):
+            programme.row([(kind, 1.0) for kind in kinds], 0, int(cap.left[aggregate]))
+    for level in levels:
+        _keep_level(programme, level, count)
+    for aggregates in together:
+        _keep_together(programme, aggregates, count)
+    answer = programme.solve(time_limit)
+    return answer if isinstance(answer, Unsolved) else answer[: len(room)]
+
+
+def _by_aggregate(aggregates: Ints) -> list[tuple[int, list[int]]]:
+    """The kinds in each aggregate."""
+    kinds: dict[int, list[int]] = {}
+    for kind, aggregate in enumerate(aggregates.tolist()):
+        kinds.setdefault(aggregate, []).append(kind)
+    return list(kinds.items())
+
+
+def _keep_level(programme: Programme, level: Level, count: int) -> None:
+    """With the lowest count as an unknown: no feasible aggregate is below it, none that gains is too far above it.
+
+    An aggregate that is too high already may stay so, if it gains nothing: a switch of 0 or 1 lets it.
+    """
+    members = dict(_by_aggregate(level.aggregate))
+    start = level.counts[level.feasible]
+    lowest = programme.column(float(start.min() + count))
+    for aggregate in np.flatnonzero(level.feasible).tolist():
+        held = int(level.counts[aggregate])
+        gained = [(kind, 1.0) for kind in members.get(aggregate, [])]
+        programme.row([*gained, (lowest, -1.0)], -held, highspy.kHighsInf)
+        above = held - level.allowed - int(start.min())
+        if above <= 0:
+            programme.row([*gained, (lowest, -1.0)], -highspy.kHighsInf, level.allowed - held)
+        else:
+            gains = programme.column(1.0)
+            programme.row([*gained, (gains, -float(count))], -highspy.kHighsInf, 0)
+            terms = [*gained, (lowest, -1.0), (gains, float(above))]
+            programme.row(terms, -highspy.kHighsInf, level.allowed - held + above)
+
+
+def _keep_together(programme: Programme, aggregates: Ints, count: int) -> None:
+    """One aggregate is chosen, and only kinds in it take servers."""
+    chosen = []
+    for _, kinds in _by_aggregate(aggregates):
+        switch = programme.column(1.0)
+        chosen.append((switch, 1.0))
+        programme.row([*((kind, 1.0) for kind in kinds), (switch, -float(count))], -highspy.kHighsInf, 0)
+    programme.row(chosen, 1, 1)

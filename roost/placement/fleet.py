@@ -1,0 +1,406 @@
+"""The fleet: all hosts as NumPy columns, changed one event at a time and never rebuilt.
+
+A host is a small integer, its place in every column. A snapshot shares the columns; whoever writes to a shared column
+first, the fleet or the snapshot, copies that one column.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Generic, NamedTuple, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost.placement.rules import AVAILABILITY_ZONE, HOST
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Values = TypeVar("Values", np.int64, np.bool_)
+
+NOWHERE: Final = -1
+"""The aggregate of a host that is in no aggregate of a scope."""
+
+# One integer orders hosts by capacity: a bit that is always set, so that 0 can mean refused; the headroom, in whole
+# per cent, so that hosts which differ by less count as equal and parallel schedulers spread over them; and a fixed
+# scrambling of the host's number, which a seed reorders by exclusive or.
+TIE_BITS: Final = 24
+HEADROOM_BITS: Final = 7
+TIES: Final = (1 << TIE_BITS) - 1
+HEADROOM: Final = ((1 << HEADROOM_BITS) - 1) << TIE_BITS
+LIVE: Final = 1 << 62
+_SCRAMBLE: Final = 0x9E3779  # odd, so that no two hosts fall together
+
+_FIRST_ROOM: Final = 16
+
+
+class Resources(NamedTuple):
+    """What a server takes, or what a host has."""
+
+    vcpus: int = 0
+    memory_mb: int = 0
+    disk_gb: int = 0
+
+
+def headroom(free: Iterable[int], total: Iterable[int]) -> int:
+    """How much of a host's scarcest resource is free, in whole per cent.
+
+    headroom = min over the resources the host has of floor(100 * free / total), within 0 and 100
+    """
+    shares = [100 * left // whole for left, whole in zip(free, total, strict=True) if whole > 0]
+    return max(0, min(100, *shares)) if shares else 0
+
+
+class Column(Generic[Values]):
+    """One value a host, shared between snapshots until somebody writes."""
+
+    __slots__ = ("_blank", "_shared", "values")
+
+    def __init__(self, values: NDArray[Values], blank: int) -> None:
+        self.values: NDArray[Values] = values
+        self._blank = blank
+        self._shared = False
+
+    def fork(self) -> "Column[Values]":
+        """The same values for a snapshot: from now on neither side writes in place."""
+        other = Column(self.values, self._blank)
+        self._shared = other._shared = True
+        return other
+
+    def put(self, host: int, value: int) -> None:
+        """Set one host's value, on a copy if a snapshot still reads the old one."""
+        if self._shared:
+            self.values = self.values.copy()
+            self._shared = False
+        self.values[host] = value
+
+    def grow(self, room: int) -> None:
+        """Make place for this many hosts."""
+        grown = np.full(room, self._blank, self.values.dtype)
+        grown[: len(self.values)] = self.values
+        self.values = grown
+        self._shared = False
+
+
+def _numbers(room: int, blank: int = 0) -> Column[np.int64]:
+    return Column(np.full(room, blank, np.int64), blank)
+
+
+class Scope:
+    """One way of dividing hosts: the aggregate of each, and the aggregates' identifiers."""
+
+    __slots__ = ("column", "indexes", "outside")
+
+    def __init__(self, column: Column[np.int64], indexes: dict[str, int], outside: int) -> None:
+        self.column = column
+        self.indexes = indexes
+        """The aggregate of each identifier. It only grows, so snapshots share it."""
+        self.outside = outside
+        """How many hosts are in no aggregate of this scope: where it is 0, nobody needs to look for them."""
+
+    def fork(self) -> "Scope":
+        return Scope(self.column.fork(), self.indexes, self.outside)
+
+    def put(self, host: int, aggregate: int) -> None:
+        """Move a host into an aggregate, or out of all with NOWHERE."""
+        self.outside += (aggregate == NOWHERE) - (int(self.column.values[host]) == NOWHERE)
+        self.column.put(host, aggregate)
+
+
+class Division(NamedTuple):
+    """A scope as a decision reads it: each host's aggregate, how many aggregates, how many hosts outside."""
+
+    column: Ints
+    aggregates: int
+    outside: int
+
+
+class Fleet:
+    """All hosts, as columns. Every change is one event, touches one host, and costs the same in any fleet."""
+
+    __slots__ = (
+        "_free",
+        "_indexes",
+        "_names",
+        "_names_shared",
+        "_numbers",
+        "_order",
+        "_scopes",
+        "_spare",
+        "_total",
+        "_up",
+    )
+
+    def __init__(self) -> None:
+        self._free = tuple(_numbers(_FIRST_ROOM) for _ in Resources._fields)
+        self._total = tuple(_numbers(_FIRST_ROOM) for _ in Resources._fields)
+        self._order = _numbers(_FIRST_ROOM)
+        self._up: Column[np.bool_] = Column(np.zeros(_FIRST_ROOM, np.bool_), False)
+        self._numbers: Ints = np.arange(_FIRST_ROOM)
+        self._scopes: dict[str, Scope] = {}
+        self._names: list[str | None] = []
+        self._indexes: dict[str, int] = {}
+        self._spare: list[int] = []
+        self._names_shared = False
+
+    # What there is
+
+    def __len__(self) -> int:
+        """How many hosts there are."""
+        return len(self._indexes)
+
+    @property
+    def size(self) -> int:
+        """How long the columns are: the hosts there are, and the places of those removed."""
+        return len(self._names)
+
+    def hosts(self) -> Iterator[int]:
+        """Every host."""
+        return iter(self._indexes.values())
+
+    def index(self, name: str) -> int | None:
+        """The host with this name."""
+        return self._indexes.get(name)
+
+    def name(self, host: int) -> str:
+        """The name of a host."""
+        name = self._names[host]
+        if name is None:
+            raise KeyError(host)
+        return name
+
+    def free(self, host: int) -> Resources:
+        """What a host has left. Negative where its capacity shrank below what it carries."""
+        return Resources(*(int(column.values[host]) for column in self._free))
+
+    def total(self, host: int) -> Resources:
+        """What a host has in all."""
+        return Resources(*(int(column.values[host]) for column in self._total))
+
+    def is_enabled(self, host: int) -> bool:
+        """Whether a host takes servers."""
+        return bool(self._up.values[host])
+
+    def aggregate(self, host: int, scope: str) -> int:
+        """The aggregate of a host in a scope, or NOWHERE."""
+        return int(self.division(scope).column[host])
+
+    def aggregate_index(self, scope: str, identifier: str) -> int:
+        """The aggregate with this identifier, or NOWHERE if no host was ever in it."""
+        found = self._scopes.get(scope)
+        return NOWHERE if found is None else found.indexes.get(identifier, NOWHERE)
+
+    def identifiers(self, scope: str) -> list[str]:
+        """The identifiers of a scope's aggregates, in the order of their indexes."""
+        if scope == HOST:
+            return [name or "" for name in self._names]
+        found = self._scopes.get(scope)
+        return [] if found is None else list(found.indexes)
+
+    # What a decision reads
+
+    @property
+    def free_columns(self) -> tuple[Ints, Ints, Ints]:
+        """What is free of each resource."""
+        vcpus, memory, disk = self._free
+        size = self.size
+        return vcpus.values[:size], memory.values[:size], disk.values[:size]
+
+    @property
+    def order_column(self) -> Ints:
+        """The hosts' order by capacity."""
+        column: Ints = self._order.values[: self.size]
+        return column
+
+    @property
+    def enabled_column(self) -> Bools:
+        """Which hosts take servers."""
+        column: Bools = self._up.values[: self.size]
+        return column
+
+    def division(self, scope: str) -> Division:
+        """How a scope divides the hosts; a scope nobody has joined leaves all of them outside."""
+        size = self.size
+        if scope == HOST:
+            return Division(self._numbers[:size], size, 0)
+        found = self._scopes.get(scope)
+        if found is None:
+            return Division(np.full(size, NOWHERE), 0, len(self))
+        return Division(found.column.values[:size], len(found.indexes), found.outside)
+
+    # What happens
+
+    def add_host(
+        self,
+        name: str,
+        total: Resources,
+        *,
+        free: Resources | None = None,
+        enabled: bool = True,
+        aggregates: Mapping[str, str] | None = None,
+    ) -> int:
+        """A host appears, with an aggregate for each scope it is in; its number is returned."""
+        if name in self._indexes:
+            raise ValueError(f"there is a host '{name}' already")
+        self._own_names()
+        host = self._spare.pop() if self._spare else self._append()
+        self._names[host] = name
+        self._indexes[name] = host
+        for scope in self._scopes.values():
+            scope.outside += 1
+        self._up.put(host, enabled)
+        self._set_capacity(host, total, total if free is None else free)
+        for scope_name, identifier in (aggregates or {}).items():
+            self.join(host, scope_name, identifier)
+        return host
+
+    def remove_host(self, host: int) -> None:
+        """A host is gone for good; its number may be given to another."""
+        self._own_names()
+        for scope in self._scopes.values():
+            scope.put(host, NOWHERE)
+            scope.outside -= 1
+        del self._indexes[self.name(host)]
+        self._names[host] = None
+        self._up.put(host, False)
+        self._set_capacity(host, Resources(), Resources())
+        self._spare.append(host)
+
+    def enable(self, host: int, enabled: bool = True) -> None:
+        """A host comes up or goes down."""
+        self._up.put(host, enabled)
+
+    def claim(self, host: int, resources: Resources, servers: int = 1) -> None:
+        """Servers arrive on a host."""
+        total, free = self.total(host), self.free(host)
+        self._set_free(host, total, Resources(*(f - servers * r for f, r in zip(free, resources, strict=True))))
+
+    def release(self, host: int, resources: Resources, servers: int = 1) -> None:
+        """Servers leave a host."""
+        self.claim(host, resources, -servers)
+
+    def set_total(self, host: int, total: Resources) -> None:
+        """A host's capacity changes; what its servers take stays taken."""
+        old, free = self.total(host), self.free(host)
+        shifted = (f + new - was for f, new, was in zip(free, total, old, strict=True))
+        self._set_capacity(host, total, Resources(*shifted))
+
+    def join(self, host: int, scope: str, identifier: str) -> None:
+        """A host enters an aggregate of a scope, and leaves the one it was in."""
+        if scope == HOST:
+            raise ValueError("every host is an aggregate of its own in the scope host; nothing can join it")
+        found = self._scopes.get(scope)
+        if found is None:
+            found = self._scopes[scope] = Scope(_numbers(len(self._numbers), NOWHERE), {}, len(self))
+        found.put(host, found.indexes.setdefault(identifier, len(found.indexes)))
+
+    def leave(self, host: int, scope: str) -> None:
+        """A host leaves its aggregate of a scope."""
+        if scope in self._scopes:
+            self._scopes[scope].put(host, NOWHERE)
+
+    def set_zone(self, host: int, zone: str) -> None:
+        """A host's availability zone changes."""
+        self.join(host, AVAILABILITY_ZONE, zone)
+
+    def snapshot(self) -> "Fleet":
+        """The fleet as it is now, untouched by what happens later, for the price of a few references."""
+        other = Fleet.__new__(Fleet)
+        other._free = tuple(column.fork() for column in self._free)
+        other._total = tuple(column.fork() for column in self._total)
+        other._order = self._order.fork()
+        other._up = self._up.fork()
+        other._numbers = self._numbers
+        other._scopes = {name: scope.fork() for name, scope in self._scopes.items()}
+        other._names, other._indexes, other._spare = self._names, self._indexes, self._spare
+        self._names_shared = other._names_shared = True
+        return other
+
+    def _own_names(self) -> None:
+        if self._names_shared:
+            self._names, self._indexes, self._spare = self._names[:], self._indexes.copy(), self._spare[:]
+            self._names_shared = False
+
+    def _append(self) -> int:
+        host = len(self._names)
+        if host > TIES:
+            raise ValueError(f"a fleet holds {TIES + 1} hosts at most")
+        self._names.append(None)
+        if host == len(self._numbers):
+            self._grow(2 * host)
+        return host
+
+    def _grow(self, room: int) -> None:
+        self._numbers = np.arange(room)
+        for column in (*self._free, *self._total, self._order, *(scope.column for scope in self._scopes.values())):
+            column.grow(room)
+        self._up.grow(room)
+
+    def _set_capacity(self, host: int, total: Resources, free: Resources) -> None:
+        for column, value in zip(self._total, total, strict=True):
+            column.put(host, value)
+        self._set_free(host, total, free)
+
+    def _set_free(self, host: int, total: Resources, free: Resources) -> None:
+        for column, value in zip(self._free, free, strict=True):
+            column.put(host, value)
+        self._order.put(host, LIVE | headroom(free, total) << TIE_BITS | (host * _SCRAMBLE & TIES))
+
+
+class Members:
+    """How many members of a group each host holds, kept by single changes, so that no decision counts them again."""
+
+    __slots__ = ("_counts", "_hosts", "_places", "total")
+
+    def __init__(self, hosts: Iterable[int] = ()) -> None:
+        self._hosts: Ints = np.zeros(4, np.int64)
+        self._counts: Ints = np.zeros(4, np.int64)
+        self._places: dict[int, int] = {}
+        self.total = 0
+        for host in hosts:
+            self.add(host)
+
+    @property
+    def hosts(self) -> Ints:
+        """The hosts that hold members, each once, in no particular order."""
+        return self._hosts[: len(self._places)]
+
+    @property
+    def counts(self) -> Ints:
+        """How many members each of these hosts holds."""
+        return self._counts[: len(self._places)]
+
+    def on(self, host: int) -> int:
+        """How many members a host holds."""
+        place = self._places.get(host)
+        return 0 if place is None else int(self._counts[place])
+
+    def add(self, host: int, servers: int = 1) -> None:
+        """Members arrive on a host."""
+        place = self._places.get(host)
+        if place is None:
+            place = self._places[host] = len(self._places)
+            if place == len(self._hosts):
+                self._hosts = np.concatenate([self._hosts, self._hosts])
+                self._counts = np.concatenate([self._counts, self._counts])
+            self._hosts[place], self._counts[place] = host, 0
+        self._counts[place] += servers
+        self.total += servers
+
+    def remove(self, host: int, servers: int = 1) -> None:
+        """Members leave a host; the last place fills the gap of a host that holds none any more."""
+        place = self._places[host]
+        self._counts[place] -= servers
+        self.total -= servers
+        if self._counts[place] > 0:
+            return
+        last = len(self._places) - 1
+        moved = int(self._hosts[last])
+        self._hosts[place], self._counts[place] = moved, self._counts[last]
+        self._places[moved] = place
+        del self._places[host]
+
+    def copy(self) -> Self:
+        """The same members, to be changed apart."""
+        other = type(self)()
+        other._hosts, other._counts = self._hosts.copy(), self._counts.copy()
+        other._places, other.total = self._places.copy(), self.total
+        return other

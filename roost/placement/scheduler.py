@@ -1,0 +1,583 @@
+"""Placing servers: which hosts may take them, which of these is best, and all servers of a request together.
+
+One server takes one pass over the columns: every check narrows the candidates and counts what it removed, the soft
+rules and the capacity rank those left, and the best is an argmax. Several servers repeat the argmax; each server placed
+changes only what its own aggregates and its own host say. Where that runs into a dead end, a bound tells whether there
+was a way at all, and if it cannot, the exact search in `exact` does.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from roost.placement import exact
+from roost.placement.decision import Decision, Field, Ranking, Refusal, Refused, Request, Verdict, Weight
+from roost.placement.fleet import (
+    HEADROOM,
+    NOWHERE,
+    TIE_BITS,
+    TIES,
+    Bools,
+    Division,
+    Fleet,
+    Ints,
+    Members,
+    headroom,
+)
+from roost.placement.rules import AVAILABILITY_ZONE, HOST, Kind, Rule
+
+_SOFT_SHIFT: Final = TIE_BITS + 7
+_WORD_BITS: Final = 62
+_TRIES: Final = 8
+"""How many aggregates are tried for an affinity, best first, before the exact search looks at all of them."""
+
+_SHORTAGES: Final = (Refusal.TOO_FEW_VCPUS, Refusal.TOO_LITTLE_MEMORY, Refusal.TOO_LITTLE_DISK)
+
+
+def place(fleet: Fleet, request: Request) -> Decision:
+    """Where each server of a request goes, or why nowhere."""
+    board = _Board(fleet, request)
+    if request.count == 1 or not board.candidates:
+        return board.decide_one()
+    return board.decide_several()
+
+
+def place_all(fleet: Fleet, requests: Iterable[Request]) -> list[Decision]:
+    """Decisions on several requests, each knowing what the earlier ones took.
+
+    Requests that share one `Members` object are of one group. Neither it nor the fleet is changed.
+    """
+    later = fleet.snapshot()
+    groups: dict[int, Members] = {}
+    decisions = []
+    for request in requests:
+        members = groups.get(id(request.members), request.members)
+        decision = place(later, replace(request, members=members))
+        decisions.append(decision)
+        if decision:
+            groups[id(request.members)] = _settle(later, decision, members.copy())
+    return decisions
+
+
+def _settle(fleet: Fleet, decision: Decision, members: Members) -> Members:
+    """Take what a decision takes, from the fleet and among the members."""
+    moving = decision.request.moving
+    if moving is not None:
+        fleet.release(moving.host, moving.held)
+        if members.on(moving.host):
+            members.remove(moving.host)
+    for host in decision.hosts:
+        fleet.claim(host, decision.request.resources)
+        members.add(host)
+    return members
+
+
+def broken_rules(fleet: Fleet, decision: Decision, members: Members) -> tuple[Rule, ...]:
+    """The hard rules that a decision would break if the group's members were these.
+
+    For the transaction that claims a decision: with the group locked, it counts the members anew and asks here. It
+    looks at the chosen hosts only.
+    """
+    request = replace(decision.request, members=members)
+    present, hosts = request.present(), np.array(decision.hosts, np.int64)
+    feasible = dict(decision.feasible)
+    broken = []
+    for rule in request.rules:
+        if not rule.soft and not _kept(fleet, rule, present, hosts, feasible.get(rule)):
+            broken.append(rule)
+    return tuple(broken)
+
+
+def _kept(fleet: Fleet, rule: Rule, present: Members, hosts: Ints, feasible: Bools | None) -> bool:
+    division = fleet.division(rule.scope)
+    chosen = division.column[hosts]
+    if NOWHERE in chosen:
+        return False
+    if rule.identifier is not None:
+        return bool(np.all((chosen == _target(fleet, rule)) == (rule.kind is Kind.AFFINITY)))
+    before = _tally(division, present)
+    if rule.kind is Kind.AFFINITY:
+        return bool(np.all(before[chosen] > 0) if present.total else np.all(chosen == chosen[0]))
+    after = before.copy()
+    np.add.at(after, chosen, 1)
+    limit = rule.limit
+    if limit is not None and after[chosen].max() > limit:
+        return False
+    if rule.max_skew is None or feasible is None or not feasible.any():
+        return True
+    return bool(after[chosen].max() <= after[feasible].min() + rule.max_skew)
+
+
+def _target(fleet: Fleet, rule: Rule) -> int:
+    """The aggregate a rule names; an identifier that nobody has joined matches no aggregate at all."""
+    index = fleet.aggregate_index(rule.scope, rule.identifier or "")
+    return fleet.size if index == NOWHERE else index
+
+
+def _tally(division: Division, members: Members) -> Ints:
+    """How many members each aggregate holds; the last place is for members outside all of them."""
+    counts = np.zeros(division.aggregates + 1, np.int64)
+    if members.total:
+        np.add.at(counts, division.column[members.hosts], members.counts)
+    return counts
+
+
+class _Limit(NamedTuple):
+    """How many more members each aggregate of a scope may take."""
+
+    scope: str
+    column: Ints
+    left: Ints
+
+
+class _Preference(NamedTuple):
+    """What one more member in an aggregate changes for the hosts in it."""
+
+    scope: str
+    column: Ints
+    word: int
+    step: int
+
+
+class _Skew(NamedTuple):
+    """How far aggregates may be ahead of the least filled one that could take a server."""
+
+    rule: Rule
+    column: Ints
+    counts: Ints
+    feasible: Bools
+    allowed: int
+
+    def open(self) -> Bools:
+        """The aggregates that may take one more now."""
+        still_open: Bools = self.counts < self.counts[self.feasible].min() + self.allowed
+        return still_open
+
+
+@dataclass(slots=True)
+class _State:
+    """What changes while the servers of one request are placed one after another."""
+
+    ranking: Ranking
+    limits: list[_Limit]
+    preferences: list[_Preference]
+    skews: list[_Skew]
+
+
+class _Board:
+    """One request before one fleet: the candidates that are left, what removed the others, and their ranking."""
+
+    def __init__(self, fleet: Fleet, request: Request) -> None:
+        self.fleet = fleet
+        self.request = request
+        self.present = request.present()
+        self.refused: list[Refused] = []
+        self.ok: Bools = fleet.enabled_column.copy()
+        self.candidates = len(fleet)
+        self._count(Refusal.DISABLED)
+        self._check_hosts()
+        self._check_capacity()
+        self._tallies: dict[str, Ints] = {}
+        self.limits: list[_Limit] = []
+        for rule in request.rules:
+            if not rule.soft:
+                self._check_rule(rule)
+        self.skews = self._find_skews()
+        if request.count == 1:
+            for skew in self.skews:
+                self._keep(skew.open()[skew.column], Refusal.SKEWED, skew.rule)
+        self.ranking = self._rank()
+
+    # The checks
+
+    def _count(self, reason: Refusal, rule: Rule | None = None) -> None:
+        """Note how many candidates the last check removed."""
+        left = int(np.count_nonzero(self.ok))
+        if left < self.candidates:
+            self.refused.append(Refused(reason, self.candidates - left, rule))
+            self.candidates = left
+
+    def _keep(self, good: Bools, reason: Refusal, rule: Rule | None = None) -> None:
+        self.ok &= good
+        self._count(reason, rule)
+
+    def _keep_only(self, hosts: Sequence[int], reason: Refusal) -> None:
+        self._keep(self._mask(hosts), reason)
+
+    def _drop(self, hosts: Sequence[int], reason: Refusal) -> None:
+        if len(hosts):
+            self.ok[list(hosts)] = False
+            self._count(reason)
+
+    def _mask(self, hosts: Sequence[int]) -> Bools:
+        mask = np.zeros(self.fleet.size, np.bool_)
+        mask[list(hosts)] = True
+        return mask
+
+    def _check_hosts(self) -> None:
+        request = self.request
+        if request.zone is not None:
+            zone = self.fleet.aggregate_index(AVAILABILITY_ZONE, request.zone)
+            column = self.fleet.division(AVAILABILITY_ZONE).column
+            self._keep((column == zone) & (zone != NOWHERE), Refusal.OUTSIDE_ZONE)
+        if request.targets is not None:
+            self._keep_only(request.targets, Refusal.NOT_TARGETED)
+        self._drop(request.excluded, Refusal.EXCLUDED)
+        if request.moving is not None and not request.moving.may_stay:
+            self._drop([request.moving.host], Refusal.EXCLUDED)
+        if request.same_host is not None:
+            self._keep_only(request.same_host, Refusal.NOT_SAME_HOST)
+        self._drop(request.different_host, Refusal.NOT_DIFFERENT_HOST)
+
+    def _check_capacity(self) -> None:
+        moving = self.request.moving
+        wanted = zip(self.request.resources, self.fleet.free_columns, _SHORTAGES, strict=True)
+        for at, (need, free, shortage) in enumerate(wanted):
+            if need:
+                good = free >= need
+                if moving is not None:
+                    good[moving.host] = free[moving.host] + moving.held[at] >= need
+                self._keep(good, shortage)
+
+    def _check_rule(self, rule: Rule) -> None:
+        division = self.fleet.division(rule.scope)
+        if division.outside:
+            self._keep(division.column != NOWHERE, Refusal.OUTSIDE_SCOPE, rule)
+        if rule.identifier is not None:
+            self._check_target(rule, division)
+        elif rule.kind is Kind.AFFINITY:
+            self._check_members(rule, division)
+        elif rule.limit is not None:
+            self._check_limit(rule, division, rule.limit)
+
+    def _check_target(self, rule: Rule, division: Division) -> None:
+        inside = division.column == _target(self.fleet, rule)
+        if rule.kind is Kind.AFFINITY:
+            self._keep(inside, Refusal.OUTSIDE_TARGET, rule)
+        else:
+            self._keep(~inside, Refusal.FORBIDDEN_TARGET, rule)
+
+    def _check_members(self, rule: Rule, division: Division) -> None:
+        """With members there are, a host must share an aggregate with some; which one is free where there are none."""
+        if self.present.total:
+            holding = self._tally_of(rule.scope, division) > 0
+            self._keep(self._by_host(rule.scope, division, holding), Refusal.AWAY_FROM_MEMBERS, rule)
+
+    def _check_limit(self, rule: Rule, division: Division, limit: int) -> None:
+        left = limit - self._tally_of(rule.scope, division)
+        self.limits.append(_Limit(rule.scope, division.column, left))
+        if limit == 0:
+            self.ok[:] = False
+        elif self.present.total:
+            if rule.scope == HOST:
+                hosts = self.present.hosts
+                self.ok[hosts[self.present.counts >= limit]] = False
+            else:
+                self.ok &= (left > 0)[division.column]
+        self._count(Refusal.SCOPE_FULL, rule)
+
+    def _find_skews(self) -> list[_Skew]:
+        """The skews, each over the aggregates in which some host passes every other check."""
+        skews = []
+        for rule in self.request.rules:
+            if rule.max_skew is not None and self.candidates:
+                division = self.fleet.division(rule.scope)
+                feasible = np.zeros(division.aggregates + 1, np.bool_)
+                feasible[division.column[self.ok]] = True
+                counts = self._tally_of(rule.scope, division)
+                skews.append(_Skew(rule, division.column, counts, feasible, rule.max_skew))
+        return skews
+
+    def _tally_of(self, scope: str, division: Division) -> Ints:
+        if scope not in self._tallies:
+            self._tallies[scope] = _tally(division, self.present)
+        return self._tallies[scope]
+
+    def _by_host(self, scope: str, division: Division, values: Bools) -> Bools:
+        """What holds for each aggregate, for each host."""
+        return values[:-1] if scope == HOST else values[division.column]
+
+    # The ranking
+
+    def _rank(self) -> Ranking:
+        flip = _mixed(self.request.seed) & TIES
+        if self.request.weight is Weight.PACK:
+            flip |= HEADROOM
+        key = self.fleet.order_column ^ flip
+        fields, high = self._lay_out()
+        words = [*(np.zeros(self.fleet.size, np.int64) for _ in range(high)), key]
+        for field in fields:
+            self._add_preference(field, words[field.word])
+        key *= self.ok
+        return Ranking(words, fields, flip)
+
+    def _lay_out(self) -> tuple[tuple[Field, ...], int]:
+        """A field for each soft rule, the last one lowest in the last word, and how many words stand before that."""
+        most = self.present.total + self.request.count + 1
+        slots: list[tuple[Rule, int, int, int]] = []
+        word, shift = 0, _SOFT_SHIFT
+        for rule in reversed([rule for rule in self.request.rules if rule.soft]):
+            width = 2 if rule.identifier is not None else most.bit_length()
+            if shift + width > _WORD_BITS:
+                word, shift = word + 1, 0
+            slots.append((rule, word, shift, width))
+            shift += width
+        tops = {Kind.ANTI_AFFINITY: most, Kind.AFFINITY: 0}
+        fields = [
+            Field(rule, word - at, start, width, 0 if rule.identifier else tops[rule.kind])
+            for rule, at, start, width in reversed(slots)
+        ]
+        return tuple(fields), word
+
+    def _add_preference(self, field: Field, word: Ints) -> None:
+        """Write a soft rule's preference, from 1 up; 0 stands for hosts in no aggregate of the scope."""
+        rule = field.rule
+        division = self.fleet.division(rule.scope)
+        if rule.identifier is not None:
+            inside = division.column == _target(self.fleet, rule)
+            liked = inside if rule.kind is Kind.AFFINITY else ~inside
+            word += (1 + liked.astype(np.int64)) << field.shift
+            return
+        counts = self._tally_of(rule.scope, division)
+        values = (field.top - counts if field.top else counts + 1) << field.shift
+        values[-1] = 0
+        word += values[:-1] if rule.scope == HOST else values[division.column]
+
+    # One server
+
+    def decide_one(self) -> Decision:
+        """The best candidate, if there is one."""
+        if not self.candidates:
+            return self._refuse()
+        host = self.ranking.best()
+        return self._placed(self.ranking, [host], [self.ranking.row(host)])
+
+    def _placed(self, ranking: Ranking, hosts: list[int], rows: list[tuple[int, ...]]) -> Decision:
+        return self._decision(Verdict.PLACED, ranking, tuple(hosts), tuple(rows))
+
+    def _refuse(self, verdict: Verdict = Verdict.REFUSED) -> Decision:
+        return self._decision(verdict, self.ranking, (), (), self.fleet.snapshot())
+
+    def _decision(
+        self,
+        verdict: Verdict,
+        ranking: Ranking,
+        hosts: tuple[int, ...],
+        rows: tuple[tuple[int, ...], ...],
+        fleet: Fleet | None = None,
+    ) -> Decision:
+        feasible = tuple((skew.rule, skew.feasible) for skew in self.skews)
+        refused = tuple(self.refused)
+        return Decision(verdict, self.request, hosts, refused, self.candidates, feasible, ranking, rows, fleet)
+
+    # Several servers
+
+    def decide_several(self) -> Decision:
+        """All servers one after another; if that ends short, all at once."""
+        cells = self._cells()
+        filled = self._fill(self._state()) if cells is None else self._fill_a_cell(cells)
+        if isinstance(filled, Decision):
+            return filled
+        if self._most(np.zeros(self.fleet.size, np.int64), 1)[0] < self.request.count:
+            return self._refuse_several(Verdict.REFUSED)
+        return self._search()
+
+    def _refuse_several(self, verdict: Verdict) -> Decision:
+        """A refusal that also says whom the skews kept out when the first server was to be placed."""
+        for skew in self.skews:
+            closed = int(np.count_nonzero(~skew.open()[skew.column] & self.ok))
+            if closed:
+                self.refused.append(Refused(Refusal.SKEWED, closed, skew.rule))
+        return self._refuse(verdict)
+
+    def _state(self) -> _State:
+        limits = [limit._replace(left=limit.left.copy()) for limit in self.limits]
+        skews = [skew._replace(counts=skew.counts.copy()) for skew in self.skews]
+        return _State(self.ranking.copy(), limits, self._preferences(), skews)
+
+    def _preferences(self) -> list[_Preference]:
+        found = []
+        for field in self.ranking.fields:
+            if field.rule.identifier is None:
+                column = self.fleet.division(field.rule.scope).column
+                step = -1 << field.shift if field.top else 1 << field.shift
+                found.append(_Preference(field.rule.scope, column, field.word, step))
+        return found
+
+    def _fill(self, state: _State) -> Decision | None:
+        """Place each server on the best host that the ones before it have left."""
+        ranking = state.ranking
+        key = ranking.key
+        hosts: list[int] = []
+        rows: list[tuple[int, ...]] = []
+        taken: dict[int, int] = {}
+        for _ in range(self.request.count):
+            among = _open_hosts(state.skews)
+            host = ranking.best(among)
+            if not key[host] or (among is not None and not among[host]):
+                return None
+            rows.append(ranking.row(host))
+            hosts.append(host)
+            taken[host] = taken.get(host, 0) + 1
+            self._take(state, host, taken[host])
+        return self._placed(ranking, hosts, rows)
+
+    def _take(self, state: _State, host: int, servers: int) -> None:
+        """Account for one more server on a host."""
+        key = state.ranking.key
+        for limit in state.limits:
+            aggregate = limit.column[host]
+            limit.left[aggregate] -= 1
+            if not limit.left[aggregate]:
+                key[_hosts_in(limit.scope, limit.column, host)] = 0
+        for skew in state.skews:
+            skew.counts[skew.column[host]] += 1
+        for preference in state.preferences:
+            hosts = _hosts_in(preference.scope, preference.column, host)
+            word = state.ranking.words[preference.word]
+            word[hosts] += preference.step * (key[hosts] > 0)
+        if key[host]:
+            key[host] = self._key_after(int(key[host]), host, servers)
+
+    def _key_after(self, key: int, host: int, servers: int) -> int:
+        """A host's key once it carries so many of the servers: 0 where no other fits."""
+        need = self.request.resources
+        left = [free - servers * each for free, each in zip(self.fleet.free(host), need, strict=True)]
+        if any(free < each for free, each in zip(left, need, strict=True) if each):
+            return 0
+        share = headroom(left, self.fleet.total(host)) << TIE_BITS
+        return key & ~HEADROOM | (share ^ self.ranking.flip & HEADROOM)
+
+    # Several servers that must share an aggregate
+
+    def _together(self) -> list[Rule]:
+        """The rules that bind the servers to one aggregate which no member has chosen yet."""
+        return [] if self.present.total else [rule for rule in self.request.rules if rule.together]
+
+    def _cells(self) -> Ints | None:
+        """A number for each host, equal for hosts that share every aggregate which the servers must share."""
+        columns = [self.fleet.division(rule.scope).column for rule in self._together()]
+        if len(columns) < 2:
+            return columns[0] if columns else None
+        return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].reshape(-1)
+
+    def _fill_a_cell(self, cells: Ints) -> Decision | None:
+        """Try the cells that may hold all servers, the one with the best host first."""
+        number = int(cells.max()) + 1
+        large = self._most(cells, number) >= self.request.count
+        self._keep(np.append(large, False)[cells], Refusal.TOO_SMALL_FOR_ALL, self._together()[0])
+        self.ranking.key[~self.ok] = 0
+        among = self.ok.copy()
+        for _ in range(_TRIES):
+            if not among.any():
+                break
+            inside = cells == cells[self.ranking.best(among)]
+            state = self._state()
+            state.ranking.key[~inside] = 0
+            filled = self._fill(state)
+            if filled is not None:
+                return filled
+            among &= ~inside
+        return None
+
+    def _room(self) -> Ints:
+        """How many of the servers each host can take, by its capacity and by its own aggregates' limits."""
+        room = np.full(self.fleet.size, self.request.count, np.int64)
+        for need, free in zip(self.request.resources, self.fleet.free_columns, strict=True):
+            if need:
+                np.minimum(room, free // need, out=room)
+        for limit in self.limits:
+            np.minimum(room, limit.left[limit.column], out=room)
+        return room * self.ok
+
+    def _wide_limits(self) -> list[_Limit]:
+        """The limits that several hosts share; those of single hosts are in their room already."""
+        return [limit for limit in self.limits if limit.scope != HOST]
+
+    def _most(self, cells: Ints, number: int) -> Ints:
+        """No more servers than this fit into each cell.
+
+        most(cell) = min over the limits of sum over the limit's aggregates of min(left there, room of its hosts)
+        """
+        room = self._room()
+        hosts = np.flatnonzero(room)
+        room, cells = room[hosts], cells[hosts]
+        most = _sums(cells, room, number)
+        for limit in self._wide_limits():
+            width = len(limit.left)
+            pairs, place = np.unique(cells * width + limit.column[hosts], return_inverse=True)
+            inside = np.minimum(_sums(place, room, len(pairs)), limit.left[pairs % width])
+            np.minimum(most, _sums(pairs // width, inside, number), out=most)
+        return most
+
+    # Several servers, all at once
+
+    def _search(self) -> Decision:
+        """Let the exact search say how many servers each kind of host takes, and fill the kinds best first."""
+        limits = self._wide_limits()
+        together = [self.fleet.division(rule.scope).column for rule in self._together()]
+        columns = [*(limit.column for limit in limits), *(skew.column for skew in self.skews), *together]
+        room = self._room()
+        hosts = np.flatnonzero(room)
+        kinds, kind = np.unique(np.stack(columns)[:, hosts], axis=1, return_inverse=True)
+        kind = kind.reshape(-1)
+        rows = iter(kinds)
+        share = exact.divide(
+            self.request.count,
+            _sums(kind, room[hosts], kinds.shape[1]),
+            self._kind_ranks(hosts, kind, kinds.shape[1]),
+            [exact.Cap(next(rows), limit.left) for limit in limits],
+            [exact.Level(next(rows), skew.counts, skew.feasible, skew.allowed) for skew in self.skews],
+            list(rows),
+            self.request.time_limit,
+        )
+        if share is exact.Unsolved.IMPOSSIBLE:
+            return self._refuse_several(Verdict.REFUSED)
+        if isinstance(share, exact.Unsolved):
+            return self._refuse_several(Verdict.UNDECIDED)
+        column = np.full(self.fleet.size, NOWHERE)
+        column[hosts] = kind
+        return self._fill_kinds(_Limit("", column, np.append(share, 0)))
+
+    def _kind_ranks(self, hosts: Ints, kind: Ints, number: int) -> Ints:
+        """The kinds in order of their best host."""
+        best = np.zeros(number, np.int64)
+        np.maximum.at(best, kind, self.ranking.words[0][hosts])
+        ranks: Ints = best.argsort().argsort()
+        return ranks
+
+    def _fill_kinds(self, quota: _Limit) -> Decision:
+        """Place the servers with so many to each kind; the skews hold at the end by the quotas' making."""
+        state = self._state()
+        state.skews.clear()
+        state.limits.append(quota)
+        state.ranking.key[(quota.left == 0)[quota.column]] = 0
+        filled = self._fill(state)
+        assert filled is not None, "quotas that the search found can be filled"
+        return filled
+
+
+def _open_hosts(skews: list[_Skew]) -> Bools | None:
+    """The hosts that every skew leaves open now; None where there is no skew."""
+    among: Bools | None = None
+    for skew in skews:
+        hosts = skew.open()[skew.column]
+        among = hosts if among is None else among & hosts
+    return among
+
+
+def _hosts_in(scope: str, column: Ints, host: int) -> Ints | slice:
+    """The hosts that share an aggregate of a scope with a host."""
+    return slice(host, host + 1) if scope == HOST else np.flatnonzero(column == column[host])
+
+
+def _sums(places: Ints, values: Ints, number: int) -> Ints:
+    return np.bincount(places, values, number).astype(np.int64)
+
+
+def _mixed(seed: int) -> int:
+    """Scatter a seed's bits, so that neighbouring seeds order ties quite differently."""
+    mixed = seed * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
+    return (mixed ^ mixed >> 31) * 0xBF58476D1CE4E5B9 >> 20 & 0xFFFFFFFF
