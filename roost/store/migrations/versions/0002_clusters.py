@@ -98,13 +98,6 @@ def upgrade() -> None:
         op.f("ix_events_project_id_timestamp_id"), "events", ["project_id", "timestamp", "id"], unique=False
     )
     op.create_table(
-        "fleet_changes",
-        sa.Column("generation", sa.BigInteger(), sa.Identity(always=False), nullable=False),
-        sa.Column("host_ids", postgresql.ARRAY(sa.Integer()), nullable=False),
-        sa.Column("at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.PrimaryKeyConstraint("generation", name=op.f("pk_fleet_changes")),
-    )
-    op.create_table(
         "policies",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
@@ -151,15 +144,6 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_services")),
-    )
-    op.create_table(
-        "topologies",
-        sa.Column("id", sa.SmallInteger(), server_default="1", autoincrement=False, nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("simulation", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.CheckConstraint("id = 1", name=op.f("ck_topologies_only_one")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_topologies")),
     )
     op.create_table(
         "clusters",
