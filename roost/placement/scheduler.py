@@ -266,17 +266,16 @@ class _Board:
             self._keep(self._by_host(rule.scope, division, holding), Refusal.AWAY_FROM_MEMBERS, rule)
 
     def _check_limit(self, rule: Rule, division: Division, limit: int) -> None:
-        left = limit - self._tally_of(rule.scope, division)
-        self.limits.append(_Limit(rule.scope, division.column, left))
         if limit == 0:
             self.ok[:] = False
+        elif rule.scope == HOST:
+            self.ok[self.present.hosts[self.present.counts >= limit]] = False
         elif self.present.total:
-            if rule.scope == HOST:
-                hosts = self.present.hosts
-                self.ok[hosts[self.present.counts >= limit]] = False
-            else:
-                self.ok &= (left > 0)[division.column]
+            self.ok &= (self._tally_of(rule.scope, division) < limit)[division.column]
         self._count(Refusal.SCOPE_FULL, rule)
+        if self.request.count > 1:
+            left = limit - self._tally_of(rule.scope, division)
+            self.limits.append(_Limit(rule.scope, division.column, left))
 
     def _find_skews(self) -> list[_Skew]:
         """The skews, each over the aggregates in which some host passes every other check."""

@@ -1,0 +1,163 @@
+"""What must hold, said again in plain Python: slow, obvious, and sharing nothing with the core but its vocabulary."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class PlainHost:
+    """A host: what is free and in all, whether it is up, and the aggregate it has in each scope, if any."""
+
+    free: Triple
+    total: Triple
+    up: bool = True
+    aggregates: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PlainRule:
+    """A rule, spelled out."""
+
+    together: bool
+    soft: bool
+    scope: str
+    identifier: str | None = None
+    limit: int | None = None
+    skew: int | None = None
+
+
+@dataclass(frozen=True)
+class PlainRequest:
+    """What is asked for; `members` are the hosts of the members that count, one entry each."""
+
+    need: Triple
+    count: int
+    rules: tuple[PlainRule, ...]
+    members: tuple[int, ...] = ()
+    zone: str | None = None
+    targets: tuple[int, ...] | None = None
+    excluded: tuple[int, ...] = ()
+    same: tuple[int, ...] | None = None
+    different: tuple[int, ...] = ()
+
+
+World = list[PlainHost]
+
+
+def aggregate(world: World, host: int, scope: str) -> str | None:
+    """Where a host is in a scope."""
+    return f"#{host}" if scope == "host" else world[host].aggregates.get(scope)
+
+
+def held(world: World, scope: str, servers: tuple[int, ...]) -> Counter[str | None]:
+    """How many of these servers each aggregate holds."""
+    return Counter(aggregate(world, host, scope) for host in servers)
+
+
+def eligible(world: World, request: PlainRequest, host: int) -> bool:
+    """Whether a host may take a server as far as the members play no part."""
+    plain = world[host]
+    if not plain.up or (request.zone is not None and plain.aggregates.get("availability_zone") != request.zone):
+        return False
+    if request.targets is not None and host not in request.targets:
+        return False
+    if request.same is not None and host not in request.same:
+        return False
+    if host in request.excluded or host in request.different:
+        return False
+    if any(need > free for need, free in zip(request.need, plain.free, strict=True) if need):
+        return False
+    return all(in_scope(world, rule, host) for rule in request.rules if not rule.soft)
+
+
+def in_scope(world: World, rule: PlainRule, host: int) -> bool:
+    """Whether a host lies in the rule's scope, and in or out of its target as it should."""
+    place = aggregate(world, host, rule.scope)
+    if place is None:
+        return False
+    return rule.identifier is None or (place == rule.identifier) == rule.together
+
+
+def fits(world: World, request: PlainRequest, chosen: tuple[int, ...]) -> bool:
+    """Whether the hosts chosen carry all their new servers at once."""
+    for host, servers in Counter(chosen).items():
+        for need, free in zip(request.need, world[host].free, strict=True):
+            if need and need * servers > free:
+                return False
+    return True
+
+
+def keeps(world: World, rule: PlainRule, members: tuple[int, ...], chosen: tuple[int, ...]) -> bool:
+    """Whether a hard rule without a target holds for the servers placed, skew aside."""
+    new = {aggregate(world, host, rule.scope) for host in chosen}
+    before = held(world, rule.scope, members)
+    if rule.together:
+        return all(before[place] for place in new) if members else len(new) == 1
+    after = held(world, rule.scope, members + chosen)
+    return rule.limit is None or all(after[place] <= rule.limit for place in new)
+
+
+def passes(world: World, request: PlainRequest, chosen: tuple[int, ...]) -> bool:
+    """Whether a choice of hosts is allowed, skew aside."""
+    return (
+        all(eligible(world, request, host) for host in set(chosen))
+        and fits(world, request, chosen)
+        and all(
+            keeps(world, rule, request.members, chosen)
+            for rule in request.rules
+            if not rule.soft and rule.identifier is None
+        )
+    )
+
+
+def level(world: World, request: PlainRequest, chosen: tuple[int, ...]) -> bool:
+    """Whether every skew holds: over the aggregates where one server alone could go."""
+    for rule in request.rules:
+        if rule.skew is None:
+            continue
+        feasible = {aggregate(world, h, rule.scope) for h in range(len(world)) if passes(world, request, (h,))}
+        after = held(world, rule.scope, request.members + chosen)
+        lowest = min(after[place] for place in feasible)
+        if any(after[aggregate(world, host, rule.scope)] > lowest + rule.skew for host in chosen):
+            return False
+    return True
+
+
+def allowed(world: World, request: PlainRequest, chosen: tuple[int, ...]) -> bool:
+    """Whether a choice of hosts, one for each server, is right."""
+    return passes(world, request, chosen) and level(world, request, chosen)
+
+
+def placements(world: World, request: PlainRequest) -> Iterator[tuple[int, ...]]:
+    """Every right choice of hosts, the order of servers aside."""
+    hosts = [host for host in range(len(world)) if eligible(world, request, host)]
+    for chosen in combinations_with_replacement(hosts, request.count):
+        if allowed(world, request, chosen):
+            yield chosen
+
+
+def share(plain: PlainHost) -> int:
+    """How much of the scarcest resource is free, in whole per cent."""
+    parts = [100 * free // total for free, total in zip(plain.free, plain.total, strict=True) if total]
+    return max(0, min(parts)) if parts else 0
+
+
+def liking(world: World, request: PlainRequest, host: int) -> tuple[int, ...]:
+    """How much each soft rule likes a host, in order: more is better."""
+    likes = []
+    for rule in request.rules:
+        if not rule.soft:
+            continue
+        place = aggregate(world, host, rule.scope)
+        if rule.identifier is not None:
+            likes.append(int((place == rule.identifier) == rule.together))
+        elif place is None:
+            likes.append(-(10**9))
+        else:
+            count = held(world, rule.scope, request.members)[place]
+            likes.append(count if rule.together else -count)
+    return tuple(likes)

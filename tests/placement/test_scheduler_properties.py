@@ -1,0 +1,182 @@
+"""The scheduler against the oracle: never a wrong placement, never a refusal where there is a way."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+
+from roost.placement.decision import Request, Verdict, Weight
+from roost.placement.fleet import Members
+from roost.placement.scheduler import broken_rules, place, place_all
+from tests.placement import oracle, worlds
+from tests.placement.worlds import Case, cases, tight_cases
+
+often = settings(max_examples=2500, deadline=None, derandomize=True)
+rarely = settings(max_examples=1500, deadline=None, derandomize=True)
+
+
+def agrees(case: Case) -> None:
+    """The decision is right, and is a refusal only where the oracle finds nothing either."""
+    decision = place(case.fleet, case.request)
+    if decision:
+        assert len(decision.hosts) == case.request.count
+        assert oracle.allowed(case.world, case.plain, decision.hosts)
+        assert not broken_rules(case.fleet, decision, case.request.members)
+    else:
+        assert decision.verdict is Verdict.REFUSED
+        assert next(oracle.placements(case.world, case.plain), None) is None
+
+
+@often
+@given(cases())
+def test_one_server_is_placed_wherever_it_can_be(case: Case) -> None:
+    agrees(case)
+
+
+@often
+@given(cases(6))
+def test_several_servers_are_placed_whenever_they_can_be(case: Case) -> None:
+    agrees(case)
+
+
+@often
+@given(tight_cases(worlds.limit_rules, 4))
+def test_overlapping_limits_are_solved_together(case: Case) -> None:
+    agrees(case)
+
+
+@often
+@given(cases(6, worlds.skew_rules, 5))
+def test_skews_hold_for_the_request_as_a_whole(case: Case) -> None:
+    agrees(case)
+
+
+@often
+@given(cases(5, worlds.affinity_rules, 7, 0))
+def test_the_aggregate_chosen_for_an_affinity_holds_all_servers(case: Case) -> None:
+    agrees(case)
+
+
+@often
+@given(tight_cases(lambda dice: worlds.skew_rules(dice) + worlds.limit_rules(dice), 5))
+def test_skews_and_limits_hold_together(case: Case) -> None:
+    agrees(case)
+
+
+@often
+@given(tight_cases(worlds.affinity_rules, 4))
+def test_affinities_and_limits_hold_together(case: Case) -> None:
+    agrees(case)
+
+
+@often
+@given(cases())
+def test_one_server_gets_the_best_soft_score_and_then_the_best_capacity(case: Case) -> None:
+    decision = place(case.fleet, case.request)
+    ways = [hosts[0] for hosts in oracle.placements(case.world, case.plain)]
+    assert bool(decision) == bool(ways)
+    if ways:
+        sign = -1 if case.request.weight is Weight.PACK else 1
+        scores = {
+            host: (*oracle.liking(case.world, case.plain, host), sign * oracle.share(case.world[host])) for host in ways
+        }
+        assert scores[decision.hosts[0]] == max(scores.values())
+
+
+@often
+@given(cases())
+def test_the_reasons_account_for_every_host(case: Case) -> None:
+    decision = place(case.fleet, case.request)
+    ways = len(list(oracle.placements(case.world, case.plain)))
+    assert decision.candidates == ways
+    assert sum(refused.hosts for refused in decision.refused) == len(case.world) - ways
+    assert all(refused.hosts > 0 for refused in decision.refused)
+
+
+@rarely
+@given(cases(5))
+def test_the_explanation_ranks_as_the_decision_did(case: Case) -> None:
+    decision = place(case.fleet, case.request)
+    explanation = decision.explain()
+    assert tuple(winner.host for winner in explanation.winners) == decision.hosts
+    assert len(explanation.runners_up) <= 3
+    assert not {standing.host for standing in explanation.runners_up} & set(decision.hosts)
+    if decision and case.request.count == 1:
+        standings = [*explanation.winners, *explanation.runners_up]
+        for better, worse in pairwise(standings):
+            likes = [oracle.liking(case.world, case.plain, standing.host) for standing in (better, worse)]
+            assert likes[0] >= likes[1]
+        for standing in standings:
+            assert standing.headroom == oracle.share(case.world[standing.host])
+
+
+@rarely
+@given(cases(6))
+def test_several_servers_go_where_one_by_one_would_put_them(case: Case) -> None:
+    """The bound for several: no server is worse off than if each had been asked for by itself, in turn."""
+    request = case.request
+    if any(rule.together or rule.max_skew for rule in request.rules):
+        return
+    one = Request(**{**_fields(request), "count": 1})
+    singles = place_all(case.fleet, [one] * request.count)
+    if all(singles):
+        assert place(case.fleet, request).hosts == tuple(single.hosts[0] for single in singles)
+
+
+def _fields(request: Request) -> dict[str, object]:
+    return {name: getattr(request, name) for name in Request.__slots__}
+
+
+@rarely
+@given(cases(6, worlds.soft_rules))
+def test_one_soft_anti_affinity_spreads_as_evenly_as_can_be(case: Case) -> None:
+    """The other bound: with a single soft anti-affinity, the squares of the members per aggregate are least."""
+    rule = case.plain.rules[0]
+    decision = place(case.fleet, case.request)
+    inside = all(oracle.in_scope(case.world, rule, host) for host in range(len(case.world)))
+    if rule.together or not decision or not inside:
+        return
+
+    def unevenness(chosen: tuple[int, ...]) -> int:
+        return sum(n * n for n in oracle.held(case.world, rule.scope, case.plain.members + chosen).values())
+
+    best = min(map(unevenness, oracle.placements(case.world, case.plain)))
+    assert unevenness(decision.hosts) == best
+
+
+@rarely
+@given(cases(4))
+def test_the_same_input_gives_the_same_decision(case: Case) -> None:
+    first, second = place(case.fleet, case.request), place(case.fleet.snapshot(), case.request)
+    assert (first.hosts, first.refused, first.explain()) == (second.hosts, second.refused, second.explain())
+
+
+@rarely
+@given(cases(2))
+def test_a_batch_never_breaks_what_single_decisions_keep(case: Case) -> None:
+    """Requests of one group in one batch see each other's servers and each other's claims."""
+    decisions = place_all(case.fleet, [case.request, case.request])
+    plain, world = case.plain, case.world
+    for decision in decisions:
+        if not decision:
+            assert next(oracle.placements(world, plain), None) is None
+            continue
+        assert oracle.allowed(world, plain, decision.hosts)
+        taken = [host.free for host in world]
+        for host in decision.hosts:
+            taken[host] = tuple(f - n for f, n in zip(taken[host], plain.need, strict=True))  # type: ignore[call-overload]
+        world = [
+            oracle.PlainHost(free, host.total, host.up, host.aggregates)
+            for host, free in zip(world, taken, strict=True)
+        ]
+        plain = oracle.PlainRequest(
+            **{**plain.__dict__, "members": plain.members + decision.hosts},
+        )
+    assert case.request.members.total == len(case.plain.members)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_no_hosts_no_place(count: int) -> None:
+    decision = place(worlds.fleet_of([]), Request(worlds.Resources(1, 1, 1), count, members=Members()))
+    assert not decision
+    assert decision.explain().runners_up == ()
