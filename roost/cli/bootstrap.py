@@ -3,7 +3,12 @@
 import asyncio
 from dataclasses import dataclass
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute import flavors, images
+from roost.compute import topology as topologies
 from roost.config import Settings, database_url
+from roost.errors import Conflict
 from roost.identity import users
 from roost.store.database import Database
 
@@ -40,5 +45,18 @@ async def _fill(settings: Settings, passwords: dict[str, str], topology: str | N
         async with database.begin() as connection:
             for user in USERS:
                 await users.ensure(connection, user.name, passwords[user.name], user.project, user.role)
+            await _stock(connection, topology)
     finally:
         await database.close()
+
+
+async def _stock(connection: AsyncConnection, topology: str | None) -> None:
+    """Make the inventory once; what an operator changes or deletes later stays so."""
+    stored = await topologies.stored(connection)
+    if stored is None:
+        if await topologies.load(connection, topologies.read(topology or topologies.DEFAULT)):
+            for flavor in flavors.USUAL:
+                await flavors.create(connection, flavor)
+            await images.add(connection, *images.USUAL)
+    elif topology is not None and topologies.identify(topology) != stored:
+        raise Conflict(f"The inventory was made from the topology {stored}: start without --topology, or elsewhere.")

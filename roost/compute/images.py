@@ -1,12 +1,36 @@
 """Images: enough of them to boot a simulated server."""
 
+import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.errors import NotFound
 from roost.store.tables.compute import images
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image to be. Its id follows from its name, so that it is the same in every Roost."""
+
+    name: str
+    size: int
+
+    @property
+    def id(self) -> str:
+        """The image's id."""
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"roost:image:{self.name}"))
+
+
+USUAL = (Image("cirros-0.6.2-x86_64-disk", 21_430_272), Image("cirros-0.5.2-x86_64-disk", 16_300_544))
+
+
+async def add(connection: AsyncConnection, *new: Image) -> None:
+    """Add images."""
+    rows = [{"id": image.id, "name": image.name, "size": image.size} for image in new]
+    await connection.execute(images.insert(), rows)
 
 
 async def show(connection: AsyncConnection, image_id: str) -> sa.Row[tuple[object, ...]]:

@@ -11,11 +11,22 @@ copy true and cascades changes. '' and 0 stand for "none", since a null would sw
 """
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB, UUID
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
 
 from roost.store.tables.base import created_at, metadata, updated_at
 
 _new_uuid = sa.func.gen_random_uuid()
+
+# One row: what the inventory was made from, and how its simulated hosts behave.
+topologies = sa.Table(
+    "topologies",
+    metadata,
+    sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False, server_default="1"),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("simulation", JSONB, nullable=False),
+    created_at(),
+    sa.CheckConstraint("id = 1", name="only_one"),
+)
 
 hosts = sa.Table(
     "hosts",
@@ -105,6 +116,15 @@ aggregate_hosts = sa.Table(
     sa.Index(
         "uq_aggregate_hosts_host_id_scope_id", "host_id", "scope_id", unique=True, postgresql_where="scope_id <> 0"
     ),
+)
+
+# What happened to the fleet, for the processes that keep it in memory: each row names the hosts to look at again.
+fleet_changes = sa.Table(
+    "fleet_changes",
+    metadata,
+    sa.Column("generation", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("host_ids", ARRAY(sa.Integer), nullable=False),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
 )
 
 flavors = sa.Table(

@@ -29,6 +29,13 @@ def upgrade() -> None:
         sa.UniqueConstraint("name", name=op.f("uq_flavors_name")),
     )
     op.create_table(
+        "fleet_changes",
+        sa.Column("generation", sa.BigInteger(), sa.Identity(always=False), nullable=False),
+        sa.Column("host_ids", postgresql.ARRAY(sa.Integer()), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.PrimaryKeyConstraint("generation", name=op.f("pk_fleet_changes")),
+    )
+    op.create_table(
         "hosts",
         sa.Column("id", sa.Integer(), sa.Identity(always=False), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
@@ -120,6 +127,15 @@ def upgrade() -> None:
         sa.UniqueConstraint("uuid", name=op.f("uq_scopes_uuid")),
     )
     op.create_table(
+        "topologies",
+        sa.Column("id", sa.SmallInteger(), server_default="1", autoincrement=False, nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("simulation", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.CheckConstraint("id = 1", name=op.f("ck_topologies_only_one")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_topologies")),
+    )
+    op.create_table(
         "users",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
@@ -175,8 +191,9 @@ def upgrade() -> None:
         sa.Column("digest", sa.LargeBinary(), nullable=False),
         sa.Column("user_id", sa.Text(), nullable=False),
         sa.Column("project_id", sa.Text(), nullable=True),
+        sa.Column("system", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("methods", postgresql.ARRAY(sa.Text()), nullable=False),
-        sa.Column("audit_id", sa.Text(), nullable=False),
+        sa.Column("audit_ids", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.Column("issued_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_tokens_project_id"), ondelete="CASCADE"),

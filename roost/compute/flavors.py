@@ -1,0 +1,175 @@
+"""Flavors: the sizes that a server can have, who may use them, and their extra specs."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.errors import Conflict, Invalid, NotFound
+from roost.store.database import violated
+from roost.store.tables.compute import flavor_access, flavors
+
+SORT_KEYS: Mapping[str, sa.Column[Any]] = {
+    "created_at": flavors.c.created_at,
+    "description": flavors.c.description,
+    "ephemeral_gb": flavors.c.ephemeral_gb,
+    "flavorid": flavors.c.id,
+    "id": flavors.c.id,
+    "is_public": flavors.c.is_public,
+    "memory_mb": flavors.c.memory_mb,
+    "name": flavors.c.name,
+    "root_gb": flavors.c.disk_gb,
+    "rxtx_factor": flavors.c.rxtx_factor,
+    "swap": flavors.c.swap_mb,
+    "vcpus": flavors.c.vcpus,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """A flavor to be."""
+
+    name: str
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+    id: str = ""
+    ephemeral_gb: int = 0
+    swap_mb: int = 0
+    rxtx_factor: float = 1.0
+    is_public: bool = True
+    description: str | None = None
+
+
+USUAL = (
+    Flavor("m1.tiny", 1, 512, 1, id="1"),
+    Flavor("m1.small", 1, 2048, 20, id="2"),
+    Flavor("m1.medium", 2, 4096, 40, id="3"),
+    Flavor("m1.large", 4, 8192, 80, id="4"),
+    Flavor("m1.xlarge", 8, 16384, 160, id="5"),
+)
+
+
+async def create(connection: AsyncConnection, flavor: Flavor) -> sa.Row[Any]:
+    """Add a flavor; without an id, it gets a uuid."""
+    values = {**asdict(flavor), "id": flavor.id or str(uuid.uuid4())}
+    try:
+        row: sa.Row[Any] = (await connection.execute(flavors.insert().values(values).returning(flavors))).one()
+        return row
+    except IntegrityError as error:
+        if violated(error) == "pk_flavors":
+            raise Conflict(f"Flavor with ID {values['id']} already exists.") from None
+        raise Conflict(f"Flavor with name {flavor.name} already exists.") from None
+
+
+async def show(
+    connection: AsyncConnection, flavor_id: str, *, project_id: str | None = None, lock: bool = False
+) -> sa.Row[Any]:
+    """One flavor; with `project_id`, only one that this project may use."""
+    query = sa.select(flavors).where(flavors.c.id == flavor_id)
+    if project_id is not None:
+        query = query.where(_usable_by(project_id))
+    row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+    if row is None:
+        raise NotFound(f"Flavor {flavor_id} could not be found.")
+    return row
+
+
+async def index(
+    connection: AsyncConnection,
+    *,
+    project_id: str,
+    is_public: bool | None = True,
+    min_memory_mb: int = 0,
+    min_disk_gb: int = 0,
+    name: str | None = None,
+    sort_key: str = "flavorid",
+    descending: bool = False,
+    marker: str | None = None,
+    limit: int = 1000,
+) -> Sequence[sa.Row[Any]]:
+    """A page of flavors: the public ones and the project's own, or the private ones, or (None) all."""
+    query = sa.select(flavors).where(flavors.c.memory_mb >= min_memory_mb, flavors.c.disk_gb >= min_disk_gb)
+    if is_public is not None:
+        query = query.where(_usable_by(project_id) if is_public else ~flavors.c.is_public)
+    if name is not None:
+        query = query.where(flavors.c.name == name)
+    key = SORT_KEYS[sort_key]
+    # Nulls (a flavor without a description) have a place in the order, so that a page can start after one.
+    order = sa.tuple_(sa.func.coalesce(key, "") if key is flavors.c.description else key, flavors.c.id)
+    if marker is not None:
+        last = sa.select(order).where(flavors.c.id == marker).scalar_subquery()
+        if await connection.scalar(sa.select(flavors.c.id).where(flavors.c.id == marker)) is None:
+            raise Invalid(f"marker [{marker}] not found")
+        query = query.where(order < last if descending else order > last)
+    query = query.order_by(order.desc() if descending else order).limit(limit)
+    return (await connection.execute(query)).all()
+
+
+async def describe(connection: AsyncConnection, flavor_id: str, description: str | None) -> sa.Row[Any]:
+    """Change what a flavor says of itself."""
+    query = flavors.update().where(flavors.c.id == flavor_id).values(description=description).returning(flavors)
+    row: sa.Row[Any] | None = (await connection.execute(query)).one_or_none()
+    if row is None:
+        raise NotFound(f"Flavor {flavor_id} could not be found.")
+    return row
+
+
+async def delete(connection: AsyncConnection, flavor_id: str) -> None:
+    """Remove a flavor; servers made of it keep their size."""
+    if (await connection.execute(flavors.delete().where(flavors.c.id == flavor_id))).rowcount == 0:
+        raise NotFound(f"Flavor {flavor_id} could not be found.")
+
+
+async def set_extra_specs(connection: AsyncConnection, flavor_id: str, specs: Mapping[str, str]) -> None:
+    """Add extra specs, or change those of the same name."""
+    merged = flavors.c.extra_specs.op("||")(sa.cast(dict(specs), flavors.c.extra_specs.type))
+    await show(connection, flavor_id, lock=True)
+    await connection.execute(flavors.update().where(flavors.c.id == flavor_id).values(extra_specs=merged))
+
+
+async def extra_spec(connection: AsyncConnection, flavor_id: str, key: str, *, lock: bool = False) -> str:
+    """The value of one extra spec."""
+    specs: Mapping[str, str] = (await show(connection, flavor_id, lock=lock)).extra_specs
+    if key not in specs:
+        raise NotFound(f"Flavor {flavor_id} has no extra specs with key {key}.")
+    return specs[key]
+
+
+async def delete_extra_spec(connection: AsyncConnection, flavor_id: str, key: str) -> None:
+    """Remove one extra spec."""
+    await extra_spec(connection, flavor_id, key, lock=True)
+    without = flavors.c.extra_specs.op("-")(sa.cast(key, sa.Text))
+    await connection.execute(flavors.update().where(flavors.c.id == flavor_id).values(extra_specs=without))
+
+
+async def projects(connection: AsyncConnection, flavor_id: str) -> Sequence[str]:
+    """The projects that may use a private flavor."""
+    query = sa.select(flavor_access.c.project_id).where(flavor_access.c.flavor_id == flavor_id)
+    return (await connection.scalars(query.order_by(flavor_access.c.project_id))).all()
+
+
+async def allow(connection: AsyncConnection, flavor_id: str, project_id: str) -> None:
+    """Let a project use a private flavor."""
+    query = insert(flavor_access).values(flavor_id=flavor_id, project_id=project_id).on_conflict_do_nothing()
+    if await connection.scalar(query.returning(flavor_access.c.flavor_id)) is None:
+        raise Conflict(f"Flavor access already exists for flavor {flavor_id} and project {project_id} combination.")
+
+
+async def disallow(connection: AsyncConnection, flavor_id: str, project_id: str) -> None:
+    """Let a project no longer use a private flavor."""
+    of_both = (flavor_access.c.flavor_id == flavor_id, flavor_access.c.project_id == project_id)
+    if (await connection.execute(flavor_access.delete().where(*of_both))).rowcount == 0:
+        raise NotFound(f"Flavor access not found for {flavor_id} / {project_id} combination.")
+
+
+def _usable_by(project_id: str) -> sa.ColumnElement[bool]:
+    granted = sa.select(flavor_access).where(
+        flavor_access.c.flavor_id == flavors.c.id, flavor_access.c.project_id == project_id
+    )
+    return flavors.c.is_public | granted.exists()
