@@ -1,4 +1,4 @@
-"""The change feed of the fleet: every change to a host, or to where it belongs, ends here in the same transaction."""
+"""The change feed of the fleet: every change to a host, or to where it belongs, is numbered in its own transaction."""
 
 from collections.abc import Collection
 
@@ -7,16 +7,29 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.store.tables.compute import fleet_changes
 
-CHANNEL = "roost_fleet"
+CLAIMS = "roost_claims"
+"""The channel on which processes tell each other on which hosts room was taken or given back."""
+
+# Held until the transaction ends, so that generations have no gaps and become visible in their order.
+_LOCK = sa.text("SELECT pg_advisory_xact_lock(7266012)")
 
 
 async def host_changed(connection: AsyncConnection, host_ids: Collection[int]) -> None:
-    """Note that these hosts changed, came or went, and tell the listeners which note to read once this commits.
-
-    Generations are given out before they are committed, so a listener reads the row that it was told of, and never
-    "all rows after the last one I saw".
-    """
+    """Note that these hosts changed, came or went."""
     if not host_ids:
         return
-    change = fleet_changes.insert().values(host_ids=sorted(host_ids)).returning(fleet_changes.c.generation).cte()
-    await connection.execute(sa.select(sa.func.pg_notify(CHANNEL, sa.cast(change.c.generation, sa.Text))))
+    await connection.execute(_LOCK)
+    following = sa.select(sa.func.coalesce(sa.func.max(fleet_changes.c.generation), 0) + 1).scalar_subquery()
+    await connection.execute(fleet_changes.insert().values(generation=following, host_ids=sorted(host_ids)))
+
+
+async def latest_generation(connection: AsyncConnection) -> int:
+    """The number of the newest change that is committed."""
+    query = sa.select(sa.func.coalesce(sa.func.max(fleet_changes.c.generation), 0))
+    return int((await connection.execute(query)).scalar_one())
+
+
+async def forget_old(connection: AsyncConnection, keep: int = 10_000) -> None:
+    """Drop changes that nobody will ask for: a process that is further behind loads the fleet anew."""
+    newest = sa.select(sa.func.max(fleet_changes.c.generation)).scalar_subquery()
+    await connection.execute(fleet_changes.delete().where(fleet_changes.c.generation < newest - keep))

@@ -122,7 +122,7 @@ aggregate_hosts = sa.Table(
 fleet_changes = sa.Table(
     "fleet_changes",
     metadata,
-    sa.Column("generation", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("generation", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("host_ids", ARRAY(sa.Integer), nullable=False),
     sa.Column("at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
 )

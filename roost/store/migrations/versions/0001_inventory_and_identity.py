@@ -30,7 +30,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "fleet_changes",
-        sa.Column("generation", sa.BigInteger(), sa.Identity(always=False), nullable=False),
+        sa.Column("generation", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("host_ids", postgresql.ARRAY(sa.Integer()), nullable=False),
         sa.Column("at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.PrimaryKeyConstraint("generation", name=op.f("pk_fleet_changes")),

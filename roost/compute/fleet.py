@@ -1,0 +1,162 @@
+"""The fleet as one process knows it: loaded once, then brought up to date by the hosts that changed.
+
+Where hosts belong (zones, aggregates, up or down) is followed by generation: `sync`, called in the transaction that
+decides, reads every change committed before it. How much room they have left changes far more often; other processes'
+claims are announced and read again lazily, and the claim itself looks at the truth under lock.
+"""
+
+import logging
+import secrets
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute.changes import CLAIMS, latest_generation
+from roost.compute.hosts import DEFAULT_ZONE
+from roost.placement.fleet import Fleet, Resources
+from roost.placement.rules import AVAILABILITY_ZONE
+from roost.store.database import notify
+from roost.store.tables.compute import aggregate_hosts, fleet_changes, hosts, scopes
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_PAYLOAD = 7000
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a decision needs to know of a host beside the columns."""
+
+    id: int
+    name: str
+    zone: str
+
+
+@dataclass(slots=True)
+class LiveFleet:
+    """All hosts, in memory, kept true."""
+
+    fleet: Fleet = field(default_factory=Fleet)
+    generation: int = -1
+    origin: str = field(default_factory=lambda: secrets.token_hex(4))
+    """Marks this process's own announcements, which it need not read back."""
+    _hosts: dict[int, Host] = field(default_factory=dict)
+    _indexes: dict[int, int] = field(default_factory=dict)
+    _memberships: dict[int, dict[str, str]] = field(default_factory=dict)
+    _stale: set[int] = field(default_factory=set)
+    _all_stale: bool = False
+
+    def index(self, host_id: int) -> int | None:
+        """The place of a host in the columns."""
+        return self._indexes.get(host_id)
+
+    def host(self, index: int) -> Host:
+        """The host at a place in the columns."""
+        return self._hosts[index]
+
+    def named(self, name: str) -> Host | None:
+        """The host with this name."""
+        index = self.fleet.index(name)
+        return None if index is None else self._hosts[index]
+
+    async def noted(self, payload: str) -> None:
+        """A process has claimed or released on these hosts; no hosts means that any may have changed."""
+        origin, _, changed = payload.partition(":")
+        if changed and origin != self.origin:
+            self._stale.update(int(part) for part in changed.split(","))
+        elif not changed:
+            self._all_stale = True
+
+    async def sync(self, connection: AsyncConnection) -> None:
+        """Take in every change that was committed before now."""
+        changes = sa.select(fleet_changes.c.generation, fleet_changes.c.host_ids)
+        rows = (
+            await connection.execute(
+                changes.where(fleet_changes.c.generation > self.generation).order_by(fleet_changes.c.generation)
+            )
+        ).all()
+        missed = bool(rows) and rows[0].generation != self.generation + 1
+        if self.generation < 0 or self._all_stale or missed:
+            await self._load(connection)
+            return
+        changed = self._stale.union(*(row.host_ids for row in rows))
+        if changed:
+            self._stale = set()
+            await self.refresh(connection, changed)
+        if rows:
+            self.generation = rows[-1].generation
+
+    async def refresh(self, connection: AsyncConnection, host_ids: Collection[int]) -> None:
+        """Read these hosts again."""
+        belongs = await _memberships(connection, host_ids)
+        rows = (await connection.execute(sa.select(hosts).where(hosts.c.id.in_(host_ids)))).all()
+        for row in rows:
+            self._put(row, belongs.get(row.id, {}))
+        for host_id in set(host_ids) - {row.id for row in rows}:
+            self._remove(host_id)
+
+    async def _load(self, connection: AsyncConnection) -> None:
+        # The generation first: what commits between the two reads is then read again, not missed.
+        generation = await latest_generation(connection)
+        rows = (await connection.execute(sa.select(hosts).order_by(hosts.c.id))).all()
+        belongs = await _memberships(connection, None)
+        self.fleet, self._hosts, self._indexes, self._memberships = Fleet(), {}, {}, {}
+        self._stale, self._all_stale, self.generation = set(), False, generation
+        for row in rows:
+            self._put(row, belongs.get(row.id, {}))
+        logger.info("fleet loaded", extra={"hosts": len(rows), "generation": generation})
+
+    def _put(self, row: sa.Row[Any], scopes_of_host: Mapping[str, str]) -> None:
+        total = Resources(row.vcpus, row.memory_mb, row.disk_gb)
+        free = Resources(row.vcpus - row.vcpus_used, row.memory_mb - row.memory_mb_used, row.disk_gb - row.disk_gb_used)
+        zone = row.availability_zone or DEFAULT_ZONE
+        wanted = {**scopes_of_host, AVAILABILITY_ZONE: zone}
+        index = self._indexes.get(row.id)
+        if index is None:
+            index = self.fleet.add_host(row.name, total, free=free, aggregates=wanted)
+            self._indexes[row.id] = index
+        else:
+            self.fleet.set_total(index, total)
+            now = self.fleet.free(index)
+            self.fleet.claim(index, Resources(*(a - b for a, b in zip(now, free, strict=True))))
+            self._move(index, wanted)
+        self.fleet.enable(index, row.enabled and not row.forced_down)
+        self._hosts[index] = Host(row.id, row.name, zone)
+        self._memberships[index] = wanted
+
+    def _move(self, index: int, wanted: Mapping[str, str]) -> None:
+        known = self._memberships[index]
+        for scope in known.keys() - wanted.keys():
+            self.fleet.leave(index, scope)
+        for scope, identifier in wanted.items():
+            if known.get(scope) != identifier:
+                self.fleet.join(index, scope, identifier)
+
+    def _remove(self, host_id: int) -> None:
+        index = self._indexes.pop(host_id, None)
+        if index is not None:
+            self.fleet.remove_host(index)
+            del self._hosts[index], self._memberships[index]
+
+
+async def _memberships(connection: AsyncConnection, host_ids: Collection[int] | None) -> dict[int, dict[str, str]]:
+    """For each host, its aggregate in each scope that the deployer made."""
+    query = sa.select(aggregate_hosts.c.host_id, scopes.c.name, aggregate_hosts.c.aggregate_id).join(
+        scopes, scopes.c.id == aggregate_hosts.c.scope_id
+    )
+    if host_ids is not None:
+        query = query.where(aggregate_hosts.c.host_id.in_(host_ids))
+    found: dict[int, dict[str, str]] = {}
+    for host_id, scope, aggregate_id in await connection.execute(query):
+        found.setdefault(host_id, {})[scope] = str(aggregate_id)
+    return found
+
+
+async def announce_claims(connection: AsyncConnection, host_ids: Iterable[int], origin: str = "") -> None:
+    """Tell the processes on which hosts the room changed, once this commits; `origin` knows already."""
+    changed = ",".join(str(host_id) for host_id in sorted(set(host_ids)))
+    if changed:
+        await notify(connection, CLAIMS, f"{origin}:{changed if len(changed) < _LONGEST_PAYLOAD else ''}")
