@@ -1,0 +1,461 @@
+"""What a policy type is: the base class `Policy`, and what a policy sees of the action that it is asked about.
+
+A policy type is a subclass of `Policy` in one file. It says what it is called (`TYPE`), which versions it has had
+(`VERSIONS`), which actions it wants to be asked about, and when (`TARGET`), and what it may be told (`spec_schema`).
+It decides by reading and writing `action.data`; which items it reads and writes is declared (`READS`, `WRITES`).
+"""
+
+import inspect
+import re
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+from roost.clouds.base import Cloud
+from roost.clusters import spec
+from roost.clusters.spec import InvalidSpec, Property
+
+BEFORE, AFTER = "BEFORE", "AFTER"
+ANY = "ANY"
+EXPERIMENTAL, SUPPORTED, DEPRECATED, UNSUPPORTED = "EXPERIMENTAL", "SUPPORTED", "DEPRECATED", "UNSUPPORTED"
+CHECK_OK, CHECK_ERROR, CHECK_NONE = "OK", "ERROR", "NONE"
+
+CLUSTER_CREATE = "CLUSTER_CREATE"
+CLUSTER_DELETE = "CLUSTER_DELETE"
+CLUSTER_UPDATE = "CLUSTER_UPDATE"
+CLUSTER_ADD_NODES = "CLUSTER_ADD_NODES"
+CLUSTER_DEL_NODES = "CLUSTER_DEL_NODES"
+CLUSTER_RESIZE = "CLUSTER_RESIZE"
+CLUSTER_CHECK = "CLUSTER_CHECK"
+CLUSTER_RECOVER = "CLUSTER_RECOVER"
+CLUSTER_REPLACE_NODES = "CLUSTER_REPLACE_NODES"
+CLUSTER_SCALE_OUT = "CLUSTER_SCALE_OUT"
+CLUSTER_SCALE_IN = "CLUSTER_SCALE_IN"
+CLUSTER_ATTACH_POLICY = "CLUSTER_ATTACH_POLICY"
+CLUSTER_DETACH_POLICY = "CLUSTER_DETACH_POLICY"
+CLUSTER_UPDATE_POLICY = "CLUSTER_UPDATE_POLICY"
+CLUSTER_OPERATION = "CLUSTER_OPERATION"
+NODE_CREATE = "NODE_CREATE"
+NODE_DELETE = "NODE_DELETE"
+NODE_UPDATE = "NODE_UPDATE"
+NODE_JOIN = "NODE_JOIN"
+NODE_LEAVE = "NODE_LEAVE"
+NODE_CHECK = "NODE_CHECK"
+NODE_RECOVER = "NODE_RECOVER"
+NODE_OPERATION = "NODE_OPERATION"
+
+ACTIONS = frozenset(value for name, value in list(globals().items()) if name.startswith(("CLUSTER_", "NODE_")))
+
+T = TypeVar("T")
+
+
+class DataKey(Generic[T]):
+    """One item of `action.data`: where it is, what type it has, and what it means."""
+
+    def __init__(self, path: str, kind: type[T], meaning: str) -> None:
+        self.path = path
+        self.kind = kind
+        self.meaning = meaning
+        self._parts = tuple(path.split("."))
+
+    def __repr__(self) -> str:
+        return f"DataKey({self.path!r}, {self.kind.__name__})"
+
+    def read(self, data: Mapping[str, Any]) -> T | None:
+        """The item, or None where there is none; a `TypeError` when something else is in its place."""
+        place: Any = data
+        for part in self._parts:
+            if not isinstance(place, Mapping) or place.get(part) is None:
+                return None
+            place = place[part]
+        if not isinstance(place, self.kind) or (self.kind is int and isinstance(place, bool)):
+            raise TypeError(f"action.data has {place!r} as {self.path}, which is to be of type {self.kind.__name__}")
+        return place
+
+    def write(self, data: dict[str, Any], value: T) -> None:
+        """Put the item in its place."""
+        place = data
+        for part in self._parts[:-1]:
+            place = place.setdefault(part, {})
+        place[self._parts[-1]] = value
+
+
+CREATION_COUNT = DataKey("creation.count", int, "how many nodes are to be made")
+CREATION_ZONES = DataKey("creation.zones", dict, "how many of them in which availability zone")
+CREATION_REGIONS = DataKey("creation.regions", dict, "how many of them in which region")
+CREATION_NODES = DataKey("creation.nodes", list, "the ids of the nodes that were made")
+DELETION_COUNT = DataKey("deletion.count", int, "how many nodes are to go")
+DELETION_ZONES = DataKey("deletion.zones", dict, "how many of them from which availability zone")
+DELETION_REGIONS = DataKey("deletion.regions", dict, "how many of them from which region")
+DELETION_CANDIDATES = DataKey("deletion.candidates", list, "the ids of the nodes that go")
+DELETION_DESTROY = DataKey("deletion.destroy_after_deletion", bool, "whether they are destroyed, or only let go")
+DELETION_GRACE = DataKey("deletion.grace_period", int, "the seconds to wait before they go")
+DELETION_REDUCE = DataKey("deletion.reduce_desired_capacity", bool, "whether the cluster's desired capacity falls")
+HOOKS = DataKey("hooks", dict, "whom to tell, and how long to wait, before a node goes")
+PLACEMENT_COUNT = DataKey("placement.count", int, "for how many nodes a place is given")
+PLACEMENTS = DataKey("placement.placements", list, "the server group and zone of each new node")
+UPDATE_PAUSE = DataKey("update.pause_time", int, "the seconds between two batches of an update")
+UPDATE_PLAN = DataKey("update.plan", list, "the ids of the nodes of each batch of an update")
+REBALANCE = DataKey("rebalance", list, "the ids of the nodes that are replaced elsewhere, those first made then gone")
+RECOVER_ACTION = DataKey("health.recover_action", list, "how a node is recovered")
+FENCING = DataKey("health.fencing", list, "what is fenced before a node is recovered")
+
+OF_THE_ENGINE: frozenset[DataKey[Any]] = frozenset({CREATION_NODES, DELETION_CANDIDATES})
+"""What the engine itself writes into `action.data`, so that a policy may read it."""
+
+
+class NodeView(NamedTuple):
+    """A member of the cluster as a policy sees it. A tuple, since there may be ten thousand of them an action."""
+
+    id: str
+    name: str
+    index: int  # type: ignore[assignment]
+    role: str
+    status: str
+    created_at: datetime | None
+    profile_id: str
+    physical_id: str | None
+    tainted: bool
+    data: Mapping[str, Any]
+
+    @property
+    def placement(self) -> Mapping[str, Any]:
+        """Where policies put this node: its zone, server group and region, if they did."""
+        return self.data.get("placement") or {}
+
+    @property
+    def unhealthy(self) -> bool:
+        """Whether this node should be the first to go."""
+        return self.tainted or self.status in ("ERROR", "WARNING")
+
+
+class ProfileView(NamedTuple):
+    """A profile as a policy sees it: `properties` are those of its spec, as the user gave them."""
+
+    id: str
+    name: str
+    type: str
+    properties: Mapping[str, Any]
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The cluster as a policy sees it. After an action, `nodes` has the nodes that it made."""
+
+    id: str
+    name: str
+    project: str
+    user: str
+    profile: ProfileView
+    min_size: int
+    max_size: int
+    desired_capacity: int
+    nodes: tuple[NodeView, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    profiles: Mapping[str, ProfileView] = field(default_factory=dict)
+    """The profiles of the nodes, by id: nodes may still be on an older one."""
+
+
+@dataclass(slots=True)
+class Effects:
+    """What a policy changes besides `action.data`; the engine writes it down in the same transaction."""
+
+    node_data: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Items to merge into the `data` of nodes, by node id; None removes an item."""
+    node_warnings: dict[str, str] = field(default_factory=dict)
+    """Nodes to put into status WARNING, and why."""
+    cluster_data: dict[str, Any] = field(default_factory=dict)
+    """Items to merge into the cluster's `data`; None removes an item."""
+    health: Literal["register", "unregister", "pause", "resume"] | None = None
+    """What becomes of the watch over the cluster's health: see `roost.clusters.health`."""
+
+
+@dataclass(slots=True)
+class ActionView:
+    """The action that a policy is asked about."""
+
+    action: str
+    cluster: ClusterView
+    cloud: Cloud
+    now: datetime
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+    node: NodeView | None = None
+    node_profile: ProfileView | None = None
+    """The profile of `node`; None is the cluster's."""
+    is_admin: bool = False
+    """Whether the cluster's owner is an administrator of the cloud."""
+    succeeded: bool = True
+    """After an action: whether it did."""
+    max_nodes: int = 1000
+    """How large a cluster may be at all."""
+    binding: Mapping[str, Any] = field(default_factory=dict)
+    """What the policy kept when it was attached."""
+    last_op: datetime | None = None
+    """When the policy last let something happen; a policy that sets this will find it next time."""
+    effects: Effects = field(default_factory=Effects)
+
+    def refuse(self, reason: str) -> None:
+        """Stop the action, for this reason."""
+        self.data["status"] = CHECK_ERROR
+        self.data["reason"] = reason
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the action was stopped, whichever of the two names the policy gave the reason; None if it was not."""
+        if self.data.get("status") != CHECK_ERROR:
+            return None
+        return str(self.data.get("reason") or self.data.get("status_reason") or "no reason was given")
+
+
+Verdict: TypeAlias = tuple[bool, Any]
+"""True and the data to keep in the binding, or False and the reason."""
+
+
+class Policy:
+    """The base of all policy types; a policy is an object of one of them."""
+
+    TYPE: ClassVar[str]
+    """What the type is called in a spec, such as senlin.policy.affinity."""
+    VERSIONS: ClassVar[Mapping[str, Sequence[Mapping[str, str]]]]
+    """For each version, the changes of its support status: {"1.0": [{"status": SUPPORTED, "since": "2016.10"}]}."""
+    PROFILE_TYPE: ClassVar[Sequence[str]] = (ANY,)
+    """The profile types that it can govern, with or without a version."""
+    TARGET: ClassVar[Sequence[tuple[str, str]]] = ()
+    """The actions that it wants to be asked about: (BEFORE, CLUSTER_SCALE_IN), ..."""
+    PRIORITY: ClassVar[int] = 900
+    """Lower is asked earlier."""
+    ORDER: ClassVar[int] = 0
+    """Among types of the same priority, lower is asked earlier."""
+    SINGLETON: ClassVar[bool] = True
+    """Whether a cluster can have only one policy of this type."""
+    spec_schema: ClassVar[Mapping[str, Property]] = {}
+    READS: ClassVar[Sequence[DataKey[Any]]] = ()
+    WRITES: ClassVar[Sequence[DataKey[Any]]] = ()
+
+    def __init__(
+        self,
+        name: str,
+        spec_: Mapping[str, Any],
+        *,
+        id: str = "",
+        user: str = "",
+        project: str = "",
+        domain: str = "",
+        data: Mapping[str, Any] | None = None,
+        created_at: datetime | None = None,
+        updated_at: datetime | None = None,
+    ) -> None:
+        """Resolve the spec against the schema; raise `InvalidSpec` if it does not follow it."""
+        envelope = spec.unwrap(spec_)
+        self.id = id
+        self.name = name
+        self.spec = spec_
+        self.version = envelope.version
+        self.user = user
+        self.project = project
+        self.domain = domain
+        self.data = data or {}
+        self.created_at = created_at
+        self.updated_at = updated_at
+        self.spec_data: Mapping[str, Any] = spec.resolve(self.schema(self.version), envelope.properties, self.version)
+        self.check_spec()
+
+    @classmethod
+    def schema(cls, version: str) -> Mapping[str, Property]:
+        """The schema of one version; override it where `min_version` and `max_version` do not suffice."""
+        return cls.spec_schema
+
+    @property
+    def type(self) -> str:
+        """The type and version, such as senlin.policy.affinity-1.0."""
+        return f"{self.TYPE}-{self.version}"
+
+    # What a policy type overrides
+
+    def check_spec(self) -> None:
+        """Raise `InvalidSpec` for what the schema allows and the type does not."""
+
+    async def validate(self, cloud: Cloud) -> str | None:
+        """Why the cloud cannot do what the spec asks, if it cannot."""
+        return None
+
+    def objections(self, cluster: ClusterView, others: Sequence["Policy"]) -> "list[Objection]":
+        """What contradicts this policy on that cluster, among those attached already."""
+        return []
+
+    def attach(self, cluster_id: str, action: ActionView) -> Verdict | Awaitable[Verdict]:
+        """Get ready to govern a cluster; what is returned beside True is kept in the binding."""
+        return True, self.bound({})
+
+    def detach(self, cluster_id: str, action: ActionView) -> Verdict | Awaitable[Verdict]:
+        """Undo what `attach` did."""
+        return True, ""
+
+    def pre_op(self, cluster_id: str, action: ActionView) -> Awaitable[None] | None:
+        """Look at an action before it is carried out."""
+
+    def post_op(self, cluster_id: str, action: ActionView) -> Awaitable[None] | None:
+        """Look at an action after it was carried out."""
+
+    # What a binding looks like
+
+    def bound(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The data of a binding, under the name of the class and with the version that made it."""
+        return {type(self).__name__: {"version": float(self.version), "data": dict(data)}}
+
+    def kept(self, binding: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What this type keeps in a binding."""
+        return (binding.get(type(self).__name__) or {}).get("data") or {}
+
+    # To and from the database, to and from a dict
+
+    def to_row(self) -> dict[str, Any]:
+        """The policy as a row of the table of policies."""
+        row = self.to_dict()
+        return {
+            **{key: row[key] for key in ("id", "name", "type", "spec", "data")},
+            **{f"{key}_id": row[key] for key in ("user", "project", "domain")},
+        }
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "Policy":
+        """The policy of a row."""
+        return cls(
+            row["name"],
+            row["spec"],
+            id=row["id"],
+            data=row["data"],
+            user=row["user_id"],
+            project=row["project_id"],
+            domain=row["domain_id"],
+            created_at=row["created_at"],
+            updated_at=row["updated_at"],
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The policy as the API shows it; times are left for the API to write."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "type": self.type,
+            "spec": self.spec,
+            "data": self.data,
+            "user": self.user,
+            "project": self.project,
+            "domain": self.domain,
+            "created_at": self.created_at,
+            "updated_at": self.updated_at,
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> "Policy":
+        """The policy that `to_dict` made this from."""
+        more = {key: value for key, value in given.items() if key not in ("name", "spec", "type")}
+        return cls(given["name"], given["spec"], **more)
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Something that contradicts a policy when it is attached: it cannot be, or it is worth a warning."""
+
+    message: str
+    fatal: bool
+
+
+def nonconformity(kind: object) -> str | None:
+    """Why a class cannot be a policy type, in one sentence; None if it can."""
+    if not (isinstance(kind, type) and issubclass(kind, Policy)):
+        return f"{kind!r} is not a subclass of roost.clusters.policies.base.Policy."
+    problems = (
+        _name_problem(kind, "TYPE"),
+        versions_problem(kind),
+        _target_problem(kind),
+        _schema_problem(kind),
+        _keys_problem(kind),
+        _methods_problem(kind),
+    )
+    found = next((problem for problem in problems if problem), None)
+    return f"{kind.__module__}:{kind.__qualname__} {found}" if found else None
+
+
+def _name_problem(kind: type[Policy], attribute: str) -> str | None:
+    name = getattr(kind, attribute, None)
+    if isinstance(name, str) and re.fullmatch(r"[A-Za-z][\w.]*", name):
+        return None
+    return f"has no {attribute}: give it a name such as 'acme.policy.curfew'."
+
+
+def versions_problem(kind: type) -> str | None:
+    """What is wrong with the VERSIONS of a policy or profile type."""
+    versions = getattr(kind, "VERSIONS", None)
+    if not isinstance(versions, Mapping) or not versions:
+        return 'has no VERSIONS: write {"1.0": [{"status": EXPERIMENTAL, "since": "2026.11"}]}.'
+    for version, changes in versions.items():
+        if not re.fullmatch(r"\d+\.\d+", str(version)):
+            return f"has a version {version!r} in VERSIONS, which is to be like '1.0'."
+        if not changes or not all(_is_change(change) for change in changes):
+            return (
+                f"has no list of support changes for version {version} in VERSIONS: each has a 'status' "
+                "(EXPERIMENTAL, SUPPORTED, DEPRECATED or UNSUPPORTED) and a 'since' of the form yyyy.mm."
+            )
+    return None
+
+
+def _is_change(change: Any) -> bool:
+    statuses = (EXPERIMENTAL, SUPPORTED, DEPRECATED, UNSUPPORTED)
+    return (
+        isinstance(change, Mapping)
+        and change.get("status") in statuses
+        and re.fullmatch(r"\d{4}\.\d{2}", str(change.get("since"))) is not None
+    )
+
+
+def _target_problem(kind: type[Policy]) -> str | None:
+    if not isinstance(kind.PRIORITY, int) or not isinstance(kind.ORDER, int):
+        return "has a PRIORITY or an ORDER that is not an integer."
+    if isinstance(kind.PROFILE_TYPE, str) or not kind.PROFILE_TYPE:
+        return "has no list of profile types in PROFILE_TYPE: write ['ANY'] for all."
+    for target in kind.TARGET:
+        if len(target) != 2 or target[0] not in (BEFORE, AFTER):
+            return f"has {target!r} in TARGET, which is to be (BEFORE, action) or (AFTER, action)."
+        if target[1] not in ACTIONS:
+            return f"has {target[1]!r} in TARGET, and there is no such action."
+    for when, method in ((BEFORE, "pre_op"), (AFTER, "post_op")):
+        wanted = any(target[0] == when for target in kind.TARGET)
+        if wanted and getattr(kind, method) is getattr(Policy, method):
+            return f"has {when} in TARGET, and does not define {method}."
+    return None
+
+
+def _schema_problem(kind: type[Policy]) -> str | None:
+    for version in kind.VERSIONS:
+        for key, item in kind.schema(version).items():
+            if not isinstance(item, Property):
+                return f"has {item!r} as '{key}' in its spec schema, which is none of String, Boolean, ..."
+            if item.default is not None:
+                try:
+                    item.resolve(item.default, version)
+                except InvalidSpec as error:
+                    return f"has an invalid default for '{key}' in its spec schema: {error.message}"
+    return None
+
+
+def _keys_problem(kind: type[Policy]) -> str | None:
+    for attribute in ("READS", "WRITES"):
+        for key in getattr(kind, attribute):
+            if not isinstance(key, DataKey):
+                return f"has {key!r} in {attribute}, which is to be a DataKey."
+    return None
+
+
+def _methods_problem(kind: type[Policy]) -> str | None:
+    for method in ("attach", "detach", "pre_op", "post_op"):
+        try:
+            inspect.signature(getattr(kind, method)).bind(object(), "cluster_id", object())
+        except TypeError:
+            return f"has a method {method} that does not take (self, cluster_id, action)."
+    return None
