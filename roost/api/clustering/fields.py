@@ -1,0 +1,144 @@
+"""Request bodies: which fields they have, what each may be, and the clustering API's words for what it may not.
+
+A field that is null counts as not given, and numbers may come as text: its clients send both.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from roost.clusters.errors import BadRequest
+
+_BOOLEANS = {"0": False, "f": False, "false": False, "n": False, "no": False, "off": False,
+             "1": True, "on": True, "t": True, "true": True, "y": True, "yes": True}  # fmt: skip
+_NAME = re.compile(r"[a-zA-Z\u4e00-\u9fa5\d._~-]*")
+
+Reader = Callable[[str, Any], Any]
+"""Reads the value of a field: takes the field's name and what was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a body."""
+
+    read: Reader
+    required: bool = False
+
+
+def envelope(body: Any, key: str, *, change: bool = False) -> dict[str, Any]:
+    """What is inside `{key: ...}`."""
+    if not isinstance(body, dict) or key not in body or body[key] is None:
+        if change:
+            raise BadRequest(f"Malformed request data, missing '{key}' key in request body.")
+        raise BadRequest(f"Request body missing '{key}' key.")
+    return as_map(key, body[key])
+
+
+def read(fields: Mapping[str, Field], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that were given, each read; raises `BadRequest` for the first thing wrong."""
+    unknown = [key for key in given if key not in fields]
+    if unknown:
+        names = ", ".join(repr(key) for key in unknown)
+        verb = "was" if len(unknown) == 1 else "were"
+        raise BadRequest(f"Additional properties are not allowed ({names} {verb} unexpected)")
+    for name, field in fields.items():
+        if field.required and given.get(name) is None:
+            raise BadRequest(f"'{name}' is a required property")
+    return {name: fields[name].read(name, value) for name, value in given.items() if value is not None}
+
+
+def single(body: Any, noun: str, known: Sequence[str]) -> tuple[str, Any]:
+    """The one key of a body that says what to do, and its value."""
+    if not isinstance(body, dict) or not body:
+        raise BadRequest(f"No {noun} specified.")
+    if len(body) > 1:
+        raise BadRequest(f"Multiple {noun}s specified.")
+    [(key, value)] = body.items()
+    if known and key not in known:
+        raise BadRequest(f"Unrecognized {noun} '{key}' specified.")
+    return key, value
+
+
+def as_name(field: str, value: Any) -> str:
+    """A name."""
+    if not isinstance(value, str):
+        raise BadRequest(f"The value '{value}' is not a valid string.")
+    if not value:
+        raise BadRequest(f"The value for the {field} field must be at least 1 characters long.")
+    if len(value) > 255:
+        raise BadRequest(f"The value for the {field} field must be less than 255 characters long.")
+    if _NAME.fullmatch(value) is None:
+        raise BadRequest(
+            f"The value for the '{field}' ({value}) contains illegal characters. It must contain only alphanumeric or "
+            '"_-.~" characters and must start with letter.'
+        )
+    return value
+
+
+def as_text(field: str, value: Any) -> str:
+    """Any text; numbers are taken as text."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise BadRequest(f"The value '{value}' of '{field}' is not a valid string.")
+    return str(value)
+
+
+def as_map(field: str, value: Any) -> dict[str, Any]:
+    """A map."""
+    if not isinstance(value, dict):
+        raise BadRequest(f"The value of '{field}' is not a map: '{value}'.")
+    return value
+
+
+def as_boolean(field: str, value: Any) -> bool:
+    """A truth value, or a word for one."""
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower()
+    if word not in _BOOLEANS:
+        allowed = ", ".join(f"'{one}'" for one in sorted(_BOOLEANS))
+        raise BadRequest(f"Unrecognized value '{value}', acceptable values are: {allowed}")
+    return _BOOLEANS[word]
+
+
+def as_integer(least: int | None = None, most: int | None = None) -> Reader:
+    """A whole number between bounds."""
+
+    def read_integer(field: str, value: Any) -> int:
+        try:
+            if isinstance(value, (bool, dict, list)) or (isinstance(value, float) and not value.is_integer()):
+                raise ValueError
+            number = int(value)
+        except (ValueError, OverflowError):
+            raise BadRequest(f"The value for {field} must be an integer: '{value}'.") from None
+        if least is not None and number < least:
+            raise BadRequest(f"Value must be >= {least} for field '{field}'.")
+        if most is not None and number > most:
+            raise BadRequest(f"Value must be <= {most} for field '{field}'.")
+        return number
+
+    return read_integer
+
+
+def as_number(field: str, value: Any) -> float:
+    """Any number."""
+    try:
+        if isinstance(value, (bool, dict, list)):
+            raise ValueError
+        number = float(value)
+        if number != number or number in (float("inf"), float("-inf")):
+            raise ValueError
+    except ValueError:
+        raise BadRequest(f"could not convert string to float: '{value}'") from None
+    return number
+
+
+def one_of(*allowed: str) -> Reader:
+    """One of a fixed set."""
+
+    def read_choice(field: str, value: Any) -> str:
+        if value not in allowed:
+            raise BadRequest(f"Value '{value}' is not acceptable for field '{field}'.")
+        return str(value)
+
+    return read_choice

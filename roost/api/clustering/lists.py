@@ -1,0 +1,174 @@
+"""Lists: which filters and sort keys a noun has, in what order its rows come, and from where a page goes on."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.api.routes import Call
+from roost.clusters.errors import BadRequest, NotAllowed
+from roost.clusters.lookup import is_uuid
+
+_TRUE = {"1", "t", "true", "on", "y", "yes"}
+_FALSE = {"0", "f", "false", "off", "n", "no"}
+
+Check = Callable[[str], Any]
+"""Reads one value of a filter; raises `BadRequest` for what it cannot be."""
+
+
+def text(value: str) -> str:
+    """Any value."""
+    return value
+
+
+def one_of(values: Iterable[str]) -> Check:
+    """One of a fixed set."""
+    allowed = frozenset(values)
+
+    def check(value: str) -> str:
+        if value not in allowed:
+            raise BadRequest(f"Field value {value} is invalid")
+        return value
+
+    return check
+
+
+def boolean(name: str, value: str) -> bool:
+    """A truth value in a query."""
+    if value.lower() not in _TRUE | _FALSE:
+        raise BadRequest(f"Invalid value '{value}' specified for '{name}'")
+    return value.lower() in _TRUE
+
+
+def whole_number(name: str, value: str) -> int:
+    """A number that is not negative, in a query."""
+    try:
+        number = int(value)
+    except ValueError:
+        raise BadRequest(f"The value for {name} must be an integer: '{value}'.") from None
+    if number < 0:
+        raise BadRequest(f"Value must be >= 0 for field '{name}'.")
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a request asks to be listed."""
+
+    filters: Mapping[str, list[Any]]
+    order: tuple[tuple[str, bool], ...]
+    """Column names, and whether descending."""
+    limit: int | None
+    marker: str | None
+    everywhere: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The list of one noun."""
+
+    table: sa.Table
+    sorts: tuple[str, ...]
+    default_sort: str | None
+    filters: Mapping[str, Check] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Where a filter or a sort key is called differently in the table."""
+    paged: bool = True
+    quote_unknown: bool = False
+
+    def read(self, call: Call) -> Page:
+        """Validate the query."""
+        given: dict[str, list[str]] = {}
+        for key, value in call.queries:
+            if key not in self.filters and key not in self._controls:
+                raise BadRequest("Invalid parameter " + (f"'{key}'" if self.quote_unknown else key))
+            given.setdefault(key, []).append(value)
+        everywhere = boolean("global_project", given["global_project"][-1]) if "global_project" in given else False
+        page = Page(
+            filters={
+                key: [check(value) for value in given[key]] for key, check in self.filters.items() if key in given
+            },
+            order=self._order(given["sort"][-1]) if "sort" in given else self._default_order,
+            limit=whole_number("limit", given["limit"][-1]) if "limit" in given else None,
+            marker=self._marker(given["marker"][-1]) if "marker" in given else None,
+            everywhere=everywhere,
+        )
+        if everywhere and not call.caller.is_admin:
+            raise NotAllowed
+        return page
+
+    async def rows(
+        self,
+        connection: AsyncConnection,
+        call: Call,
+        page: Page,
+        *conditions: sa.ColumnElement[bool],
+        query: sa.Select[Any] | None = None,
+    ) -> list[sa.Row[Any]]:
+        """The rows of a page; `query` selects more than the table's own columns, if need be."""
+        query = sa.select(self.table) if query is None else query
+        if not page.everywhere and hasattr(self.table.c, "project_id"):
+            query = query.where(self.table.c.project_id == call.caller.project_id)
+        for key, values in page.filters.items():
+            query = query.where(self._column(key).in_(values))
+        if conditions:
+            query = query.where(*conditions)
+        if page.marker is not None:
+            query = query.where(await self._after(connection, page))
+        for name, descending in page.order:
+            column = self._column(name)
+            query = query.order_by(column.desc().nulls_last() if descending else column.asc().nulls_first())
+        return list((await connection.execute(query.order_by(self.table.c.id).limit(page.limit))).all())
+
+    @property
+    def _controls(self) -> tuple[str, ...]:
+        return ("sort", "limit", "marker", "global_project") if self.paged else ("sort",)
+
+    @property
+    def _default_order(self) -> tuple[tuple[str, bool], ...]:
+        return ((self.default_sort, False),) if self.default_sort else ()
+
+    def _column(self, name: str) -> sa.Column[Any]:
+        return self.table.c[self.columns.get(name, name)]
+
+    def _order(self, value: str) -> tuple[tuple[str, bool], ...]:
+        order = []
+        for part in value.split(","):
+            name, _, direction = part.strip().partition(":")
+            if not name:
+                raise BadRequest("Missing sort key for 'sort'.")
+            if name not in self.sorts:
+                raise BadRequest(f"Unsupported sort key '{name}' for 'sort'.")
+            if direction not in ("", "asc", "desc"):
+                raise BadRequest(f"Unsupported sort dir '{direction}' for 'sort'.")
+            order.append((name, direction == "desc"))
+        return tuple(order)
+
+    def _marker(self, value: str) -> str:
+        if not is_uuid(value):
+            raise BadRequest(f"The value for marker is not a valid UUID: '{value}'.")
+        return value
+
+    async def _after(self, connection: AsyncConnection, page: Page) -> sa.ColumnElement[bool]:
+        """The rows that follow the marker: later by the first key in which they differ. Nulls come first ascending,
+        last descending."""
+        query = sa.select(self.table).where(self.table.c.id == page.marker)
+        last = (await connection.execute(query)).one_or_none()
+        if last is None:
+            raise BadRequest(f"The marker '{page.marker}' could not be found.")
+        ways: list[sa.ColumnElement[bool]] = []
+        same: list[sa.ColumnElement[bool]] = []
+        for name, descending in (*page.order, ("id", False)):
+            column = self._column(name)
+            value = last._mapping[column]
+            ways.append(sa.and_(*same, _beyond(column, value, descending)))
+            same.append(column.is_not_distinct_from(value))
+        return sa.or_(*ways)
+
+
+def _beyond(column: sa.Column[Any], value: Any, descending: bool) -> sa.ColumnElement[bool]:
+    if descending:
+        return sa.false() if value is None else sa.or_(column < value, column.is_(None))
+    return column.is_not(None) if value is None else column > value
