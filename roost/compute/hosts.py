@@ -10,8 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.compute.changes import host_changed
 from roost.errors import Conflict, NotFound
 from roost.store.tables.compute import aggregate_hosts, hosts
+from roost.store.tables.servers import servers
 
 DEFAULT_ZONE = "nova"
+"""Where a host is that no aggregate puts anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,11 @@ async def find(
 
 async def servers_on(connection: AsyncConnection, host_ids: Sequence[int]) -> Mapping[int, Sequence[HostedServer]]:
     """The servers that stand on each of these hosts; a host without any is left out."""
-    return {}
+    query = sa.select(servers.c.host_id, servers.c.number, servers.c.id).where(servers.c.host_id.in_(host_ids))
+    found: dict[int, list[HostedServer]] = {}
+    for row in await connection.execute(query.order_by(servers.c.number)):
+        found.setdefault(row.host_id, []).append(HostedServer(f"instance-{row.number:08x}", row.id))
+    return found
 
 
 async def statistics(connection: AsyncConnection) -> sa.Row[Any]:
