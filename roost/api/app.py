@@ -124,11 +124,11 @@ class App:
         if exchange.route.rule is not None and not exchange.route.owned:
             call.permit(exchange.route.rule)
         if exchange.route.query is not None:
-            exchange.route.query.check_query(call.query)
+            exchange.route.query.check_query(call.query, api.invalid)
         if exchange.route.body is not None or exchange.route.method != "GET":
             call.body = await bodies.read(exchange.receive, exchange.headers, self._services.settings)
         if exchange.route.body is not None:
-            exchange.route.body.check_body(call.body)
+            exchange.route.body.check_body(call.body, api.invalid)
         reply = await exchange.route.handler(call)
         return reply if isinstance(reply, Response) else _json(reply, exchange.route.status)
 
@@ -170,6 +170,7 @@ class App:
             body=None,
             base=site + exchange.api.prefix,
             url=site + exchange.scope["path"],
+            forbidden=exchange.api.forbidden,
         )
 
     def _refuse(self, exchange: _Exchange, status: int, message: str, kind: type[BaseException]) -> Response:

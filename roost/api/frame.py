@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from roost.api import schemas
 from roost.api.errors import ErrorBody
 from roost.api.permissions import Rule
 from roost.api.routes import Route, Table
+from roost.api.schemas import Sentence
 from roost.api.versions import Negotiation, Version
 from roost.errors import NotFound, RoostError
 
@@ -23,6 +25,8 @@ class Api:
     project_after: str | None = None
     """The first path segment that a project's id may follow, as in /v2.1/{project_id}/servers."""
     not_found: str = "The resource could not be found."
+    forbidden: str = "Policy doesn't allow {rule} to be performed."
+    invalid: Sentence = schemas.nova_sentence
     wrong_method_status: int = 404
     request_id_header: str | None = None
 

@@ -11,7 +11,6 @@ from typing import Any
 from oslo_policy import opts, policy
 
 from roost.config import Settings
-from roost.errors import Forbidden
 from roost.identity.tokens import Caller
 
 ADMIN = "rule:admin_api"
@@ -54,11 +53,6 @@ class Permissions:
         credentials = {"user_id": caller.user_id, "project_id": caller.project_id, "roles": list(caller.roles)}
         owner = {"user_id": caller.user_id, "project_id": caller.project_id}
         return bool(self._enforcer.authorize(rule, {**owner, **target}, credentials, do_raise=False))
-
-    def enforce(self, rule: str, caller: Caller, target: Mapping[str, Any]) -> None:
-        """Raise `Forbidden` unless the caller may."""
-        if not self.allows(rule, caller, target):
-            raise Forbidden(f"Policy doesn't allow {rule} to be performed.")
 
 
 def documented(rules: Iterable[Rule], operations: Mapping[str, Sequence[tuple[str, str]]]) -> list[policy.RuleDefault]:

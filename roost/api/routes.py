@@ -19,6 +19,7 @@ from roost.api.permissions import Permissions
 from roost.api.schemas import Schema, Validator
 from roost.api.versions import Version
 from roost.config import Settings
+from roost.errors import Forbidden
 from roost.identity.tokens import Caller
 from roost.store.database import Database
 
@@ -52,10 +53,13 @@ class Call:
     """The address of this API as the client sees it, such as http://127.0.0.1:8774/compute."""
     url: str
     """The address of this request, without its query."""
+    forbidden: str
+    """What this API says to those who may not, with a place for the rule."""
 
     def permit(self, rule: str, **target: Any) -> None:
         """Raise `Forbidden` unless the caller may do this, to things that belong to `target` (default: its own)."""
-        self.services.permissions.enforce(rule, self.caller, target)
+        if not self.may(rule, **target):
+            raise Forbidden(self.forbidden.format(rule=rule))
 
     def may(self, rule: str, **target: Any) -> bool:
         """Whether the caller may do this."""

@@ -1,7 +1,7 @@
 """JSON Schema, as Nova uses it: what a body or a query may be, and the words in which a refusal is put."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jsonschema import Draft202012Validator, FormatChecker
@@ -10,6 +10,8 @@ from jsonschema.exceptions import ValidationError
 from roost.errors import Invalid
 
 Schema = dict[str, Any]
+Sentence = Callable[[ValidationError, str], str]
+"""How an API puts into words what is wrong, and with what: a field/attribute or query parameters."""
 
 NAME_ERROR = (
     "An invalid 'name' value was provided. The name must be: printable characters. "
@@ -70,26 +72,33 @@ class Validator:
         self.schema = schema
         self._validator = Draft202012Validator(schema, format_checker=_formats)
 
-    def check_body(self, body: Any) -> None:
+    def check_body(self, body: Any, sentence: Sentence) -> None:
         """Raise `Invalid` for the first thing wrong with a body."""
-        self._check(body, "field/attribute")
+        self._check(body, "field/attribute", sentence)
 
-    def check_query(self, query: Mapping[str, str]) -> None:
+    def check_query(self, query: Mapping[str, str], sentence: Sentence) -> None:
         """Raise `Invalid` for the first thing wrong with a query."""
-        self._check(query, "query parameters")
+        self._check(query, "query parameters", sentence)
 
-    def _check(self, value: Any, where: str) -> None:
+    def _check(self, value: Any, where: str, sentence: Sentence) -> None:
         error = next(self._validator.iter_errors(value), None)
         if error is not None:
-            raise Invalid(_sentence(error, where))
+            raise Invalid(sentence(error, where))
 
 
-def _sentence(error: ValidationError, where: str) -> str:
+def nova_sentence(error: ValidationError, where: str) -> str:
+    """Nova's words."""
     if error.validator == "format" and error.validator_value == "name":
         return NAME_ERROR
     if not error.absolute_path:
         return error.message
     return f"Invalid input for {where} {error.absolute_path[-1]}. Value: {error.instance}. {error.message}"
+
+
+def keystone_sentence(error: ValidationError, where: str) -> str:
+    """Keystone's words, without the schema that it adds."""
+    path = "/".join(str(step) for step in error.absolute_path)
+    return f"Invalid input for field '{path}': {error.message}" if path else error.message
 
 
 def boolean(value: Any) -> bool:

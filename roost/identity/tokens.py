@@ -8,14 +8,12 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost.identity.roles import with_implied
 from roost.store.database import notify
 from roost.store.tables.identity import projects, role_assignments, tokens, users
 
 REVOCATIONS = "roost_token_revocations"
 """The channel on which the digest of a revoked token is announced; 'all' when many went at once."""
-
-IMPLIED = {"admin": "manager", "manager": "member", "member": "reader"}
-ROLES = ("admin", "manager", "member", "reader")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +25,8 @@ class Caller:
     project_id: str | None
     project_name: str | None
     roles: tuple[str, ...]
+    system: bool = False
+    """On behalf of the whole cloud, and of no project."""
 
     @property
     def is_admin(self) -> bool:
@@ -40,28 +40,37 @@ class Token:
 
     caller: Caller
     methods: tuple[str, ...]
-    audit_id: str
+    audit_ids: tuple[str, ...]
     issued_at: datetime
     expires_at: datetime
 
 
 def digest(secret: str) -> bytes:
     """What is stored of a token."""
-    return hashlib.sha256(secret.encode()).digest()
+    # A header may carry bytes that are not UTF-8; such a token is unknown, not an error.
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).digest()
 
 
 async def issue(
-    connection: AsyncConnection, user_id: str, project_id: str | None, methods: tuple[str, ...], expires_at: datetime
+    connection: AsyncConnection,
+    user_id: str,
+    project_id: str | None,
+    methods: tuple[str, ...],
+    expires_at: datetime,
+    *,
+    system: bool = False,
+    chain: str | None = None,
 ) -> str:
-    """Make a token; the answer is the only copy of the secret."""
+    """Make a token; the answer is the only copy of the secret. `chain` is the audit id of the first of its chain."""
     secret = secrets.token_urlsafe(32)
     await connection.execute(
         tokens.insert().values(
             digest=digest(secret),
             user_id=user_id,
             project_id=project_id,
+            system=system,
             methods=list(methods),
-            audit_id=secrets.token_urlsafe(16),
+            audit_ids=[secrets.token_urlsafe(16), *([chain] if chain else [])],
             issued_at=datetime.now(UTC),
             expires_at=expires_at,
         )
@@ -71,9 +80,12 @@ async def issue(
 
 async def find(connection: AsyncConnection, secret: str) -> Token | None:
     """The token, if it is valid now: not expired, not revoked, its user and project enabled, a role still held."""
+    # Who is an admin anywhere is one everywhere, and so may speak for the whole.
+    everywhere = sa.and_(tokens.c.system, role_assignments.c.role == "admin")
     granted = (
         sa.select(sa.func.array_agg(role_assignments.c.role))
-        .where(role_assignments.c.user_id == tokens.c.user_id, role_assignments.c.project_id == tokens.c.project_id)
+        .where(role_assignments.c.user_id == tokens.c.user_id)
+        .where((role_assignments.c.project_id == tokens.c.project_id) | everywhere)
         .scalar_subquery()
     )
     query = (
@@ -85,10 +97,13 @@ async def find(connection: AsyncConnection, secret: str) -> Token | None:
         .where(tokens.c.digest == digest(secret), tokens.c.expires_at > datetime.now(UTC))
     )
     row = (await connection.execute(query)).one_or_none()
-    if row is None or (row.project_id is not None and (row.project_name is None or not row.granted)):
+    if row is None or (row.project_id is not None and row.project_name is None):
         return None
-    caller = Caller(row.user_id, row.user_name, row.project_id, row.project_name, with_implied(row.granted or ()))
-    return Token(caller, tuple(row.methods), row.audit_id, row.issued_at, row.expires_at)
+    if (row.project_id is not None or row.system) and not row.granted:
+        return None
+    roles = with_implied(row.granted or ())
+    caller = Caller(row.user_id, row.user_name, row.project_id, row.project_name, roles, row.system)
+    return Token(caller, tuple(row.methods), tuple(row.audit_ids), row.issued_at, row.expires_at)
 
 
 async def revoke(connection: AsyncConnection, secret: str) -> None:
@@ -100,6 +115,11 @@ async def revoke(connection: AsyncConnection, secret: str) -> None:
 async def revoke_all(connection: AsyncConnection, user_id: str) -> None:
     """Make all tokens of a user worthless: the password changed, or the user was disabled."""
     await connection.execute(tokens.delete().where(tokens.c.user_id == user_id))
+    await recheck(connection)
+
+
+async def recheck(connection: AsyncConnection) -> None:
+    """Have every process look each token up anew: a role, a project or a user is not what it was."""
     await notify(connection, REVOCATIONS, "all")
 
 
@@ -111,12 +131,3 @@ async def purge(connection: AsyncConnection) -> int:
 def expiry(seconds: int) -> datetime:
     """When a token issued now ends."""
     return datetime.now(UTC) + timedelta(seconds=seconds)
-
-
-def with_implied(granted: "list[str] | tuple[str, ...]") -> tuple[str, ...]:
-    """The roles granted and those that they imply: an admin is a manager, a manager a member, a member a reader."""
-    roles = set(granted)
-    for role in ROLES:
-        if role in roles and role in IMPLIED:
-            roles.add(IMPLIED[role])
-    return tuple(role for role in ROLES if role in roles) + tuple(sorted(roles - set(ROLES)))

@@ -2,10 +2,11 @@
 
 from roost.api.errors import identity_body
 from roost.api.frame import Api
-from roost.api.identity import versions
+from roost.api.identity import catalog, domains, projects, roles, tokens, users, versions
 from roost.api.routes import Table
+from roost.api.schemas import keystone_sentence
 
-_NOUNS = (versions,)
+_NOUNS = (versions, tokens, catalog, projects, users, roles, domains)
 
 IDENTITY_API = Api(
     name="identity",
@@ -13,6 +14,7 @@ IDENTITY_API = Api(
     table=Table().include(*(noun.routes for noun in _NOUNS)),
     error_body=identity_body,
     rules=tuple(rule for noun in _NOUNS for rule in getattr(noun, "RULES", ())),
-    not_found="Not Found",
+    forbidden="You are not authorized to perform the requested action: {rule}.",
+    invalid=keystone_sentence,
     wrong_method_status=405,
 )

@@ -40,8 +40,10 @@ tokens = sa.Table(
     sa.Column("digest", sa.LargeBinary, primary_key=True),
     sa.Column("user_id", sa.ForeignKey(users.c.id, ondelete="CASCADE"), nullable=False),
     sa.Column("project_id", sa.ForeignKey(projects.c.id, ondelete="CASCADE")),
+    sa.Column("system", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("methods", ARRAY(sa.Text), nullable=False),
-    sa.Column("audit_id", sa.Text, nullable=False),
+    # Its own, and that of the first token in the chain from which it was made.
+    sa.Column("audit_ids", ARRAY(sa.Text), nullable=False),
     sa.Column("issued_at", sa.DateTime(timezone=True), nullable=False),
     sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False, index=True),
 )

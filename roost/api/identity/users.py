@@ -1,0 +1,127 @@
+"""Users: read by themselves, made and changed by admins."""
+
+from typing import Any
+
+from roost.api import schemas
+from roost.api.auth import REFUSAL
+from roost.api.identity import projects as project_views
+from roost.api.permissions import ADMIN, Rule
+from roost.api.routes import Call, Reply, Table
+from roost.errors import Unauthorized
+from roost.identity import projects, users
+from roost.identity.projects import DOMAIN_ID
+
+routes = Table(prefix="/v3/users")
+
+_SELF_OR_ADMIN = "rule:admin_api or user_id:%(user_id)s"
+RULES = (
+    Rule("identity:list_users", ADMIN, "List all users."),
+    Rule("identity:get_user", _SELF_OR_ADMIN, "Show a user."),
+    Rule("identity:list_user_projects", _SELF_OR_ADMIN, "List the projects in which a user has a role."),
+    Rule("identity:create_user", ADMIN, "Make a user."),
+    Rule("identity:update_user", ADMIN, "Rename, enable or disable a user, or set its password."),
+    Rule("identity:delete_user", ADMIN, "Delete a user."),
+)
+
+_NAME: schemas.Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"[\S]+"}
+_DOMAIN: schemas.Schema = {"enum": [DOMAIN_ID, None]}
+_ENABLED: schemas.Schema = {"type": "boolean"}
+_CREATE = schemas.thing(
+    {
+        "user": {
+            "type": "object",
+            "properties": {
+                "name": _NAME,
+                "password": schemas.NULLABLE_STRING,
+                "enabled": _ENABLED,
+                "domain_id": _DOMAIN,
+            },
+            "required": ["name"],
+        }
+    }
+)
+_CHANGEABLE = {"name": _NAME, "password": schemas.STRING, "enabled": _ENABLED}
+_UPDATE = schemas.thing({"user": {"type": "object", "properties": {**_CHANGEABLE, "domain_id": _DOMAIN}}})
+_PASSWORD = schemas.thing(
+    {"user": schemas.thing({"original_password": schemas.STRING, "password": schemas.STRING})},
+)
+
+
+@routes.get("", rule="identity:list_users")
+async def index(call: Call) -> Reply:
+    """List users, all or by name."""
+    async with call.services.database.begin() as connection:
+        rows = await users.index(connection, **project_views.filters(call))
+    return {
+        "users": [_view(call, row) for row in rows],
+        "links": {"next": None, "self": call.url, "previous": None},
+    }
+
+
+@routes.get("/{user_id}", rule="identity:get_user", owned=True)
+async def show(call: Call) -> Reply:
+    """Show a user; a name is not an id."""
+    call.permit("identity:get_user", user_id=call.path["user_id"])
+    async with call.services.database.begin() as connection:
+        return {"user": _view(call, await users.show(connection, call.path["user_id"]))}
+
+
+@routes.get("/{user_id}/projects", rule="identity:list_user_projects", owned=True)
+async def index_projects(call: Call) -> Reply:
+    """The projects in which a user has a role."""
+    call.permit("identity:list_user_projects", user_id=call.path["user_id"])
+    async with call.services.database.begin() as connection:
+        await users.show(connection, call.path["user_id"])
+        return project_views.listed(call, await projects.of_user(connection, call.path["user_id"]))
+
+
+@routes.post("", rule="identity:create_user", status=201, body=_CREATE)
+async def create(call: Call) -> Reply:
+    """Make a user; of what Keystone also keeps (email, description, a default project) nothing is kept here."""
+    wanted = call.body["user"]
+    async with call.services.database.begin() as connection:
+        row = await users.create(connection, wanted["name"], wanted.get("password"), wanted.get("enabled", True))
+    return {"user": _view(call, row)}
+
+
+@routes.patch("/{user_id}", rule="identity:update_user", body=_UPDATE)
+async def update(call: Call) -> Reply:
+    """Rename, enable or disable a user, or set its password; the last two end all its tokens."""
+    changes = {key: value for key, value in call.body["user"].items() if key in _CHANGEABLE}
+    async with call.services.database.begin() as connection:
+        return {"user": _view(call, await users.update(connection, call.path["user_id"], changes))}
+
+
+@routes.post("/{user_id}/password", public=True, status=204, body=_PASSWORD)
+async def change_password(call: Call) -> Reply:
+    """Change one's own password: who knows it needs no token. All tokens of the user end."""
+    wanted = call.body["user"]
+    async with call.services.database.begin() as connection:
+        user = await users.find(connection, user_id=call.path["user_id"])
+    if not await users.is_right(user, wanted["original_password"]) or user is None:
+        raise Unauthorized(REFUSAL)
+    async with call.services.database.begin() as connection:
+        if not await users.is_current(connection, user):
+            raise Unauthorized(REFUSAL)
+        await users.update(connection, user.id, {"password": wanted["password"]})
+    return None
+
+
+@routes.delete("/{user_id}", rule="identity:delete_user", status=204)
+async def delete(call: Call) -> Reply:
+    """Delete a user."""
+    async with call.services.database.begin() as connection:
+        await users.delete(connection, call.path["user_id"])
+    return None
+
+
+def _view(call: Call, row: Any) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "domain_id": DOMAIN_ID,
+        "enabled": row.enabled,
+        "password_expires_at": None,
+        "options": {},
+        "links": {"self": f"{call.base}/v3/users/{row.id}"},
+    }
