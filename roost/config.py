@@ -60,6 +60,34 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
         cfg.IntOpt("server_groups", default=10, min=-1, help="Server groups per project."),
         cfg.IntOpt("server_group_members", default=10, min=-1, help="Servers per server group."),
     ],
+    "groups": [
+        cfg.IntOpt(
+            "max_members",
+            default=-1,
+            min=-1,
+            help="Servers in any one group, whatever the quota of its project; -1 is no limit.",
+        ),
+        cfg.IntOpt(
+            "audit_seconds",
+            default=300,
+            min=0,
+            help="How often the engine looks for groups whose rules are broken; 0 is never.",
+        ),
+    ],
+    "notifications": [
+        cfg.StrOpt(
+            "driver",
+            default="noop",
+            choices=[("noop", "tell nobody"), ("messagingv2", "send through oslo.messaging")],
+            help="Whom to tell of changes to server groups.",
+        ),
+        cfg.StrOpt(
+            "transport_url",
+            secret=True,
+            help="Where to send notifications, such as rabbit://user:password@host:5672/.",
+        ),
+        cfg.StrOpt("topic", default="versioned_notifications", help="Topic of the notifications."),
+    ],
     "log": [
         cfg.StrOpt("level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="Least level logged."),
         cfg.StrOpt("format", default="text", choices=["text", "json"], help="One line of text, or of JSON, a record."),
@@ -86,6 +114,11 @@ class Settings:
     token_seconds: int
     token_cache_seconds: int
     quota: dict[str, int]
+    group_max_members: int
+    group_audit_seconds: int
+    notification_driver: str
+    notification_url: str | None
+    notification_topic: str
     log_level: str
     log_format: str
     source: cfg.ConfigOpts
@@ -133,6 +166,11 @@ def _freeze(source: cfg.ConfigOpts) -> Settings:
         token_seconds=source.auth.token_seconds,
         token_cache_seconds=source.auth.token_cache_seconds,
         quota={name: getattr(source.quota, name) for name in QUOTA_DEFAULTS},
+        group_max_members=source.groups.max_members,
+        group_audit_seconds=source.groups.audit_seconds,
+        notification_driver=source.notifications.driver,
+        notification_url=source.notifications.transport_url,
+        notification_topic=source.notifications.topic,
         log_level=source.log.level,
         log_format=source.log.format,
         source=source,
