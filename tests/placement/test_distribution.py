@@ -1,0 +1,124 @@
+"""The distribution is the best there is by its own measure, for any count."""
+
+from fractions import Fraction
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roost.placement.distribution import Plan, Zone, create, delete
+
+often = settings(max_examples=1500, deadline=None, derandomize=True)
+
+
+def named(plan: Plan, *names: str) -> list[int]:
+    return [plan.changes.get(name, 0) for name in names]
+
+
+zone = st.builds(
+    Zone,
+    st.just(""),
+    st.integers(0, 4),
+    st.integers(0, 4),
+    st.sampled_from((True, True, True, False)),
+    st.none() | st.integers(0, 6),
+    st.integers(0, 3),
+)
+zones = st.lists(zone, min_size=1, max_size=4).map(
+    lambda zones: [
+        Zone(name, zone.weight, zone.servers, zone.available, zone.cap, zone.minimum)
+        for name, zone in zip("dbca", zones, strict=False)
+    ]
+)
+
+
+def best(zones: list[Zone], ways: list[dict[str, int]]) -> dict[str, int]:
+    """The way nearest to the ideal; of equals, the one that gives most to the first by name."""
+    weights = {zone.name: zone.weight if zone.available else 0 for zone in zones}
+    if not any(weights.values()):
+        weights = dict.fromkeys(weights, 1)
+
+    def distance(way: dict[str, int]) -> tuple[Fraction, list[int]]:
+        total = sum(way.values())
+        ideals = {name: Fraction(total * weight, sum(weights.values())) for name, weight in weights.items()}
+        return sum(((way[name] - ideals[name]) ** 2 for name in way), Fraction()), [-way[n] for n in sorted(way)]
+
+    return min(ways, key=distance)
+
+
+def ways(zones: list[Zone], count: int, ranges: list[range]) -> list[dict[str, int]]:
+    """Every way to change by as near to the count as can be."""
+    standing = sum(zone.servers for zone in zones)
+    every = [way for way in product(*ranges) if abs(sum(way) - standing) <= count]
+    changed = max(abs(sum(way) - standing) for way in every)
+    names = [zone.name for zone in zones]
+    return [dict(zip(names, way, strict=True)) for way in every if abs(sum(way) - standing) == changed]
+
+
+def unmet(zones: list[Zone], way: dict[str, int]) -> int:
+    return sum(max(0, min(zone.minimum, _top(zone)) - way[zone.name]) for zone in zones)
+
+
+def _top(zone: Zone) -> int:
+    cap = zone.servers + 9 if zone.cap is None else zone.cap
+    return max(zone.servers, cap) if zone.available else zone.servers
+
+
+def over(zones: list[Zone], way: dict[str, int]) -> int:
+    caps = {zone.name: (zone.cap if zone.available else 0) for zone in zones}
+    low = {zone.name: min(zone.servers, zone.minimum) for zone in zones}
+    return sum(
+        max(0, number - max(cap, low[name])) for name, number in way.items() if (cap := caps[name]) is not None
+    )
+
+
+@often
+@given(zones, st.integers(0, 7))
+def test_creating_comes_nearest_to_the_weights(zones: list[Zone], count: int) -> None:
+    ranges = [range(zone.servers, min(_top(zone), zone.servers + count) + 1) for zone in zones]
+    every = ways(zones, count, ranges)
+    least = min(unmet(zones, way) for way in every)
+    expected = best(zones, [way for way in every if unmet(zones, way) == least])
+    plan = create(zones, count)
+    assert {zone.name: zone.servers + plan.changes.get(zone.name, 0) for zone in zones} == expected
+    assert plan.short == count - sum(plan.changes.values())
+    assert plan.below_minimum == {z.name: z.minimum - expected[z.name] for z in zones if expected[z.name] < z.minimum}
+
+
+@often
+@given(zones, st.integers(0, 9))
+def test_deleting_comes_nearest_to_the_weights(zones: list[Zone], count: int) -> None:
+    every = ways(zones, count, [range(zone.servers + 1) for zone in zones])
+
+    def given_up(way: dict[str, int]) -> int:
+        return sum(max(0, min(zone.servers, zone.minimum) - way[zone.name]) for zone in zones)
+
+    kept = min(map(given_up, every))
+    every = [way for way in every if given_up(way) == kept]
+    least = min(over(zones, way) for way in every)
+    expected = best(zones, [way for way in every if over(zones, way) == least])
+    plan = delete(zones, count)
+    assert {zone.name: zone.servers + plan.changes.get(zone.name, 0) for zone in zones} == expected
+    assert plan.short == count + sum(plan.changes.values())
+
+
+def test_sixteen_over_five_equal_zones() -> None:
+    plan = create([Zone(name) for name in "abcde"], 16)
+    assert named(plan, *"abcde") == [4, 3, 3, 3, 3]
+
+
+def test_a_million_servers_cost_no_more_than_one() -> None:
+    plan = create([Zone(str(n), weight=n) for n in range(1, 51)], 10**9)
+    assert sum(plan.changes.values()) == 10**9
+
+
+@pytest.mark.parametrize("values", [{"weight": -1}, {"servers": -1}, {"minimum": -1}, {"cap": -1}])
+def test_numbers_below_nought_are_refused(values: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="below 0"):
+        Zone("a", **values)
+
+
+def test_nothing_to_do_and_nowhere_to_do_it() -> None:
+    assert create([], 3) == Plan({}, 3, {})
+    assert delete([], 0) == Plan({}, 0, {})
