@@ -7,10 +7,6 @@ class BadRequest(Invalid):
     """The request cannot be carried out as written."""
 
 
-class InvalidSpec(Invalid):
-    """The spec of a profile or of a policy is wrong."""
-
-
 class MultipleChoices(Invalid):
     """A name or a short id fits several things."""
 
