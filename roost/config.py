@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,26 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
         ),
         cfg.StrOpt("topic", default="versioned_notifications", help="Topic of the notifications."),
     ],
+    "clusters": [
+        cfg.IntOpt("max_nodes", default=1000, min=1, help="Nodes in any one cluster."),
+        cfg.IntOpt("max_clusters", default=100, min=1, help="Clusters per project."),
+        cfg.IntOpt("timeout", default=3600, min=1, help="Seconds that an action may take, unless its cluster says."),
+        cfg.StrOpt(
+            "cloud",
+            default="embedded",
+            choices=[("embedded", "Roost's own hosts"), ("openstack", "the cloud that `os_cloud` names")],
+            help="Where the servers of clusters are made.",
+        ),
+        cfg.StrOpt("os_cloud", help="The cloud of clouds.yaml to use; its user must be an administrator."),
+        cfg.IntOpt("concurrency", default=20, min=1, help="Actions that one engine carries out at once."),
+        cfg.FloatOpt("heartbeat", default=2.0, min=0.1, help="Seconds between an engine's signs of life."),
+        cfg.FloatOpt(
+            "dead_after",
+            default=10.0,
+            min=0.3,
+            help="Seconds without a sign of life after which others take over what an engine was doing.",
+        ),
+    ],
     "log": [
         cfg.StrOpt("level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="Least level logged."),
         cfg.StrOpt("format", default="text", choices=["text", "json"], help="One line of text, or of JSON, a record."),
@@ -95,6 +115,20 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
 }
 
 QUOTA_DEFAULTS = tuple(option.name for option in OPTIONS["quota"])
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """Limits of clusters, and how engines work on them."""
+
+    max_nodes: int
+    max_clusters: int
+    timeout: int
+    cloud: str
+    os_cloud: str | None
+    concurrency: int
+    heartbeat: float
+    dead_after: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +153,7 @@ class Settings:
     notification_driver: str
     notification_url: str | None
     notification_topic: str
+    clusters: ClusterSettings
     log_level: str
     log_format: str
     source: cfg.ConfigOpts
@@ -171,6 +206,9 @@ def _freeze(source: cfg.ConfigOpts) -> Settings:
         notification_driver=source.notifications.driver,
         notification_url=source.notifications.transport_url,
         notification_topic=source.notifications.topic,
+        clusters=ClusterSettings(
+            **{field.name: getattr(source.clusters, field.name) for field in fields(ClusterSettings)}
+        ),
         log_level=source.log.level,
         log_format=source.log.format,
         source=source,
