@@ -46,9 +46,7 @@ class Violation:
 
     def __str__(self) -> str:
         members = "1 member is" if len(self.members) == 1 else f"{len(self.members)} members are"
-        return SENTENCES[self.breach].format(
-            members=members, scope=self.rule.scope, rule=self.rule, excess=self.excess
-        )
+        return SENTENCES[self.breach].format(members=members, scope=self.rule.scope, rule=self.rule, excess=self.excess)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ class Programme:
     starts: list[int] = field(default_factory=lambda: [0])
     indexes: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
+    optimal: bool = False
+    """Whether the last answer is proven to be the best."""
 
     def column(self, upper: float, cost: float = 0.0) -> int:
         """A whole-numbered unknown from 0 to a bound; its number is returned."""
@@ -60,7 +62,7 @@ class Programme:
         return len(self.upper) - 1
 
     def row(self, terms: list[tuple[int, float]], lower: float, upper: float) -> None:
-        """A bounded sum of unknowns."""
+        """A sum of unknowns within bounds."""
         self.indexes += [index for index, _ in terms]
         self.values += [value for _, value in terms]
         self.starts.append(len(self.indexes))
@@ -75,6 +77,7 @@ class Programme:
         solver.passModel(self._model())
         solver.run()
         status = solver.getModelStatus()
+        self.optimal = status == highspy.HighsModelStatus.kOptimal
         if status == highspy.HighsModelStatus.kInfeasible:
             return Unsolved.IMPOSSIBLE
         if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
@@ -113,7 +116,7 @@ def divide(
     for level in levels:
         _keep_level(programme, level, count)
     for aggregates in together:
-        _keep_together(programme, aggregates, count)
+        keep_together(programme, [kinds for _, kinds in _by_aggregate(aggregates)], count)
     answer = programme.solve(time_limit)
     return answer if isinstance(answer, Unsolved) else answer[: len(room)]
 
@@ -148,11 +151,11 @@ def _keep_level(programme: Programme, level: Level, count: int) -> None:
             programme.row(terms, -highspy.kHighsInf, level.allowed - held + above)
 
 
-def _keep_together(programme: Programme, aggregates: Ints, count: int) -> None:
-    """One aggregate is chosen, and only kinds in it take servers."""
+def keep_together(programme: Programme, sets: list[list[int]], most: int) -> None:
+    """Only the unknowns of one set may be above 0, and no more than so many in sum."""
     chosen = []
-    for _, kinds in _by_aggregate(aggregates):
+    for unknowns in sets:
         switch = programme.column(1.0)
         chosen.append((switch, 1.0))
-        programme.row([*((kind, 1.0) for kind in kinds), (switch, -float(count))], -highspy.kHighsInf, 0)
+        programme.row([*((unknown, 1.0) for unknown in unknowns), (switch, -float(most))], -highspy.kHighsInf, 0)
     programme.row(chosen, 1, 1)

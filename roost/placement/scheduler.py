@@ -44,6 +44,11 @@ def place(fleet: Fleet, request: Request) -> Decision:
     return board.decide_several()
 
 
+def candidates(fleet: Fleet, request: Request) -> Bools:
+    """The hosts that pass every check for the first server of a request."""
+    return _Board(fleet, request).ok
+
+
 def place_all(fleet: Fleet, requests: Iterable[Request]) -> list[Decision]:
     """Decisions on several requests, each knowing what the earlier ones took.
 

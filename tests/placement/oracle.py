@@ -161,3 +161,89 @@ def liking(world: World, request: PlainRequest, host: int) -> tuple[int, ...]:
             count = held(world, rule.scope, request.members)[place]
             likes.append(count if rule.together else -count)
     return tuple(likes)
+
+
+@dataclass(frozen=True)
+class PlainServer:
+    """A running server: what it takes, and its group."""
+
+    need: Triple
+    group: int
+
+
+def broken(world: World, rules: tuple[PlainRule, ...], members: tuple[int, ...]) -> bool:
+    """Whether members on these hosts break a hard rule."""
+    for rule in rules:
+        if rule.soft or not members:
+            continue
+        if not all(in_scope(world, rule, host) for host in members):
+            return True
+        counts = held(world, rule.scope, members)
+        if rule.identifier is not None:
+            continue
+        if rule.together and len(counts) > 1:
+            return True
+        if rule.limit is not None and max(counts.values()) > rule.limit:
+            return True
+        if rule.skew is not None:
+            up = {aggregate(world, h, rule.scope) for h, host in enumerate(world) if host.up} - {None}
+            if max(counts.values()) > min((counts[place] for place in up), default=0) + rule.skew:
+                return True
+    return False
+
+
+def fewest_moves(
+    world: World, groups: list[tuple[PlainRule, ...]], servers: list[PlainServer], start: tuple[int, ...]
+) -> int | None:
+    """How many allowed migrations, one after another, mend everything: breadth first; None if none do.
+
+    The world's free capacity is what is left with the servers where they start.
+    """
+    reached, edge, steps = {start}, [start], 0
+    while edge:
+        for hosts in edge:
+            parts = [tuple(h for h, s in zip(hosts, servers, strict=True) if s.group == g) for g in range(len(groups))]
+            if not any(broken(world, rules, part) for rules, part in zip(groups, parts, strict=True)):
+                return steps
+        following = []
+        for hosts in edge:
+            for after in migrations(world, groups, servers, start, hosts):
+                if after not in reached:
+                    reached.add(after)
+                    following.append(after)
+        edge, steps = following, steps + 1
+    return None
+
+
+def migrations(
+    world: World,
+    groups: list[tuple[PlainRule, ...]],
+    servers: list[PlainServer],
+    start: tuple[int, ...],
+    hosts: tuple[int, ...],
+) -> Iterator[tuple[int, ...]]:
+    """Where one allowed migration can lead."""
+    now = shifted(world, servers, start, hosts)
+    for number, server in enumerate(servers):
+        others = tuple(
+            h
+            for at, (h, s) in enumerate(zip(hosts, servers, strict=True))
+            if s.group == server.group and at != number
+        )
+        request = PlainRequest(server.need, 1, groups[server.group], others, excluded=(hosts[number],))
+        for host in range(len(world)):
+            if allowed(now, request, (host,)):
+                yield (*hosts[:number], host, *hosts[number + 1 :])
+
+
+def shifted(world: World, servers: list[PlainServer], start: tuple[int, ...], hosts: tuple[int, ...]) -> World:
+    """The world once the servers have moved."""
+    free = [list(host.free) for host in world]
+    for server, before, after in zip(servers, start, hosts, strict=True):
+        for at, need in enumerate(server.need):
+            free[before][at] += need
+            free[after][at] -= need
+    return [
+        PlainHost((left[0], left[1], left[2]), host.total, host.up, host.aggregates)
+        for host, left in zip(world, free, strict=True)
+    ]
