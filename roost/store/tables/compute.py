@@ -174,11 +174,12 @@ keypairs = sa.Table(
     created_at(),
 )
 
-# What was set by hand; what was not follows the configuration.
+# What was set by hand, for a project or (user_id) one user in it; what was not follows the configuration.
 quotas = sa.Table(
     "quotas",
     metadata,
     sa.Column("project_id", sa.Text, primary_key=True),
+    sa.Column("user_id", sa.Text, primary_key=True, server_default=""),
     sa.Column("resource", sa.Text, primary_key=True),
     sa.Column("limit", sa.Integer, nullable=False),
 )

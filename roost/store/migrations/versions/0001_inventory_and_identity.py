@@ -106,9 +106,10 @@ def upgrade() -> None:
     op.create_table(
         "quotas",
         sa.Column("project_id", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), server_default="", nullable=False),
         sa.Column("resource", sa.Text(), nullable=False),
         sa.Column("limit", sa.Integer(), nullable=False),
-        sa.PrimaryKeyConstraint("project_id", "resource", name=op.f("pk_quotas")),
+        sa.PrimaryKeyConstraint("project_id", "user_id", "resource", name=op.f("pk_quotas")),
     )
     op.create_table(
         "scopes",

@@ -1,0 +1,101 @@
+"""Quotas: how much a project may use, and how much it does.
+
+A limit is, in this order: what was set for the user in the project, for the project, for the class `default`, or in
+the configuration. -1 is no limit.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.errors import Invalid
+from roost.store.tables.compute import quota_classes, quotas
+from roost.store.tables.servers import project_usage
+
+DEFAULT_CLASS = "default"
+
+Limits = Mapping[str, int]
+
+
+async def limits(connection: AsyncConnection, configured: Limits, project_id: str, user_id: str = "") -> dict[str, int]:
+    """The limits of a project, or of a user in it; `configured` has all resources."""
+    of_class = sa.select(quota_classes.c.resource, quota_classes.c.limit, sa.literal("").label("user_id"))
+    of_project = sa.select(quotas.c.resource, quotas.c.limit, quotas.c.user_id)
+    both = sa.union_all(
+        of_class.add_columns(sa.literal(0).label("rank")).where(quota_classes.c.name == DEFAULT_CLASS),
+        of_project.add_columns(sa.literal(1)).where(
+            quotas.c.project_id == project_id, quotas.c.user_id.in_(["", user_id])
+        ),
+    )
+    rows = await connection.execute(both.order_by("rank", "user_id"))
+    return {**configured, **{row.resource: row.limit for row in rows}}
+
+
+async def class_limits(connection: AsyncConnection, configured: Limits, name: str) -> dict[str, int]:
+    """The limits of a quota class: only `default` has any effect."""
+    rows = await connection.execute(sa.select(quota_classes).where(quota_classes.c.name == name))
+    return {**configured, **{row.resource: row.limit for row in rows}}
+
+
+async def used(connection: AsyncConnection, project_id: str) -> dict[str, int]:
+    """What a project uses; a resource that is not counted is left out."""
+    row = (
+        await connection.execute(sa.select(project_usage).where(project_usage.c.project_id == project_id))
+    ).one_or_none()
+    counted = ("instances", "cores", "ram", "server_groups")
+    return {resource: getattr(row, resource, 0) for resource in counted}
+
+
+async def change(
+    connection: AsyncConnection,
+    configured: Limits,
+    project_id: str,
+    changes: Limits,
+    *,
+    user_id: str = "",
+    force: bool = False,
+) -> None:
+    """Set limits of a project, or of a user in it: not below what is used unless forced, nor a user's above the
+    project's."""
+    if not force:
+        in_use = await used(connection, project_id)
+        whole = await limits(connection, configured, project_id) if user_id else {}
+        for resource, limit in changes.items():
+            _check(resource, limit, in_use.get(resource, 0), whole.get(resource, -1))
+    rows = [
+        {"project_id": project_id, "user_id": user_id, "resource": resource, "limit": limit}
+        for resource, limit in changes.items()
+    ]
+    await _put(connection, quotas, rows)
+
+
+async def change_class(connection: AsyncConnection, name: str, changes: Limits) -> None:
+    """Set limits of a quota class."""
+    rows = [{"name": name, "resource": resource, "limit": limit} for resource, limit in changes.items()]
+    await _put(connection, quota_classes, rows)
+
+
+async def reset(connection: AsyncConnection, project_id: str, user_id: str = "") -> None:
+    """Forget what was set for a project and its users, or for one user in it."""
+    query = quotas.delete().where(quotas.c.project_id == project_id)
+    await connection.execute(query.where(quotas.c.user_id == user_id) if user_id else query)
+
+
+def _check(resource: str, limit: int, in_use: int, most: int) -> None:
+    if 0 <= limit < in_use:
+        raise Invalid(
+            f"Quota limit {limit} for {resource} must be greater than or equal to already used and reserved {in_use}."
+        )
+    if most >= 0 and (limit < 0 or limit > most):
+        raise Invalid(f"Quota limit {limit} for {resource} must be less than or equal to {most}.")
+
+
+async def _put(connection: AsyncConnection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        query = insert(table).values(rows)
+        await connection.execute(
+            query.on_conflict_do_update(constraint=table.primary_key, set_={"limit": query.excluded.limit})
+        )
