@@ -181,6 +181,7 @@ class ActionView:
     cluster: ClusterView
     cloud: Cloud
     now: datetime
+    id: str = ""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     node: NodeView | None = None
@@ -283,8 +284,12 @@ class Policy:
         """Why the cloud cannot do what the spec asks, if it cannot."""
         return None
 
-    def objections(self, cluster: ClusterView, others: Sequence["Policy"]) -> "list[Objection]":
-        """What contradicts this policy on that cluster, among those attached already."""
+    def objections(self, cluster: ClusterView) -> "list[Objection]":
+        """What speaks against this policy on that cluster."""
+        return []
+
+    def clashes(self, other: "Policy", cluster: ClusterView) -> "list[Objection]":
+        """What this policy and another on the same cluster contradict each other in; asked of either of the two."""
         return []
 
     def attach(self, cluster_id: str, action: ActionView) -> Verdict | Awaitable[Verdict]:

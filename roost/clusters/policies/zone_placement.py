@@ -1,0 +1,186 @@
+"""Zone placement: the nodes of a cluster are spread over availability zones by weights."""
+
+from roost.clouds.base import Cloud
+from roost.clusters.policies import plans, victims
+from roost.clusters.policies.base import (
+    BEFORE,
+    CHECK_OK,
+    CLUSTER_CREATE,
+    CLUSTER_RECOVER,
+    CLUSTER_RESIZE,
+    CLUSTER_SCALE_IN,
+    CLUSTER_SCALE_OUT,
+    CREATION_COUNT,
+    CREATION_ZONES,
+    DELETION_COUNT,
+    DELETION_ZONES,
+    EXPERIMENTAL,
+    NODE_CREATE,
+    NODE_RECOVER,
+    REBALANCE,
+    SUPPORTED,
+    ActionView,
+    ClusterView,
+    Objection,
+    Policy,
+)
+from roost.clusters.policies.counts import Change, change
+from roost.clusters.policies.plans import INFEASIBLE, Place
+from roost.clusters.spec import Boolean, Integer, InvalidSpec, List, Map, String
+
+NO_ZONE = "No availability zone found available."
+
+
+class ZonePlacementPolicy(Policy):
+    """Spreads the nodes of a cluster over availability zones."""
+
+    TYPE = "senlin.policy.zone_placement"
+    VERSIONS = {
+        "1.0": [{"status": EXPERIMENTAL, "since": "2016.04"}, {"status": SUPPORTED, "since": "2016.10"}],
+        "1.1": [{"status": SUPPORTED, "since": "2026.11"}],
+    }
+    PROFILE_TYPE = ["os.nova.server-1.0"]
+    PRIORITY = 300
+    TARGET = [
+        (BEFORE, CLUSTER_CREATE),
+        (BEFORE, CLUSTER_SCALE_IN),
+        (BEFORE, CLUSTER_SCALE_OUT),
+        (BEFORE, CLUSTER_RESIZE),
+        (BEFORE, CLUSTER_RECOVER),
+        (BEFORE, NODE_CREATE),
+        (BEFORE, NODE_RECOVER),
+    ]
+    READS = [CREATION_COUNT, DELETION_COUNT]
+    WRITES = [CREATION_COUNT, CREATION_ZONES, DELETION_COUNT, DELETION_ZONES, REBALANCE]
+    spec_schema = {
+        "zones": List(
+            "List of availability zones to choose from.",
+            required=True,
+            schema=Map(
+                "An availability zone as candidate.",
+                schema={
+                    "name": String("Name of an availability zone.", required=True),
+                    "weight": Integer("Weight of the availability zone, above 0.", default=100),
+                    "minimum": Integer("Nodes that the zone holds at least.", default=0, min_version="1.1"),
+                    "cap": Integer("Nodes that the zone holds at most; -1 is no limit.", default=-1, min_version="1.1"),
+                },
+            ),
+        ),
+        "rebalance": Boolean(
+            "Whether recovery, and a resize that changes nothing, move nodes back that have drifted from the plan.",
+            default=False,
+            min_version="1.1",
+        ),
+        "rebalance_budget": Integer(
+            "Nodes moved at once: each is made in its new zone before the old one goes.",
+            default=1,
+            min_version="1.1",
+        ),
+    }
+
+    def check_spec(self) -> None:
+        """Zones are named once, and their numbers make sense."""
+        zones = self.spec_data["zones"]
+        names = [zone["name"] for zone in zones]
+        if not names:
+            raise InvalidSpec("At least one zone has to be named in 'zones'.")
+        for zone in zones:
+            if names.count(zone["name"]) > 1:
+                raise InvalidSpec(f"The zone '{zone['name']}' is named more than once.")
+            if zone["weight"] <= 0:
+                raise InvalidSpec(f"The 'weight' of zone '{zone['name']}' must be > 0.")
+            if zone.get("minimum", 0) < 0:
+                raise InvalidSpec(f"The 'minimum' of zone '{zone['name']}' must be >= 0.")
+            if 0 <= zone.get("cap", -1) < zone.get("minimum", 0):
+                raise InvalidSpec(f"The 'cap' of zone '{zone['name']}' is less than its 'minimum'.")
+        if self.spec_data.get("rebalance_budget", 1) < 1:
+            raise InvalidSpec("The 'rebalance_budget' must be > 0.")
+
+    @property
+    def places(self) -> list[Place]:
+        """The zones of the spec."""
+        return [
+            Place(
+                zone["name"],
+                zone["weight"],
+                cap=None if zone.get("cap", -1) < 0 else zone["cap"],
+                minimum=zone.get("minimum", 0),
+            )
+            for zone in self.spec_data["zones"]
+        ]
+
+    async def validate(self, cloud: Cloud) -> str | None:
+        """All zones are zones of the cloud."""
+        known = {zone.name for zone in await cloud.availability_zones()}
+        missing = [place.name for place in self.places if place.name not in known]
+        return f"The specified name '{missing}' could not be found." if missing else None
+
+    def objections(self, cluster: ClusterView) -> list[Objection]:
+        """A profile that is pinned to a zone leaves nothing to plan."""
+        pinned = cluster.profile.properties.get("availability_zone")
+        if not pinned:
+            return []
+        foreign = pinned not in {place.name for place in self.places}
+        names = ", ".join(place.name for place in self.places)
+        return [
+            Objection(
+                f"The profile '{cluster.profile.name}' pins its servers to zone '{pinned}', and policy '{self.name}' "
+                f"spreads them over {names}: "
+                + ("the two cannot both hold." if foreign else "the policy decides, but for nodes created one by one."),
+                fatal=foreign,
+            )
+        ]
+
+    async def pre_op(self, cluster_id: str, action: ActionView) -> None:
+        """Plan how many nodes are made in, or go from, each zone."""
+        if action.action == NODE_CREATE and _pinned(action):
+            return
+        wanted = change(action)
+        if isinstance(wanted, str):
+            return action.refuse(wanted)
+        if not wanted.count and not self._may_rebalance(action):
+            return
+        available = {zone.name for zone in await action.cloud.availability_zones() if zone.available}
+        usable = [place.name for place in self.places if place.name in available]
+        if not usable:
+            return action.refuse(NO_ZONE)
+        if wanted.count:
+            self._plan(action, wanted, usable)
+        else:
+            self._rebalance(action, usable)
+
+    def _plan(self, action: ActionView, wanted: Change, usable: list[str]) -> None:
+        standing = plans.population(action.cluster.nodes, "zone", without=_unplaced(action, wanted))
+        grows = wanted.count > 0
+        plan = (plans.creation if grows else plans.deletion)(self.places, usable, standing, abs(wanted.count))
+        if plan is None:
+            return action.refuse(INFEASIBLE)
+        action.data["status"] = CHECK_OK
+        (CREATION_COUNT if grows else DELETION_COUNT).write(action.data, abs(wanted.count))
+        (CREATION_ZONES if grows else DELETION_ZONES).write(action.data, plan)
+
+    def _may_rebalance(self, action: ActionView) -> bool:
+        return bool(self.spec_data.get("rebalance")) and action.action in (CLUSTER_RECOVER, CLUSTER_RESIZE)
+
+    def _rebalance(self, action: ActionView, usable: list[str]) -> None:
+        found = plans.moves(
+            self.places,
+            usable,
+            action.cluster.nodes,
+            self.spec_data["rebalance_budget"],
+            victims.order(victims.OLDEST_FIRST, {}),
+        )
+        if found:
+            REBALANCE.write(action.data, [{"node": move.node_id, "placement": {"zone": move.to}} for move in found])
+
+
+def _pinned(action: ActionView) -> bool:
+    profile = action.node_profile or action.cluster.profile
+    return bool(profile.properties.get("availability_zone"))
+
+
+def _unplaced(action: ActionView, wanted: Change) -> frozenset[str]:
+    """The nodes that the plan is for: they may be members already, but nowhere yet."""
+    if action.action in (NODE_CREATE, CLUSTER_CREATE):
+        return frozenset(node.id for node in action.cluster.nodes if not node.physical_id)
+    return wanted.replaced
