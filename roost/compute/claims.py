@@ -66,6 +66,13 @@ async def take(connection: AsyncConnection, claims: Sequence[Claim]) -> None:
     await connection.execute(_TAKE, {"rows": json.dumps(rows)})
 
 
+async def change(connection: AsyncConnection, claim: Claim) -> None:
+    """Make a claim larger or smaller; the caller has locked the host."""
+    await connection.execute(
+        _CHANGE, {"server_id": claim.server_id, "host_id": claim.host_id, **claim.resources._asdict()}
+    )
+
+
 async def release(connection: AsyncConnection, pairs: Sequence[tuple[str, int]]) -> set[int]:
     """Give back what these servers hold on these hosts; the hosts that have more room now."""
     if not pairs:
@@ -106,6 +113,19 @@ _TAKE = sa.text("""
     FROM (SELECT host_id, sum(vcpus) AS vcpus, sum(memory_mb) AS memory_mb, sum(disk_gb) AS disk_gb,
                  count(*) AS servers FROM wanted GROUP BY host_id) AS sums
     WHERE hosts.id = sums.host_id
+""")
+
+_CHANGE = sa.text("""
+    WITH before AS (
+        SELECT * FROM claims WHERE server_id = CAST(:server_id AS uuid) AND host_id = :host_id
+    ), changed AS (
+        UPDATE claims SET vcpus = :vcpus, memory_mb = :memory_mb, disk_gb = :disk_gb FROM before
+        WHERE claims.server_id = before.server_id AND claims.host_id = before.host_id
+    )
+    UPDATE hosts SET vcpus_used = vcpus_used + :vcpus - before.vcpus,
+        memory_mb_used = memory_mb_used + :memory_mb - before.memory_mb,
+        disk_gb_used = disk_gb_used + :disk_gb - before.disk_gb
+    FROM before WHERE hosts.id = before.host_id
 """)
 
 _RELEASE = sa.text("""

@@ -41,6 +41,8 @@ class LiveFleet:
 
     fleet: Fleet = field(default_factory=Fleet)
     generation: int = -1
+    loadings: int = 0
+    """How often the whole fleet was read: the places of hosts in the columns are good for one of them."""
     origin: str = field(default_factory=lambda: secrets.token_hex(4))
     """Marks this process's own announcements, which it need not read back."""
     _hosts: dict[int, Host] = field(default_factory=dict)
@@ -105,6 +107,7 @@ class LiveFleet:
         belongs = await _memberships(connection, None)
         self.fleet, self._hosts, self._indexes, self._memberships = Fleet(), {}, {}, {}
         self._stale, self._all_stale, self.generation = set(), False, generation
+        self.loadings += 1
         for row in rows:
             self._put(row, belongs.get(row.id, {}))
         logger.info("fleet loaded", extra={"hosts": len(rows), "generation": generation})

@@ -1,0 +1,176 @@
+"""What becomes of servers without a request: the engine finishes the steps that are due.
+
+A step is written down by whoever starts it, in the transaction that starts it: `due_at` says when it ends and `step`
+what is then true. Finishing is one transaction for all servers that are due; a crash before its commit leaves them due.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute import claims, topology
+from roost.compute.claims import Usage
+from roost.compute.fleet import announce_claims
+from roost.store.database import Database, notify, worth_retrying
+from roost.store.tables.servers import claims as claims_table
+from roost.store.tables.servers import instance_actions, migrations, servers
+
+logger = logging.getLogger(__name__)
+
+CHANNEL = "roost_servers"
+_BATCH = 500
+_LONGEST_WAIT = 1.0
+
+
+async def wake(connection: AsyncConnection) -> None:
+    """Tell the engines that a server has a step to finish, once this commits."""
+    await notify(connection, CHANNEL, "")
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What finishing a batch of steps comes to."""
+
+    changed: list[dict[str, Any]] = field(default_factory=list)
+    deleted: list[sa.Row[Any]] = field(default_factory=list)
+    released: list[tuple[str, int]] = field(default_factory=list)
+    migrated: dict[int, str] = field(default_factory=dict)
+
+
+async def run(database: Database) -> None:
+    """Finish steps as they fall due, until cancelled."""
+    woken = asyncio.Event()
+
+    async def received(_: str) -> None:
+        woken.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(database.listen(CHANNEL, received))
+        while True:
+            woken.clear()
+            try:
+                wait = 0.0 if await finish(database) else await _until_next(database)
+            except DBAPIError as error:
+                if not worth_retrying(error):
+                    logger.exception("steps could not be finished, trying again")
+                wait = 0.1
+            if wait:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), wait)
+
+
+async def finish(database: Database) -> int:
+    """Finish a batch of the steps that are due; how many there were."""
+    async with database.begin() as connection:
+        behaviour = await topology.simulation(connection)
+        due = (
+            sa.select(servers)
+            .where(servers.c.due_at <= sa.func.clock_timestamp())
+            .order_by(servers.c.due_at)
+            .limit(_BATCH)
+            .with_for_update(skip_locked=True)
+        )
+        rows = (await connection.execute(due)).all()
+        if rows:
+            await _apply(connection, rows, float(behaviour["failure_rate"]))
+    return len(rows)
+
+
+async def _until_next(database: Database) -> float:
+    async with database.begin() as connection:
+        next_due: datetime | None = await connection.scalar(sa.select(sa.func.min(servers.c.due_at)))
+    if next_due is None:
+        return _LONGEST_WAIT
+    return min(max((next_due - datetime.now(UTC)).total_seconds(), 0.01), _LONGEST_WAIT)
+
+
+async def _apply(connection: AsyncConnection, rows: Sequence[sa.Row[Any]], failure_rate: float) -> None:
+    outcome = _Outcome()
+    for row in rows:
+        failed = row.step.get("undo") is not None and random.random() < failure_rate
+        _finish_one(row, row.step["undo"] if failed else row.step, outcome, failed)
+    outcome.released += await _all_claims(connection, [row.id for row in outcome.deleted])
+    usage: dict[str, Usage] = {}
+    for row in outcome.deleted:
+        before = usage.get(row.project_id, Usage(0, 0, 0))
+        usage[row.project_id] = Usage(
+            before.instances - 1, before.cores - row.flavor["vcpus"], before.ram - row.flavor["memory_mb"]
+        )
+    if usage:
+        await claims.lock_usage(connection, usage)
+    changing = {server_id for server_id, _ in outcome.released} | {row.id for row in outcome.deleted}
+    groups = {row.group_id for row in rows if row.group_id is not None and row.id in changing}
+    await claims.lock_groups(connection, groups)
+    freed = await claims.release(connection, outcome.released)
+    if outcome.changed:
+        await connection.execute(_CHANGE, {"rows": json.dumps(outcome.changed)})
+    if outcome.deleted:
+        await connection.execute(servers.delete().where(servers.c.id.in_([row.id for row in outcome.deleted])))
+        await claims.count_usage(connection, usage)
+    await claims.touch_groups(connection, groups)
+    await _close(connection, [row.id for row in rows], outcome.migrated)
+    await announce_claims(connection, freed)
+
+
+def _finish_one(row: sa.Row[Any], step: Mapping[str, Any], outcome: _Outcome, failed: bool) -> None:
+    if step.get("delete"):
+        outcome.deleted.append(row)
+        return
+    outcome.released += [(row.id, host_id) for host_id in step.get("release", ())]
+    migration = row.step.get("migration")
+    if migration is not None:
+        outcome.migrated[migration] = "error" if failed else step.get("migration_status", "completed")
+    message = step.get("fault")
+    fault = {"code": 500, "created": datetime.now(UTC).isoformat(), "message": message} if message else None
+    outcome.changed.append(
+        {
+            "id": row.id,
+            "vm_state": step.get("vm_state", row.vm_state),
+            "power_state": step.get("power_state", row.power_state),
+            "host_id": step.get("host_id", row.host_id),
+            "flavor": step.get("flavor", row.flavor),
+            "fault": fault or (row.fault if step.get("vm_state", row.vm_state) == "error" else None),
+            "launched": step.get("kind") == "boot" or "host_id" in step,
+            "next_step": step.get("then"),
+        }
+    )
+
+
+async def _all_claims(connection: AsyncConnection, server_ids: Sequence[str]) -> list[tuple[str, int]]:
+    if not server_ids:
+        return []
+    query = sa.select(claims_table.c.server_id, claims_table.c.host_id).where(claims_table.c.server_id.in_(server_ids))
+    return [(row.server_id, row.host_id) for row in await connection.execute(query)]
+
+
+async def _close(connection: AsyncConnection, server_ids: Sequence[str], migrated: Mapping[int, str]) -> None:
+    """End the instance actions that these steps belong to, and the migrations."""
+    open_actions = instance_actions.update().where(
+        instance_actions.c.server_id.in_(server_ids), instance_actions.c.finish_time.is_(None)
+    )
+    await connection.execute(open_actions.values(finish_time=sa.func.now()))
+    for status in set(migrated.values()):
+        ended = [migration for migration, its_status in migrated.items() if its_status == status]
+        await connection.execute(migrations.update().where(migrations.c.id.in_(ended)).values(status=status))
+
+
+# `next_step` is what a resized server keeps, so that it can be confirmed or reverted.
+_CHANGE = sa.text("""
+    UPDATE servers SET vm_state = r.vm_state, power_state = r.power_state, host_id = r.host_id, flavor = r.flavor,
+        fault = r.fault, task_state = NULL, due_at = NULL, step = r.next_step, updated_at = now(),
+        launched_at = CASE WHEN r.launched THEN now() ELSE servers.launched_at END
+    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(
+        id uuid, vm_state text, power_state int, host_id int, flavor jsonb, fault jsonb, launched boolean,
+        next_step jsonb)
+    WHERE servers.id = r.id
+""")

@@ -1,0 +1,297 @@
+"""Moves: cold and live migration, resize, evacuation, shelving. All are scheduled under the group's rules.
+
+A move claims room at its destination before anything else, in the transaction that starts it; a move that finds no host
+raises, and the server stays as it was. The source keeps its claim until the move is finished, or confirmed.
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute import claims, quotas, servers
+from roost.compute.claims import Claim, Usage
+from roost.compute.fleet import announce_claims
+from roost.compute.scheduling import Scheduler, embedded, resources_of
+from roost.compute.servers import NO_STATE, RUNNING, SHUTDOWN, Actor, Server
+from roost.errors import Conflict, Invalid, OverQuota
+from roost.placement.fleet import Resources
+from roost.store.tables.compute import flavor_access, flavors, hosts
+from roost.store.tables.servers import migrations
+from roost.store.tables.servers import servers as servers_table
+
+_MOVABLE = frozenset({"active", "stopped"})
+
+
+def _held(server: Server) -> Resources:
+    return Resources(*(server.flavor[key] for key in Resources._fields))
+
+
+async def _host(connection: AsyncConnection, name: str) -> sa.Row[Any]:
+    row = (await connection.execute(sa.select(hosts).where(hosts.c.name == name))).one_or_none()
+    if row is None:
+        raise Invalid(f"Compute host {name} could not be found.")
+    return row
+
+
+async def _record_move(
+    connection: AsyncConnection, server: Server, host_id: int, kind: str, status: str, actor: Actor, flavor_id: str
+) -> int:
+    destination = await connection.scalar(sa.select(hosts.c.name).where(hosts.c.id == host_id))
+    row = migrations.insert().values(
+        server_id=server.id,
+        type=kind,
+        status=status,
+        source=server.host,
+        destination=destination,
+        old_flavor_id=server.flavor["id"],
+        new_flavor_id=flavor_id,
+        user_id=actor.user_id,
+        project_id=actor.project_id,
+    )
+    return int((await connection.execute(row.returning(migrations.c.id))).scalar_one())
+
+
+async def migrate(
+    connection: AsyncConnection, scheduler: Scheduler, server: Server, actor: Actor, target: str | None
+) -> None:
+    """Move a server to another host, to be confirmed afterwards."""
+    servers.check(server, "migrate", _MOVABLE, actor)
+    if target is not None:
+        await _host(connection, target)
+        if target == server.host:
+            raise Invalid(f"Cannot migrate to the host ({target}) where the server exists.")
+    host_id = await scheduler.relocate(connection, server, _held(server), target=target)
+    await _start_resize(connection, server, actor, "migrate", "migration", host_id, server.flavor)
+
+
+async def resize(
+    connection: AsyncConnection, scheduler: Scheduler, server: Server, actor: Actor, flavor_id: str
+) -> None:
+    """Give a server another flavor, on this host or another, to be confirmed afterwards."""
+    servers.check(server, "resize", _MOVABLE, actor)
+    flavor = await _flavor(connection, flavor_id, server.project_id)
+    if flavor.id == server.flavor["id"]:
+        raise Invalid("When resizing, instances must change flavor!")
+    await _use_more(connection, scheduler, server, flavor)
+    host_id = await scheduler.relocate(connection, server, resources_of(flavor), may_stay=True)
+    await _start_resize(connection, server, actor, "resize", "resize", host_id, embedded(flavor))
+
+
+async def _flavor(connection: AsyncConnection, flavor_id: str, project_id: str) -> sa.Row[Any]:
+    allowed = sa.select(flavor_access.c.flavor_id).where(flavor_access.c.project_id == project_id)
+    query = sa.select(flavors).where(flavors.c.id == flavor_id, sa.or_(flavors.c.is_public, flavors.c.id.in_(allowed)))
+    row = (await connection.execute(query)).one_or_none()
+    if row is None:
+        raise Invalid(f"Flavor {flavor_id} could not be found.")
+    return row
+
+
+async def _use_more(connection: AsyncConnection, scheduler: Scheduler, server: Server, flavor: sa.Row[Any]) -> None:
+    """Count the larger of both flavors until it is clear which one stays."""
+    more = {
+        "cores": max(0, flavor.vcpus - server.flavor["vcpus"]),
+        "ram": max(0, flavor.memory_mb - server.flavor["memory_mb"]),
+    }
+    limits = await quotas.limits(connection, scheduler.settings.quota, server.project_id)
+    used = (await claims.lock_usage(connection, {server.project_id}))[server.project_id]
+    for name, wanted in more.items():
+        in_use = getattr(used, name)
+        if wanted and 0 <= limits[name] < in_use + wanted:
+            raise OverQuota(
+                f"Quota exceeded for {name}: Requested {wanted}, but already used {in_use} of {limits[name]} {name}"
+            )
+    await claims.count_usage(connection, {server.project_id: Usage(0, more["cores"], more["ram"])})
+
+
+async def _start_resize(
+    connection: AsyncConnection,
+    server: Server,
+    actor: Actor,
+    action: str,
+    kind: str,
+    host_id: int,
+    flavor: dict[str, Any],
+) -> None:
+    migration = await _record_move(connection, server, host_id, kind, "migrating", actor, flavor["id"])
+    remembered = {
+        "source": server.host_id,
+        "flavor": server.flavor,
+        "vm_state": server.vm_state,
+        "power_state": server.power_state,
+        "migration": migration,
+    }
+    step = {
+        "vm_state": "resized",
+        "host_id": host_id,
+        "flavor": flavor,
+        "migration": migration,
+        "migration_status": "finished",
+        "then": remembered,
+        "undo": {
+            "vm_state": server.vm_state,
+            "release": [host_id] if host_id != server.host_id else [],
+        },
+    }
+    await servers.start(connection, server, action, actor, "resize_migrating", step)
+
+
+async def confirm(connection: AsyncConnection, server: Server, actor: Actor) -> None:
+    """Keep the server where, and as, it was moved or resized to."""
+    servers.check(server, "confirmResize", frozenset({"resized"}), actor)
+    kept = server.step
+    await _use_less(connection, server, old=kept["flavor"], stays=server.flavor)
+    await _give_back(connection, server, kept["source"], stays=server.host_id)
+    await _end_resize(connection, server, kept, "confirmed", {})
+    await servers.record(connection, server.id, "confirmResize", actor, done=True)
+
+
+async def revert(connection: AsyncConnection, server: Server, actor: Actor) -> None:
+    """Put the server back where, and as, it was."""
+    servers.check(server, "revertResize", frozenset({"resized"}), actor)
+    kept = server.step
+    await _use_less(connection, server, old=server.flavor, stays=kept["flavor"])
+    back = {"host_id": kept["source"], "flavor": kept["flavor"]}
+    await _give_back(connection, server, server.host_id, stays=kept["source"], flavor=kept["flavor"])
+    await _end_resize(connection, server, kept, "reverted", back)
+    await servers.record(connection, server.id, "revertResize", actor, done=True)
+
+
+async def _use_less(connection: AsyncConnection, server: Server, *, old: dict[str, Any], stays: dict[str, Any]) -> None:
+    less = Usage(0, min(0, stays["vcpus"] - old["vcpus"]), min(0, stays["memory_mb"] - old["memory_mb"]))
+    await claims.lock_usage(connection, {server.project_id})
+    await claims.count_usage(connection, {server.project_id: less})
+
+
+async def _give_back(
+    connection: AsyncConnection, server: Server, left: int, *, stays: int, flavor: dict[str, Any] | None = None
+) -> None:
+    """Release the host that the server leaves; where it stays on one host, claim there what it now takes."""
+    groups = [server.group_id] if server.group_id else []
+    await claims.lock_groups(connection, groups)
+    if left != stays:
+        changed = await claims.release(connection, [(server.id, left)])
+    else:
+        await claims.lock_hosts(connection, [stays])
+        size = Resources(*((flavor or server.flavor)[key] for key in Resources._fields))
+        await claims.change(connection, Claim(server.id, stays, size))
+        changed = {stays}
+    await claims.touch_groups(connection, groups)
+    await announce_claims(connection, changed)
+
+
+async def _end_resize(
+    connection: AsyncConnection, server: Server, kept: dict[str, Any], status: str, values: dict[str, Any]
+) -> None:
+    state = {"vm_state": kept["vm_state"], "power_state": kept["power_state"], "step": None}
+    await servers.update(connection, server.id, {**state, **values})
+    ended = migrations.update().where(migrations.c.id == kept["migration"])
+    await connection.execute(ended.values(status=status))
+
+
+async def live_migrate(
+    connection: AsyncConnection, scheduler: Scheduler, server: Server, actor: Actor, target: str | None
+) -> None:
+    """Move a running server to another host."""
+    servers.check(server, "os-migrateLive", frozenset({"active", "paused"}), actor)
+    if target is not None:
+        await _host(connection, target)
+        if target == server.host:
+            raise Invalid(f"Unable to migrate instance ({server.id}) to current host ({target}).")
+    host_id = await scheduler.relocate(connection, server, _held(server), target=target)
+    migration = await _record_move(connection, server, host_id, "live-migration", "running", actor, server.flavor["id"])
+    step = {
+        "host_id": host_id,
+        "release": [server.host_id],
+        "migration": migration,
+        "undo": {"release": [host_id]},
+    }
+    await servers.start(connection, server, "live-migration", actor, "migrating", step)
+
+
+async def evacuate(
+    connection: AsyncConnection,
+    scheduler: Scheduler,
+    server: Server,
+    actor: Actor,
+    target: str | None,
+    *,
+    stopped: bool,
+) -> None:
+    """Rebuild a server of a dead host on another one."""
+    servers.check(server, "evacuate", frozenset({"active", "stopped", "error"}), actor)
+    if server.host_id is None:
+        raise Conflict(f"Instance {server.id} is on no host and cannot be evacuated.")
+    if not server.host_down:
+        raise Invalid(f"Compute service of {server.host} is still in use.")
+    if target is not None:
+        await _host(connection, target)
+        if target == server.host:
+            raise Invalid("The target host can't be the same one.")
+    host_id = await scheduler.relocate(connection, server, _held(server), target=target)
+    migration = await _record_move(connection, server, host_id, "evacuation", "accepted", actor, server.flavor["id"])
+    off = stopped or server.vm_state == "stopped"
+    step = {
+        "vm_state": "stopped" if off else "active",
+        "power_state": SHUTDOWN if off else RUNNING,
+        "host_id": host_id,
+        "release": [server.host_id],
+        "migration": migration,
+    }
+    await servers.start(connection, server, "evacuate", actor, "rebuilding", step)
+
+
+async def shelve(connection: AsyncConnection, server: Server, actor: Actor) -> None:
+    """Take a server off its host and keep it for later. As Nova does by default, the host is left at once."""
+    servers.check(server, "shelve", frozenset({"active", "stopped", "paused", "suspended"}), actor)
+    await _offload(connection, server, actor, "shelve", "shelving")
+
+
+async def shelve_offload(connection: AsyncConnection, server: Server, actor: Actor) -> None:
+    """Take a shelved server off its host, if it is still on one."""
+    servers.check(server, "shelveOffload", frozenset({"shelved", "shelved_offloaded"}), actor)
+    await _offload(connection, server, actor, "shelveOffload", "shelving_offloading")
+
+
+async def _offload(connection: AsyncConnection, server: Server, actor: Actor, action: str, task: str) -> None:
+    step = {
+        "vm_state": "shelved_offloaded",
+        "power_state": NO_STATE,
+        "host_id": None,
+        "release": [] if server.host_id is None else [server.host_id],
+    }
+    await servers.start(connection, server, action, actor, task, step)
+
+
+async def unshelve(
+    connection: AsyncConnection,
+    scheduler: Scheduler,
+    server: Server,
+    actor: Actor,
+    *,
+    target: str | None = None,
+    zone: str | None = None,
+    any_zone: bool = False,
+) -> None:
+    """Bring a shelved server back, to any host that its group allows."""
+    servers.check(server, "unshelve", frozenset({"shelved", "shelved_offloaded"}), actor)
+    if target is not None:
+        await _host(connection, target)
+    if zone is not None or any_zone:
+        await servers.update(connection, server.id, {"zone": zone})
+        server = await servers.find(connection, server.id)
+    host_id = await scheduler.relocate(connection, server, _held(server), target=target)
+    step = {
+        "vm_state": "active",
+        "power_state": RUNNING,
+        "host_id": host_id,
+        "undo": {"vm_state": server.vm_state, "release": [host_id]},
+    }
+    await servers.start(connection, server, "unshelve", actor, "unshelving", step)
+
+
+async def refused(connection: AsyncConnection, server_id: str, action: str, actor: Actor) -> None:
+    """Note in the server's history that a move found no host."""
+    exists = await connection.scalar(sa.select(servers_table.c.id).where(servers_table.c.id == server_id))
+    if exists is not None:
+        await servers.record(connection, server_id, action, actor, error=True)
