@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+import textwrap
 from contextvars import ContextVar
 from datetime import UTC, datetime
 
@@ -44,8 +45,16 @@ class _Json(logging.Formatter):
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        # A newline in a message would let a client forge the next line.
-        message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
+        message = _printable(record.getMessage())
         fields = "".join(f" {key}={value!r}" for key, value in _extra(record).items())
         line = f"{time} {record.levelname:<7} {record.name} [{request_id.get()}] {message}{fields}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if record.exc_info:
+            line += "\n" + textwrap.indent(self.formatException(record.exc_info), "    ")
+        return line
+
+
+def _printable(message: str) -> str:
+    """A newline would let a client forge the next line, and an escape sequence what a terminal shows of it."""
+    if message.isprintable():
+        return message
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)

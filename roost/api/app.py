@@ -5,7 +5,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
@@ -113,11 +113,15 @@ class App:
     async def _answer(self, exchange: _Exchange) -> Response:
         api, scope = exchange.api, exchange.scope
         if scope["method"] not in _METHODS:
-            return self._refuse(exchange, 405, f"The method {scope['method']} is not supported.", errors.Invalid)
+            return self._refuse_method(exchange, _METHODS)
+        if "\x00" in exchange.path:
+            raise errors.NotFound(api.not_found)  # nothing has such a name, and the database cannot be asked for it
         by_method, values, project_id = api.find(exchange.path)
         routes = by_method.get("GET" if scope["method"] == "HEAD" else scope["method"])
+        if not routes and api.says_wrong_method:
+            return self._refuse_method(exchange, by_method)
         if not routes:
-            return self._refuse(exchange, api.wrong_method_status, api.not_found, errors.NotFound)
+            raise errors.NotFound(api.not_found)
         exchange.route = self._choose(exchange, routes)
         caller = NOBODY if exchange.route.public else await self._identify(exchange, project_id)
         call = self._call(exchange, caller, values)
@@ -156,9 +160,9 @@ class App:
 
     def _call(self, exchange: _Exchange, caller: Caller, values: Mapping[str, str]) -> Call:
         queries = parse_qsl(exchange.scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        site = self._services.settings.public_url or (
-            f"{exchange.scope['scheme']}://{exchange.headers.get('host', 'localhost')}"
-        )
+        if any("\x00" in word for pair in queries for word in pair):
+            raise errors.Invalid("The query contains the character zero.")
+        site = self._site(exchange)
         return Call(
             services=self._services,
             caller=caller,
@@ -173,12 +177,24 @@ class App:
             forbidden=exchange.api.forbidden,
         )
 
+    def _site(self, exchange: _Exchange) -> str:
+        """The address of this Roost as its clients know it."""
+        here = f"{exchange.scope['scheme']}://{exchange.headers.get('host', 'localhost')}"
+        return self._services.settings.public_url or here
+
     def _refuse(self, exchange: _Exchange, status: int, message: str, kind: type[BaseException]) -> Response:
         response = _json(exchange.api.error_body(status, message, kind), status)
         if status == 401:
-            response.headers["WWW-Authenticate"] = 'Keystone uri="/identity"'
+            identity = self._authenticator.sign_in_at or f"{self._site(exchange)}/identity"
+            response.headers["WWW-Authenticate"] = f'Keystone uri="{identity}"'
         if status == 503:
             response.headers["Retry-After"] = "1"
+        return response
+
+    def _refuse_method(self, exchange: _Exchange, allowed: Iterable[str]) -> Response:
+        message = "The method is not allowed for the requested URL."
+        response = self._refuse(exchange, 405, message, errors.Invalid)
+        response.headers["Allow"] = ", ".join(sorted(allowed))
         return response
 
     def _sign(self, exchange: _Exchange, response: Response, identifier: str) -> None:
@@ -187,7 +203,7 @@ class App:
             response.headers[name] = value
 
     def _note(self, exchange: _Exchange, status: int, seconds: float) -> None:
-        method = exchange.scope["method"]
+        method = exchange.scope["method"] if exchange.scope["method"] in _METHODS else "other"
         route = exchange.route.path if exchange.route else "unknown"
         metrics.REQUESTS.labels(exchange.api.name, method, route, status).inc()
         metrics.SECONDS.labels(exchange.api.name, method, route).observe(seconds)
@@ -195,7 +211,7 @@ class App:
         asked_by = exchange.headers.get("x-openstack-request-id", "")
         if _REQUEST_ID.match(asked_by):
             extra["global_request_id"] = asked_by
-        logger.info("%s %s", method, exchange.scope["path"], extra=extra)
+        logger.info("%s %s", exchange.scope["method"], exchange.scope["path"], extra=extra)
 
 
 def _json(reply: dict[str, Any] | list[Any] | None, status: int) -> Response:

@@ -1,6 +1,7 @@
 """Request bodies: read no further than the limit, and parsed no deeper."""
 
 import json
+import math
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -23,9 +24,12 @@ async def read(receive: Receive, headers: Headers, settings: Settings) -> Any:
     if _depth(raw, settings.max_body_depth) > settings.max_body_depth:
         raise Invalid(MALFORMED)
     try:
-        return json.loads(raw, parse_constant=_refuse)
+        body = json.loads(raw.decode(), parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):
         raise Invalid(MALFORMED) from None
+    if b"\\u" in raw and not _storable(body):
+        raise Invalid(MALFORMED)
+    return body
 
 
 async def _read(receive: Receive, headers: Headers, limit: int) -> bytes:
@@ -69,3 +73,19 @@ def _depth(raw: bytes, enough: int) -> int:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is larger than any number that we could give back")
+    return number
+
+
+def _storable(value: Any) -> bool:
+    """Half a character and the character zero may be written as \\u escapes, but PostgreSQL keeps neither."""
+    if isinstance(value, str):
+        return "\x00" not in value and not any("\ud800" <= character <= "\udfff" for character in value)
+    if isinstance(value, dict):
+        return all(_storable(key) and _storable(item) for key, item in value.items())
+    return all(_storable(item) for item in value) if isinstance(value, list) else True

@@ -27,7 +27,8 @@ class Api:
     not_found: str = "The resource could not be found."
     forbidden: str = "Policy doesn't allow {rule} to be performed."
     invalid: Sentence = schemas.nova_sentence
-    wrong_method_status: int = 404
+    says_wrong_method: bool = False
+    """Answers 405 to a method that a path does not have; else 404, as if the path did not exist."""
     request_id_header: str | None = None
 
     def find(self, path: str) -> tuple[Mapping[str, list[Route]], dict[str, str], str | None]:

@@ -8,7 +8,8 @@ from starlette.datastructures import Headers
 
 from roost.errors import Invalid, NotAcceptable
 
-_FORM = re.compile(r"^([1-9]\d*)\.([1-9]\d*|0)$")
+# Longer numbers are no versions, and reading a very long one is refused by Python itself.
+_FORM = re.compile(r"([1-9]\d{0,8})\.([1-9]\d{0,8}|0)")
 
 
 class Version(NamedTuple):
@@ -20,7 +21,7 @@ class Version(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "Version":
         """Read `2.64`."""
-        found = _FORM.match(text)
+        found = _FORM.fullmatch(text)
         if found is None:
             raise Invalid(f"API Version String {text} is of invalid format. Must be of format MajorNum.MinorNum.")
         return cls(int(found[1]), int(found[2]))

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from roost import config, engine, logs
 from roost.api.app import App, make_services
@@ -19,6 +20,8 @@ from roost.store import schema
 from roost.store.database import Database
 
 logger = logging.getLogger(__name__)
+
+_HEAD_BYTES = 64 * 1024
 
 
 def run(settings: Settings, *, api: bool = False, engine: bool = False, ready: Callable[[], None] | None = None) -> int:
@@ -103,10 +106,31 @@ def _server(settings: Settings, database: Database) -> tuple["_Server", Authenti
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=30,
-            h11_max_incomplete_event_size=64 * 1024,
+            http=_Protocol,
         )
     )
     return server, authenticator
+
+
+class _Protocol(HttpToolsProtocol):
+    """Ends a connection whose request line and headers never end; uvicorn itself would collect them all."""
+
+    _in_head = False
+    _head_bytes = 0
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._head_bytes += len(data)
+        if self._in_head and self._head_bytes > _HEAD_BYTES:
+            self.send_400_response("The request line and the headers are too long.")
 
 
 class _Server(uvicorn.Server):

@@ -1,5 +1,6 @@
 """The schema's versions: bring a database up to date, or say where it stands."""
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,7 @@ def status(url: str) -> Status:
     return Status(current, expected())
 
 
+@functools.cache
 def expected() -> str:
     """The revision that this program needs."""
     head = ScriptDirectory.from_config(_config()).get_current_head()

@@ -16,5 +16,5 @@ IDENTITY_API = Api(
     rules=tuple(rule for noun in _NOUNS for rule in getattr(noun, "RULES", ())),
     forbidden="You are not authorized to perform the requested action: {rule}.",
     invalid=keystone_sentence,
-    wrong_method_status=405,
+    says_wrong_method=True,
 )

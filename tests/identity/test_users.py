@@ -1,0 +1,103 @@
+"""Users and their passwords."""
+
+import statistics
+import time
+
+import pytest
+
+from roost.errors import Conflict, NotFound
+from roost.identity import assignments, projects, roles, tokens, users
+from roost.store.database import Database
+
+
+async def test_a_password_is_right_or_not(database: Database) -> None:
+    async with database.begin() as connection:
+        user = await users.create(connection, "ada", "lovelace ✓")
+    assert user.password_hash.startswith("$argon2id$")
+    assert await users.is_right(user, "lovelace ✓")
+    for wrong in ("lovelace", "", "lovelace ✓ ", "x" * 100_000):
+        assert not await users.is_right(user, wrong)
+
+
+async def test_nobody_has_a_password_and_takes_as_long_as_somebody(database: Database) -> None:
+    async with database.begin() as connection:
+        user = await users.create(connection, "ada", "lovelace")
+    assert not await users.is_right(None, "lovelace")
+
+    async def seconds(who: object) -> float:
+        """The median, because the machine has other things to do."""
+        times = []
+        for _ in range(5):
+            started = time.perf_counter()
+            await users.is_right(who, "wrong")
+            times.append(time.perf_counter() - started)
+        return statistics.median(times)
+
+    assert await seconds(None) > await seconds(user) / 3
+
+
+async def test_a_user_made_without_a_password_cannot_sign_in(database: Database) -> None:
+    async with database.begin() as connection:
+        user = await users.create(connection, "ada", None)
+    assert not await users.is_right(user, "")
+
+
+async def test_a_disabled_user_cannot_sign_in(database: Database) -> None:
+    async with database.begin() as connection:
+        user = await users.create(connection, "ada", "lovelace", enabled=False)
+    assert not await users.is_right(user, "lovelace")
+
+
+async def test_a_password_that_changed_meanwhile_is_not_current(database: Database) -> None:
+    async with database.begin() as connection:
+        user = await users.create(connection, "ada", "lovelace")
+        assert await users.is_current(connection, user)
+        await users.update(connection, user.id, {"password": "new"})
+        assert not await users.is_current(connection, user)
+
+
+async def test_ensuring_a_user_twice_changes_nothing_and_keeps_its_tokens(database: Database) -> None:
+    async with database.begin() as connection:
+        await users.ensure(connection, "ada", "lovelace", "engines", "member")
+        user = await users.show(connection, (await users.index(connection, name="ada"))[0].id)
+        (project,) = await projects.of_user(connection, user.id)
+        secret = await tokens.issue(connection, user.id, project.id, ("password",), tokens.expiry(60))
+        await users.ensure(connection, "ada", "lovelace", "engines", "member")
+        assert await users.show(connection, user.id) == user
+        assert await tokens.find(connection, secret) is not None
+
+
+async def test_ensuring_another_password_ends_the_tokens_of_the_old_one(database: Database) -> None:
+    async with database.begin() as connection:
+        await users.ensure(connection, "ada", "lovelace", "engines", "member")
+        (user,) = await users.index(connection, name="ada")
+        (project,) = await projects.of_user(connection, user.id)
+        secret = await tokens.issue(connection, user.id, project.id, ("password",), tokens.expiry(60))
+        await users.ensure(connection, "ada", "byron", "engines", "member")
+        assert await tokens.find(connection, secret) is None
+        assert await users.is_right(await users.show(connection, user.id), "byron")
+
+
+async def test_a_name_is_taken_once(database: Database) -> None:
+    message = "Conflict occurred attempting to store user - Duplicate entry found with name demo at domain ID default."
+    with pytest.raises(Conflict, match=f"^{message}$"):
+        async with database.begin() as connection:
+            await users.create(connection, "demo", "x")
+    with pytest.raises(Conflict, match="store project - Duplicate entry found with name demo"):
+        async with database.begin() as connection:
+            await projects.create(connection, "demo", "", True)
+
+
+@pytest.mark.parametrize(
+    ("user", "project", "missing"), [("nobody", "demo", "user: nobody"), ("demo", "nowhere", "project: nowhere")]
+)
+async def test_roles_are_granted_only_to_users_and_in_projects_that_exist(
+    database: Database, user: str, project: str, missing: str
+) -> None:
+    async with database.begin() as connection:
+        users_found = {row.name: row.id for row in await users.index(connection)}
+        projects_found = {row.name: row.id for row in await projects.index(connection)}
+    ids = users_found.get(user, user), projects_found.get(project, project)
+    with pytest.raises(NotFound, match=f"^Could not find {missing}.$"):
+        async with database.begin() as connection:
+            await assignments.grant(connection, *ids, roles.ROLES[0])
