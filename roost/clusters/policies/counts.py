@@ -49,6 +49,13 @@ def change(action: ActionView) -> Change | str:
     return Change(0)
 
 
+def unplaced(action: ActionView, wanted: Change) -> frozenset[str]:
+    """The nodes that a plan is made for: they may be members already, but are nowhere yet."""
+    if action.action in (NODE_CREATE, CLUSTER_CREATE):
+        return frozenset(node.id for node in action.cluster.nodes if not node.physical_id)
+    return wanted.replaced
+
+
 def sizes_of(action: ActionView) -> sizes.Sizes:
     """The sizes of the cluster before the action."""
     cluster = action.cluster

@@ -24,7 +24,7 @@ from roost.clusters.policies.base import (
     Objection,
     Policy,
 )
-from roost.clusters.policies.counts import Change, change
+from roost.clusters.policies.counts import Change, change, unplaced
 from roost.clusters.policies.plans import INFEASIBLE, Place
 from roost.clusters.spec import Boolean, Integer, InvalidSpec, List, Map, String
 
@@ -150,7 +150,7 @@ class ZonePlacementPolicy(Policy):
             self._rebalance(action, usable)
 
     def _plan(self, action: ActionView, wanted: Change, usable: list[str]) -> None:
-        standing = plans.population(action.cluster.nodes, "zone", without=_unplaced(action, wanted))
+        standing = plans.population(action.cluster.nodes, "zone", without=unplaced(action, wanted))
         grows = wanted.count > 0
         plan = (plans.creation if grows else plans.deletion)(self.places, usable, standing, abs(wanted.count))
         if plan is None:
@@ -177,10 +177,3 @@ class ZonePlacementPolicy(Policy):
 def _pinned(action: ActionView) -> bool:
     profile = action.node_profile or action.cluster.profile
     return bool(profile.properties.get("availability_zone"))
-
-
-def _unplaced(action: ActionView, wanted: Change) -> frozenset[str]:
-    """The nodes that the plan is for: they may be members already, but nowhere yet."""
-    if action.action in (NODE_CREATE, CLUSTER_CREATE):
-        return frozenset(node.id for node in action.cluster.nodes if not node.physical_id)
-    return wanted.replaced
