@@ -5,6 +5,7 @@ import secrets
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
@@ -32,9 +33,17 @@ PASSWORDS = {user.name: f"password of {user.name}" for user in bootstrap.USERS}
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+def folders() -> Iterator[Path]:
+    """Where servers keep their data. Not in pytest's own folder: as root, PostgreSQL runs as another user, and each
+    pytest that starts takes that folder away from all users but its own."""
+    with tempfile.TemporaryDirectory(prefix="roost-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres(folders: Path) -> Iterator[EmbeddedPostgres]:
     """One PostgreSQL a test process, with a migrated and filled database to copy from."""
-    server = EmbeddedPostgres(tmp_path_factory.mktemp("postgres"))
+    server = EmbeddedPostgres(folders / "postgres")
     server.start()
     schema.upgrade(server.url)
     bootstrap.fill(config.with_database(config.load(), server.url), PASSWORDS, "small")
@@ -173,9 +182,9 @@ def serve(folder: Path, *arguments: str) -> Served:
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(folders: Path) -> Iterator[Served]:
     """One `roost serve` for all tests that only need one."""
-    started = serve(tmp_path_factory.mktemp("served") / "data")
+    started = serve(folders / "served")
     yield started
     started.process.terminate()
     assert started.process.wait(30) == 0
