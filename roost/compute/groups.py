@@ -13,12 +13,13 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, UUID
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute import identifiers, notifications
-from roost.compute.identifiers import Scope
+from roost.compute import claims, identifiers, notifications, quotas
+from roost.compute.identifiers import BUILT_IN, Aggregate, Scope
 from roost.config import Settings
-from roost.placement.rules import HOST, TYPES, Limit, Rule
-from roost.store.tables.compute import scopes
-from roost.store.tables.servers import server_group_policies, server_groups, servers
+from roost.errors import Conflict, Invalid, NotFound, OverQuota
+from roost.placement.rules import AVAILABILITY_ZONE, HOST, TYPES, Limit, Rule, contradictions
+from roost.store.tables.compute import aggregates, scopes
+from roost.store.tables.servers import project_usage, server_group_policies, server_groups, servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,135 @@ class Group:
     user_id: str
     policies: tuple[Policy, ...] = ()
     members: tuple[str, ...] = ()
+
+
+async def index(
+    connection: AsyncConnection, *, project_id: str | None, marker: str | None = None, offset: int = 0, limit: int
+) -> list[Group]:
+    """The groups of a project, or of all (None), in the order in which they were made, a page at a time."""
+    query = sa.select(server_groups).order_by(server_groups.c.number).offset(offset).limit(limit)
+    if project_id is not None:
+        query = query.where(server_groups.c.project_id == project_id)
+    if marker is not None:
+        query = query.where(server_groups.c.number > await _number(connection, marker, project_id))
+    return await _assemble(connection, (await connection.execute(query)).all())
+
+
+async def _number(connection: AsyncConnection, marker: str, project_id: str | None) -> int:
+    query = sa.select(server_groups.c.number).where(sa.cast(server_groups.c.id, sa.Text) == marker.replace("\0", ""))
+    if project_id is not None:
+        query = query.where(server_groups.c.project_id == project_id)
+    number = (await connection.execute(query)).scalar_one_or_none()
+    if number is None:
+        raise Invalid(f"marker [{marker}] not found")
+    return int(number)
+
+
+async def find(connection: AsyncConnection, group_id: str) -> Group:
+    """One group; a name is not an id, so the clients go on to search."""
+    query = sa.select(server_groups).where(sa.cast(server_groups.c.id, sa.Text) == group_id.replace("\0", ""))
+    found = await _assemble(connection, (await connection.execute(query)).all())
+    if not found:
+        raise missing(group_id)
+    return found[0]
+
+
+def missing(group_id: str) -> NotFound:
+    """What to say of a group that is not there, or not for this caller."""
+    return NotFound(f"Instance group {group_id} could not be found.")
+
+
+async def create(
+    connection: AsyncConnection,
+    settings: Settings,
+    *,
+    name: str,
+    policies: Sequence[Policy],
+    project_id: str,
+    user_id: str,
+) -> Group:
+    """Make a group. Its policies come with the identifiers that the project knows."""
+    rows = await _resolve(connection, policies, project_id)
+    await _count(connection, settings, project_id)
+    values = {"name": name, "project_id": project_id, "user_id": user_id}
+    group_id = (
+        await connection.execute(server_groups.insert().values(values).returning(server_groups.c.id))
+    ).scalar_one()
+    await _store(connection, group_id, rows)
+    group = await find(connection, group_id)
+    await _announce(connection, settings, notifications.CREATE, group)
+    return group
+
+
+async def update(
+    connection: AsyncConnection,
+    settings: Settings,
+    group: Group,
+    *,
+    name: str | None,
+    policies: Sequence[Policy] | None,
+) -> Group:
+    """Rename a group, or give it other policies, or both; members that break the new ones stay where they are."""
+    await _lock(connection, group.id)
+    if policies is not None:
+        rows = await _resolve(connection, policies, group.project_id)
+        await connection.execute(server_group_policies.delete().where(server_group_policies.c.group_id == group.id))
+        await _store(connection, group.id, rows)
+    values = {"version": server_groups.c.version + 1, **({} if name is None else {"name": name})}
+    await connection.execute(server_groups.update().where(server_groups.c.id == group.id).values(values))
+    changed = await find(connection, group.id)
+    await _announce(connection, settings, notifications.UPDATE, changed)
+    return changed
+
+
+async def delete(connection: AsyncConnection, settings: Settings, group: Group) -> None:
+    """Forget a group; its members stay, and belong to none."""
+    members = sa.select(servers.c.id).where(servers.c.group_id == group.id).order_by(servers.c.id).with_for_update()
+    left = tuple((await connection.execute(members)).scalars())
+    used = project_usage.update().where(project_usage.c.project_id == group.project_id)
+    await connection.execute(used.values(server_groups=project_usage.c.server_groups - 1))
+    gone = await connection.execute(server_groups.delete().where(server_groups.c.id == group.id))
+    if gone.rowcount == 0:
+        raise missing(group.id)
+    await _announce(connection, settings, notifications.DELETE, replace(group, members=left))
+
+
+async def add_member(connection: AsyncConnection, settings: Settings, group: Group, server_id: str) -> Group:
+    """Make a server that exists a member, wherever it is: rules bind when scheduling, not here."""
+    server = await _lock_server(connection, group, server_id)
+    await _lock(connection, group.id)
+    if server.group_id == group.id:
+        return group
+    if server.group_id is not None:
+        raise Conflict(f"Instance {server_id} is in server group {server.group_id}; remove it from there first.")
+    await check_room(connection, settings, group.project_id, group.id, server.user_id)
+    await _move(connection, server.id, group.id, group.id)
+    await member_added(connection, settings, [(group.id, server.id)])
+    return await find(connection, group.id)
+
+
+async def remove_member(connection: AsyncConnection, settings: Settings, group: Group, server_id: str) -> Group:
+    """Make a server a member no more; it stays where it is."""
+    server = await _lock_server(connection, group, server_id)
+    await _lock(connection, group.id)
+    if server.group_id != group.id:
+        raise Conflict(f"Instance {server_id} is not in server group {group.id}.")
+    await _move(connection, server.id, None, group.id)
+    await member_removed(connection, settings, [(group.id, server.id)])
+    return await find(connection, group.id)
+
+
+async def check_room(
+    connection: AsyncConnection, settings: Settings, project_id: str, group_id: str, user_id: str, servers_more: int = 1
+) -> None:
+    """Raise `OverQuota` unless a user may add this many servers to a group, which the caller has locked."""
+    theirs = sa.func.count().filter(servers.c.user_id == user_id)
+    query = sa.select(sa.func.count().label("all"), theirs.label("theirs")).where(servers.c.group_id == group_id)
+    present = (await connection.execute(query)).one()
+    limits = await quotas.limits(connection, settings.quota, project_id, user_id)
+    for limit, count in ((limits["server_group_members"], present.theirs), (settings.group_max_members, present.all)):
+        if 0 <= limit < count + servers_more:
+            raise OverQuota("Quota exceeded, too many servers in group")
 
 
 async def rules_of(connection: AsyncConnection, group_ids: Iterable[str]) -> dict[str, tuple[Rule, ...]]:
@@ -169,3 +299,113 @@ async def _members(connection: AsyncConnection, group_ids: Iterable[str]) -> dic
 def _among(column: sa.ColumnElement[Any], values: Iterable[str]) -> sa.ColumnElement[bool]:
     """One array however many values, so that the statement stays the same."""
     return column == sa.any_(sa.cast(list(values), ARRAY(UUID(as_uuid=False))))
+
+
+async def _announce(connection: AsyncConnection, settings: Settings, event: str, group: Group) -> None:
+    if notifications.wanted(settings):
+        await notifications.write(connection, event, [_payload(group)])
+
+
+async def _lock(connection: AsyncConnection, group_id: str) -> None:
+    if not await claims.lock_groups(connection, [group_id]):
+        raise missing(group_id)
+
+
+async def _lock_server(connection: AsyncConnection, group: Group, server_id: str) -> sa.Row[Any]:
+    """A server of the group's own project: those of others do not exist for it."""
+    query = sa.select(servers).where(servers.c.id == server_id, servers.c.project_id == group.project_id)
+    server = (await connection.execute(query.with_for_update())).one_or_none()
+    if server is None:
+        raise NotFound(f"Instance {server_id} could not be found.")
+    return server
+
+
+async def _move(connection: AsyncConnection, server_id: str, group_id: str | None, changed: str) -> None:
+    await connection.execute(servers.update().where(servers.c.id == server_id).values(group_id=group_id))
+    await claims.touch_groups(connection, [changed])
+
+
+async def _count(connection: AsyncConnection, settings: Settings, project_id: str) -> None:
+    """Count one more group against the project; the row is locked, so that no two take the last place."""
+    usage = (await claims.lock_usage(connection, [project_id]))[project_id]
+    limit = (await quotas.limits(connection, settings.quota, project_id))["server_groups"]
+    if 0 <= limit <= usage.server_groups:
+        raise OverQuota("Quota exceeded, too many server groups.")
+    counted = project_usage.update().where(project_usage.c.project_id == project_id)
+    await connection.execute(counted.values(server_groups=project_usage.c.server_groups + 1))
+
+
+async def _store(connection: AsyncConnection, group_id: str, rows: Sequence[dict[str, Any]]) -> None:
+    numbered = [{"group_id": group_id, "position": position, **row} for position, row in enumerate(rows)]
+    await connection.execute(server_group_policies.insert(), numbered)
+
+
+async def _resolve(connection: AsyncConnection, policies: Sequence[Policy], project_id: str) -> list[dict[str, Any]]:
+    """The policies as they are stored; raises `Invalid` if the project cannot use them, or not together."""
+    known = await _lock_scopes(connection, {policy.rule.scope for policy in policies})
+    rows, rules = [], []
+    for policy in policies:
+        scope = known.get(policy.rule.scope)
+        if scope is None:
+            raise Invalid(f"There is no policy scope '{policy.rule.scope}'.")
+        identifier = await _real(connection, scope, project_id, policy.rule.identifier)
+        rows.append(_row(policy, scope, identifier))
+        rules.append(identifiers.shown(replace(policy.rule, identifier=identifier), known, project_id))
+    _check_together(rules)
+    return rows
+
+
+async def _lock_scopes(connection: AsyncConnection, names: Iterable[str]) -> dict[str, Scope]:
+    """The scopes of these names, which nobody changes until this transaction ends."""
+    query = sa.select(scopes).where(scopes.c.name.in_(list(names))).order_by(scopes.c.id).with_for_update(read=True)
+    made = [identifiers.scope_of(row) for row in await connection.execute(query)]
+    return {scope.name: scope for scope in (*BUILT_IN, *made)}
+
+
+async def _real(connection: AsyncConnection, scope: Scope, project_id: str, identifier: str | None) -> str | None:
+    """The real identifier of what a project calls so. What others call so is as unknown as what nobody does."""
+    if identifier is None:
+        return None
+    if not scope.allow_identifiers:
+        raise Invalid(f"The policy scope '{scope.name}' does not allow identifiers: leave out '{identifier}'.")
+    every = await identifiers.aggregates_in(connection, scope)
+    called_so = [aggregate for aggregate in every if identifier in scope.names_for(project_id, aggregate)]
+    # One may be called by name what another is by number: the number wins.
+    for aggregate in sorted(called_so, key=lambda found: found.identifier != identifier):
+        if await _stays(connection, scope, aggregate):
+            return aggregate.identifier
+    raise Invalid(f"The policy scope '{scope.name}' has no '{identifier}'.")
+
+
+async def _stays(connection: AsyncConnection, scope: Scope, aggregate: Aggregate) -> bool:
+    """Whether an aggregate is still in its scope, and then stays there until this transaction ends."""
+    if not scope.id:
+        return True
+    query = sa.select(aggregates.c.id).where(
+        aggregates.c.id == int(aggregate.identifier), aggregates.c.scope_id == scope.id
+    )
+    found = await connection.execute(query.with_for_update(read=True, key_share=True))
+    return found.one_or_none() is not None
+
+
+def _row(policy: Policy, scope: Scope, identifier: str | None) -> dict[str, Any]:
+    zone = scope.name == AVAILABILITY_ZONE
+    limits: dict[str, Any] = {str(name): value for name, value in policy.rule.limits.items()}
+    return {
+        "name": policy.name,
+        "scope_id": scope.id or None,
+        "builtin_scope": None if scope.id else scope.name,
+        "aggregate_id": int(identifier) if identifier is not None and not zone else None,
+        "zone": identifier if zone else None,
+        "rules": {**limits, **({"scope": HOST} if policy.spelled_out else {})},
+    }
+
+
+def _check_together(rules: Sequence[Rule]) -> None:
+    seen = set()
+    for rule in rules:
+        if str(rule) in seen:
+            raise Invalid(f"The policy '{rule}' is given twice.")
+        seen.add(str(rule))
+    for contradiction in contradictions(rules):
+        raise Invalid(f"These policies contradict each other: {contradiction.sentence}.")

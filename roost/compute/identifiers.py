@@ -9,13 +9,15 @@ that one answer. Obfuscated ones are UUIDs of the tenant's own, made in two pass
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4, uuid5
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost.compute.hosts import DEFAULT_ZONE
 from roost.placement.rules import AVAILABILITY_ZONE, HOST, Rule
-from roost.store.tables.compute import scopes
+from roost.store.tables.compute import aggregates, hosts, scopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,18 @@ class Scope:
             return identifier
         return str(uuid5(uuid5(self.namespace, project_id), identifier))
 
+    def names_for(self, project_id: str, aggregate: "Aggregate") -> tuple[str, ...]:
+        """All that this project may call an aggregate: where nothing is hidden, also by the name its deployer gave."""
+        own = self.identifier_for(project_id, aggregate.identifier)
+        return (own, aggregate.name) if own == aggregate.identifier else (own,)
+
+
+class Aggregate(NamedTuple):
+    """One part of a scope: by the identifier that is stored, and by its name."""
+
+    identifier: str
+    name: str
+
 
 HOST_SCOPE = Scope(0, HOST, HOST, allow_identifiers=False, obfuscate_identifiers=False)
 ZONE_SCOPE = Scope(0, AVAILABILITY_ZONE, AVAILABILITY_ZONE, allow_identifiers=True, obfuscate_identifiers=False)
@@ -45,11 +59,25 @@ BUILT_IN = (HOST_SCOPE, ZONE_SCOPE)
 async def load_scopes(connection: AsyncConnection) -> dict[str, Scope]:
     """Every scope by its name, the built-in ones first; one query, good for all that one request shows."""
     rows = await connection.execute(sa.select(scopes).order_by(scopes.c.id))
-    made = (
-        Scope(row.id, row.uuid, row.name, row.allow_identifiers, row.obfuscate_identifiers, UUID(row.namespace_uuid))
-        for row in rows
-    )
-    return {scope.name: scope for scope in (*BUILT_IN, *made)}
+    return {scope.name: scope for scope in (*BUILT_IN, *map(scope_of, rows))}
+
+
+def scope_of(row: sa.Row[Any]) -> Scope:
+    """A scope from its row."""
+    namespace = UUID(row.namespace_uuid)
+    return Scope(row.id, row.uuid, row.name, row.allow_identifiers, row.obfuscate_identifiers, namespace)
+
+
+async def aggregates_in(connection: AsyncConnection, scope: Scope) -> list[Aggregate]:
+    """What a scope divides the hosts into. Single hosts have no names here, for nobody can ask for them."""
+    if scope == HOST_SCOPE:
+        return []
+    if scope == ZONE_SCOPE:
+        zone = sa.func.coalesce(sa.func.nullif(hosts.c.availability_zone, ""), DEFAULT_ZONE)
+        names = await connection.scalars(sa.select(zone).distinct().order_by(zone))
+        return [Aggregate(name, name) for name in names]
+    query = sa.select(aggregates.c.id, aggregates.c.name).where(aggregates.c.scope_id == scope.id)
+    return [Aggregate(str(number), name) for number, name in await connection.execute(query.order_by(aggregates.c.id))]
 
 
 def shown(rule: Rule, known: Mapping[str, Scope], project_id: str) -> Rule:
@@ -72,3 +100,7 @@ class Surrogates:
         if self._known[scope].allow_identifiers:
             return self._known[scope].identifier_for(self._project_id, identifier)
         return self._made_up.setdefault((scope, identifier), str(uuid4()))
+
+    def shown(self, rule: Rule) -> Rule:
+        """The rule with the tenant's own identifier."""
+        return shown(rule, self._known, self._project_id)

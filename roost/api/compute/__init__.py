@@ -1,12 +1,38 @@
 """The compute API, as Nova speaks it: one module a noun."""
 
-from roost.api.compute import versions
+from roost.api.compute import (
+    aggregates,
+    availability_zones,
+    extensions,
+    flavors,
+    hosts,
+    hypervisors,
+    keypairs,
+    policy_scopes,
+    quotas,
+    server_groups,
+    services,
+    versions,
+)
 from roost.api.errors import compute_body
 from roost.api.frame import Api
 from roost.api.routes import Table
 from roost.api.versions import COMPUTE
 
-_NOUNS = (versions,)
+_NOUNS = (
+    versions,
+    server_groups,
+    policy_scopes,
+    aggregates,
+    availability_zones,
+    extensions,
+    flavors,
+    hosts,
+    hypervisors,
+    keypairs,
+    quotas,
+    services,
+)
 
 COMPUTE_API = Api(
     name="compute",

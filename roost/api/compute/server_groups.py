@@ -1,0 +1,380 @@
+"""Server groups, in Nova's words up to 2.104 and in the words of the two proposals from 2.1001 on.
+
+| version | a group's policies                                                           |
+|---------|------------------------------------------------------------------------------|
+| 2.1     | `policies`: one of the two hard types                                        |
+| 2.15    | ... or of the two soft ones                                                  |
+| 2.64    | `policy` and `rules`; the rules may also name a `scope` and an `identifier`  |
+| 2.1001  | `policy`: an object of `name` and `rules`                                    |
+| 2.1002  | `policies`: any number of TYPE[:SCOPE[:IDENTIFIER]]                          |
+| 2.1003  | `policies`: any number of objects of `name`, `scope`, `identifier`, `rules`  |
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.api import schemas
+from roost.api.permissions import ADMIN, MEMBER, READER, Rule
+from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import Schema, array, thing
+from roost.api.versions import Version
+from roost.compute import audit, groups
+from roost.compute.groups import Group, Policy
+from roost.errors import Invalid
+from roost.placement import rules as placement
+
+routes = Table(prefix="/v2.1")
+
+_RULE = "os_compute_api:os-server-groups:"
+INDEX, ALL_PROJECTS, SHOW = _RULE + "index", _RULE + "index:all_projects", _RULE + "show"
+CREATE, UPDATE, DELETE = _RULE + "create", _RULE + "update", _RULE + "delete"
+ADD_INSTANCE, REMOVE_INSTANCE, AUDIT = _RULE + "add_instance", _RULE + "remove_instance", _RULE + "audit"
+
+RULES = (
+    Rule(INDEX, READER, "List server groups."),
+    Rule(ALL_PROJECTS, ADMIN, "List the server groups of all projects."),
+    Rule(SHOW, READER, "Show a server group."),
+    Rule(CREATE, MEMBER, "Make a server group."),
+    Rule(UPDATE, MEMBER, "Rename a server group or change its policies."),
+    Rule(DELETE, MEMBER, "Delete a server group."),
+    Rule(ADD_INSTANCE, MEMBER, "Make an existing server a member of a server group."),
+    Rule(REMOVE_INSTANCE, MEMBER, "Take a server out of a server group."),
+    Rule(AUDIT, READER, "See where the members of a server group are."),
+)
+
+_FLAT = Version(2, 64)
+_NESTED = Version(2, 1001)
+_SCOPED = Version(2, 1002)
+_JOINED = Version(2, 1003)
+
+_HARD_TYPES = ["anti-affinity", "affinity"]
+_TYPES = [*_HARD_TYPES, "soft-anti-affinity", "soft-affinity"]
+_MOST_POLICIES = 16
+
+
+_OWNER = {"project_id": schemas.STRING, "user_id": schemas.STRING}
+_OBJECT: Schema = {"type": "object"}
+_STRINGS = array(schemas.STRING)
+_POLICY = thing(
+    {"name": schemas.STRING, "scope": schemas.STRING, "identifier": schemas.NULLABLE_STRING, "rules": _OBJECT}
+)
+
+
+def _asked_for(optional: dict[str, Schema] | None = None, **required: Schema) -> Schema:
+    return thing({"server_group": thing({"name": schemas.NAME, **required}, optional)})
+
+
+def _one_of(types: list[str]) -> Schema:
+    one: Schema = {"type": "array", "minItems": 1, "uniqueItems": True, "maxItems": 1, "items": {"enum": types}}
+    return _asked_for(policies=one)
+
+
+def _shown_as(optional: dict[str, Schema] | None = None, **more: Schema) -> Schema:
+    return thing({"id": schemas.STRING, "name": schemas.STRING, **more, "members": _STRINGS}, optional)
+
+
+_LIMITS: dict[str, Schema] = {str(limit): schemas.POSITIVE_INTEGER for limit in placement.Limit}
+_PLACE: dict[str, Schema] = {"scope": schemas.STRING, "identifier": schemas.STRING}
+_NESTED_POLICY: Schema = {
+    "oneOf": [
+        thing(
+            {"name": {"type": "string", "enum": ["anti-affinity"]}},
+            {"rules": thing({}, {"max_server_per_host": schemas.POSITIVE_INTEGER})},
+        ),
+        thing({"name": {"type": "string", "enum": ["affinity", "soft-anti-affinity", "soft-affinity"]}}),
+    ]
+}
+_SCOPED_POLICIES = array(
+    {"type": "string", "minLength": 1, "maxLength": 1024}, minItems=1, uniqueItems=True, maxItems=_MOST_POLICIES
+)
+_JOINED_POLICIES = array(
+    thing(
+        {"name": {"type": "string", "enum": _TYPES}},
+        {"scope": schemas.STRING, "identifier": schemas.NULLABLE_STRING, "rules": thing({}, _LIMITS)},
+    ),
+    minItems=1,
+    maxItems=_MOST_POLICIES,
+)
+
+_OLD_GROUP = _shown_as(policies=_STRINGS, metadata=_OBJECT)
+_OWNED_GROUP = _shown_as(policies=_STRINGS, metadata=_OBJECT, **_OWNER)
+_FLAT_REQUEST = _asked_for({"rules": thing({}, {**_LIMITS, **_PLACE})}, policy={"type": "string", "enum": _TYPES})
+_FLAT_GROUP = _shown_as(policy=schemas.STRING, rules=_OBJECT, **_OWNER)
+_NESTED_GROUP = _shown_as(_OWNER, policy=thing({"name": schemas.STRING, "rules": _OBJECT}))
+_SCOPED_GROUP = _shown_as(_OWNER, policies=_STRINGS, metadata=_OBJECT)
+_JOINED_GROUP = _shown_as(policies=array(_POLICY), **_OWNER)
+
+# The first and the last version, what a new group is asked for with, and how a group is shown.
+_WORDS = (
+    ("2.1", "2.12", _one_of(_HARD_TYPES), _OLD_GROUP),
+    ("2.13", "2.14", _one_of(_HARD_TYPES), _OWNED_GROUP),
+    ("2.15", "2.63", _one_of(_TYPES), _OWNED_GROUP),
+    ("2.64", "2.74", _FLAT_REQUEST, _FLAT_GROUP),
+    ("2.75", "2.101", _FLAT_REQUEST, _FLAT_GROUP),
+    ("2.102", "2.104", _FLAT_REQUEST, _FLAT_GROUP),
+    ("2.1001", "2.1001", _asked_for(policy=_NESTED_POLICY), _NESTED_GROUP),
+    ("2.1002", "2.1002", _asked_for(policies=_SCOPED_POLICIES), _SCOPED_GROUP),
+    ("2.1003", "2.1003", _asked_for(policies=_JOINED_POLICIES), _JOINED_GROUP),
+)
+
+# Long enough for any page, short enough for any integer.
+_DIGITS = {**schemas.DIGITS, "maxLength": 18}
+_PAGE: dict[str, Schema] = {"limit": _DIGITS, "offset": _DIGITS, "marker": schemas.STRING, "all_projects": {}}
+
+
+def _query(parameters: dict[str, Schema], *, strict: bool) -> Schema:
+    return {"type": "object", "properties": parameters, "additionalProperties": not strict}
+
+
+def _change(policies: Schema) -> Schema:
+    return thing({"server_group": thing({}, {"name": schemas.NAME, "policies": policies}, minProperties=1)})
+
+
+_ACTION: Schema = {
+    "type": "object",
+    "properties": {name: thing({"instance_id": schemas.UUID}) for name in ("add_instance", "remove_instance")},
+    "additionalProperties": False,
+    "minProperties": 1,
+    "maxProperties": 1,
+}
+_PLACEMENTS: Schema = {"type": "object", "additionalProperties": schemas.NULLABLE_STRING}
+_PLACED = array(thing({"instance_id": schemas.STRING, "placements": _PLACEMENTS}))
+_VIOLATION = thing(
+    {
+        "breach": schemas.STRING,
+        "policy": _POLICY,
+        "aggregate": schemas.NULLABLE_STRING,
+        "members": _STRINGS,
+        "excess": {"type": "integer"},
+        "message": schemas.STRING,
+    }
+)
+
+
+def _audited(**more: Schema) -> Schema:
+    body = thing({"server_group_id": schemas.STRING, "members": _PLACED, **more})
+    return thing({"server_group_policy_audit": body})
+
+
+# What groups look like
+
+
+def _view(group: Group, version: Version, *, in_list: bool = False) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        "id": group.id,
+        "name": group.name,
+        **_policies_view(group.policies, version),
+        "members": list(group.members),
+    }
+    if version < _FLAT or version == _SCOPED:
+        view["metadata"] = {}
+    # The samples of both proposals have the owner in lists only.
+    if version >= Version(2, 13) and (in_list or version not in (_NESTED, _SCOPED)):
+        view |= {"project_id": group.project_id, "user_id": group.user_id}
+    return view
+
+
+def _policies_view(policies: tuple[Policy, ...], version: Version) -> dict[str, Any]:
+    """What a version has no words for is left out: all but the first policy, scopes, or limits."""
+    first = policies[0]
+    if version < _FLAT:
+        return {"policies": list(dict.fromkeys(policy.name for policy in policies))}
+    if version < _NESTED:
+        return {"policy": first.name, "rules": first.flat_rules}
+    if version < _SCOPED:
+        return {"policy": {"name": first.name, "rules": first.flat_rules}}
+    if version < _JOINED:
+        return {"policies": [str(policy) for policy in policies]}
+    return {"policies": [_policy_view(policy) for policy in policies]}
+
+
+def _policy_view(policy: Policy) -> dict[str, Any]:
+    rule = policy.rule
+    return {"name": policy.name, "scope": rule.scope, "identifier": rule.identifier, "rules": dict(rule.limits)}
+
+
+# What is asked for
+
+
+def _asked(body: Mapping[str, Any], version: Version) -> list[Policy]:
+    """The policies that a body asks for, in the words of its version."""
+    if version < _FLAT:
+        return [_policy(name) for name in body["policies"]]
+    if version < _NESTED:
+        return [_flat(body["policy"], body.get("rules", {}))]
+    if version < _SCOPED:
+        return [_policy(body["policy"]["name"], limits=body["policy"].get("rules", {}))]
+    if version < _JOINED:
+        return [_written(text) for text in body["policies"]]
+    return [_object(policy) for policy in body["policies"]]
+
+
+def _flat(name: str, rules: Mapping[str, Any]) -> Policy:
+    limits = {key: value for key, value in rules.items() if key not in _PLACE}
+    if limits and name != "anti-affinity":
+        raise Invalid("Only anti-affinity policy supports rules.")
+    return _policy(name, rules.get("scope"), rules.get("identifier"), limits)
+
+
+def _written(text: str) -> Policy:
+    name, *place = text.split(":", 2)
+    scope, identifier = (*place, None, None)[:2]
+    return _policy(name, scope, identifier)
+
+
+def _object(policy: Mapping[str, Any]) -> Policy:
+    # Always shown, the scope need not be remembered as having been written out.
+    scope = policy.get("scope", placement.HOST)
+    written = None if scope == placement.HOST else scope
+    return _policy(policy["name"], written, policy.get("identifier"), policy.get("rules", {}))
+
+
+def _policy(
+    name: str, scope: str | None = None, identifier: str | None = None, limits: Mapping[str, Any] | None = None
+) -> Policy:
+    parts = [name, *([] if scope is None and identifier is None else [scope or placement.HOST])]
+    text = ":".join([*parts, *([] if identifier is None else [identifier])])
+    if not text.isprintable():
+        raise Invalid("A policy has characters that cannot be printed.")
+    try:
+        rule = placement.Rule.parse(text, limits)
+    except placement.RuleError as error:
+        raise Invalid(f"The policy '{text}' cannot be used: {error}.") from None
+    return Policy(rule, spelled_out=scope == placement.HOST)
+
+
+async def _find(call: Call, connection: AsyncConnection, rule: str) -> Group:
+    """The group that the path names, if the caller may do this to it; else it does not exist for the caller."""
+    group = await groups.find(connection, call.path["server_group_id"])
+    if not call.may(rule, project_id=group.project_id):
+        raise groups.missing(group.id)
+    return group
+
+
+# The verbs
+
+_GROUPS = "/os-server-groups"
+_GROUP = "/os-server-groups/{server_group_id}"
+
+
+async def index(call: Call) -> Reply:
+    """List the server groups of the project, or of all projects."""
+    most = call.services.settings.max_limit
+    everybody = "all_projects" in call.query and call.may(ALL_PROJECTS)
+    async with call.services.database.begin() as connection:
+        found = await groups.index(
+            connection,
+            project_id=None if everybody else call.caller.project_id or "",
+            marker=call.query.get("marker"),
+            offset=int(call.query.get("offset") or 0),
+            limit=min(int(call.query.get("limit") or 0) or most, most),
+        )
+    return {"server_groups": [_view(group, call.version, in_list=True) for group in found]}
+
+
+async def create(call: Call) -> Reply:
+    """Make a server group."""
+    body = call.body["server_group"]
+    policies = _asked(body, call.version)
+    async with call.services.database.begin() as connection:
+        group = await groups.create(
+            connection,
+            call.services.settings,
+            name=body["name"],
+            policies=policies,
+            project_id=call.caller.project_id or "",
+            user_id=call.caller.user_id,
+        )
+    return {"server_group": _view(group, call.version)}
+
+
+async def show(call: Call) -> Reply:
+    """Show a server group."""
+    async with call.services.database.begin() as connection:
+        return {"server_group": _view(await _find(call, connection, SHOW), call.version)}
+
+
+for first, last, asked, group_shown in _WORDS:
+    version = {"since": first, "until": last}
+    # Keys that nobody knows were ignored in the beginning.
+    page = _query(_PAGE, strict=Version.parse(first) >= Version(2, 75))
+    nothing = _query({}, strict=Version.parse(first) >= Version(2, 102))
+    one, many = thing({"server_group": group_shown}), thing({"server_groups": array(group_shown)})
+    routes.get(_GROUPS, rule=INDEX, query=page, response=many, **version)(index)
+    routes.post(_GROUPS, rule=CREATE, body=asked, response=one, **version)(create)
+    routes.get(_GROUP, rule=SHOW, query=nothing, response=one, **version)(show)
+
+
+@routes.delete(_GROUP, rule=DELETE, status=204)
+async def delete(call: Call) -> Reply:
+    """Delete a server group; its members stay."""
+    async with call.services.database.begin() as connection:
+        await groups.delete(connection, call.services.settings, await _find(call, connection, DELETE))
+    return None
+
+
+@routes.post(
+    _GROUP,
+    since="2.1002",
+    until="2.1002",
+    rule=UPDATE,
+    body=_change(_SCOPED_POLICIES),
+    response=thing({"server_group": _SCOPED_GROUP}),
+)
+@routes.post(
+    _GROUP,
+    since="2.1003",
+    rule=UPDATE,
+    body=_change(_JOINED_POLICIES),
+    response=thing({"server_group": _JOINED_GROUP}),
+)
+async def update(call: Call) -> Reply:
+    """Rename a server group, or give it other policies; members that break them are left alone."""
+    body = call.body["server_group"]
+    policies = _asked(body, call.version) if "policies" in body else None
+    async with call.services.database.begin() as connection:
+        group = await _find(call, connection, UPDATE)
+        group = await groups.update(connection, call.services.settings, group, name=body.get("name"), policies=policies)
+    return {"server_group": _view(group, call.version)}
+
+
+@routes.post(_GROUP + "/action", since="2.1002", rule=ADD_INSTANCE, owned=True, body=_ACTION)
+async def act(call: Call) -> Reply:
+    """Add an existing server to a group (`add_instance`) or take it out (`remove_instance`); nothing moves."""
+    ((action, subject),) = call.body.items()
+    change, rule = {
+        "add_instance": (groups.add_member, ADD_INSTANCE),
+        "remove_instance": (groups.remove_member, REMOVE_INSTANCE),
+    }[action]
+    call.permit(rule)
+    async with call.services.database.begin() as connection:
+        group = await _find(call, connection, rule)
+        group = await change(connection, call.services.settings, group, subject["instance_id"])
+    return {"server_group": _view(group, call.version)}
+
+
+@routes.get(_GROUP + "/audit", since="2.1002", until="2.1002", rule=AUDIT, response=_audited())
+@routes.get(_GROUP + "/audit", since="2.1003", rule=AUDIT, response=_audited(violations=array(_VIOLATION)))
+async def show_audit(call: Call) -> Reply:
+    """Show where each member is in each scope of the policies; from 2.1003 on, also which policies are broken."""
+    async with call.services.database.begin() as connection:
+        group = await _find(call, connection, AUDIT)
+        found = await audit.audit_group(connection, group)
+    placed = [{"instance_id": member, "placements": dict(places)} for member, places in found.placements.items()]
+    view: dict[str, Any] = {"server_group_id": group.id, "members": placed}
+    if call.version >= _JOINED:
+        view["violations"] = [_violation_view(violation) for violation in found.violations]
+    return {"server_group_policy_audit": view}
+
+
+def _violation_view(violation: audit.Violation) -> dict[str, Any]:
+    return {
+        "breach": violation.breach,
+        "policy": _policy_view(Policy(violation.rule)),
+        "aggregate": violation.aggregate,
+        "members": list(violation.members),
+        "excess": violation.excess,
+        "message": violation.message,
+    }
