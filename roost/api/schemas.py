@@ -26,7 +26,8 @@ def _is_name(value: object) -> bool:
 
 
 @_formats.checks("uuid")
-def _is_uuid(value: object) -> bool:
+def is_uuid(value: object) -> bool:
+    """Whether a text looks like a uuid, with or without its dashes."""
     pattern = r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}"
     return not isinstance(value, str) or re.fullmatch(pattern, value) is not None
 

@@ -1,0 +1,377 @@
+"""Flavors, their extra specs, and the projects that may use private ones."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.api.compute import views
+from roost.api.compute.views import LINKS, PAGE, closed_query, next_page, open_query
+from roost.api.permissions import ADMIN, ANYONE, READER, Rule
+from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import BOOLEAN, NAME, NULLABLE_STRING, STRING, Schema, array, boolean, thing
+from roost.api.versions import Version
+from roost.compute import flavors
+from roost.compute.flavors import Flavor
+from roost.errors import Conflict, Invalid, NotFound
+
+routes = Table(prefix="/v2.1")
+
+_MANAGE = "os_compute_api:os-flavor-manage:"
+_SPECS = "os_compute_api:os-flavor-extra-specs:"
+_ACCESS = "os_compute_api:os-flavor-access"
+_READ = "os_compute_api:flavors"
+RULES = (
+    Rule(_READ, ANYONE, "List and show flavors."),
+    Rule(_MANAGE + "create", ADMIN, "Create a flavor."),
+    Rule(_MANAGE + "update", ADMIN, "Change the description of a flavor."),
+    Rule(_MANAGE + "delete", ADMIN, "Delete a flavor."),
+    Rule(_SPECS + "index", READER, "List the extra specs of a flavor, also as part of the flavor."),
+    Rule(_SPECS + "show", READER, "Show an extra spec."),
+    Rule(_SPECS + "create", ADMIN, "Add extra specs to a flavor."),
+    Rule(_SPECS + "update", ADMIN, "Change an extra spec."),
+    Rule(_SPECS + "delete", ADMIN, "Delete an extra spec."),
+    Rule(_ACCESS, ADMIN, "List the projects that may use a private flavor."),
+    Rule(_ACCESS + ":add_tenant_access", ADMIN, "Let a project use a private flavor."),
+    Rule(_ACCESS + ":remove_tenant_access", ADMIN, "Let a project no longer use a private flavor."),
+)
+
+_MOST = 2**31 - 1
+_POSITIVE: Schema = {"type": ["integer", "string"], "pattern": "^[0-9]+$", "minimum": 1, "maximum": _MOST}
+_AMOUNT: Schema = {**_POSITIVE, "minimum": 0}
+_FACTOR: Schema = {
+    "type": ["number", "string"],
+    "pattern": r"^[0-9]+(\.[0-9]+)?$",
+    "exclusiveMinimum": 0,
+    "maximum": 3.40282e38,
+}
+_ID: Schema = {
+    "type": ["string", "number", "null"],
+    "minLength": 1,
+    "maxLength": 255,
+    "pattern": "^(?! )[a-zA-Z0-9. _-]+(?<! )$",
+}
+_DESCRIPTION: Schema = {"type": ["string", "null"], "maxLength": 65535, "pattern": r"^[^\x00-\x08\x0b\x0c\x0e-\x1f]*$"}
+_NEEDED = {"name": NAME, "ram": _POSITIVE, "vcpus": _POSITIVE, "disk": _AMOUNT}
+_OPTIONAL = {
+    "id": _ID,
+    "OS-FLV-EXT-DATA:ephemeral": _AMOUNT,
+    "swap": _AMOUNT,
+    "os-flavor-access:is_public": BOOLEAN,
+}
+_SPEC_NAME = "^[a-zA-Z0-9-_:. ]{1,255}$"
+_SPEC_VALUES: Schema = {
+    "type": "object",
+    "patternProperties": {_SPEC_NAME: {"type": ["string", "number"], "maxLength": 255}},
+    "additionalProperties": False,
+}
+_PROJECT: Schema = {"type": "string", "pattern": "^[a-zA-Z0-9-]*$", "minLength": 1, "maxLength": 255}
+_ACTIONS: Schema = {
+    "type": "object",
+    "properties": {
+        "addTenantAccess": thing({"tenant": _PROJECT}),
+        "removeTenantAccess": thing({"tenant": _PROJECT}),
+    },
+}
+_FILTERS = {
+    **PAGE,
+    "is_public": STRING,
+    "minRam": STRING,
+    "minDisk": STRING,
+    "sort_key": {"type": "string", "enum": sorted(flavors.SORT_KEYS)},
+    "sort_dir": {"type": "string", "enum": ["asc", "desc"]},
+}
+
+_BRIEF = {"id": STRING, "name": STRING, "links": LINKS}
+_BRIEF_2_55 = {**_BRIEF, "description": NULLABLE_STRING}
+_INTEGER: Schema = {"type": "integer"}
+_FULL = {
+    **_BRIEF,
+    **dict.fromkeys(("ram", "disk", "vcpus", "OS-FLV-EXT-DATA:ephemeral"), _INTEGER),
+    "swap": {"anyOf": [_INTEGER, {"const": ""}]},
+    "os-flavor-access:is_public": {"type": "boolean"},
+    "OS-FLV-DISABLED:disabled": {"const": False},
+    "rxtx_factor": {"type": "number"},
+}
+_FULL_2_55 = {**_FULL, "description": NULLABLE_STRING}
+_FULL_2_75 = {**_FULL_2_55, "swap": _INTEGER}
+_FULL_2_102 = {
+    name: schema for name, schema in _FULL_2_75.items() if name not in ("OS-FLV-DISABLED:disabled", "rxtx_factor")
+}
+_SPECS_SHOWN = {"extra_specs": {"type": "object", "additionalProperties": STRING}}
+
+_SHAPES: tuple[tuple[str, str | None, Schema], ...] = (
+    ("2.1", "2.54", thing(_FULL)),
+    ("2.55", "2.60", thing(_FULL_2_55)),
+    ("2.61", "2.74", thing(_FULL_2_55, _SPECS_SHOWN)),
+    ("2.75", "2.101", thing(_FULL_2_75, _SPECS_SHOWN)),
+    ("2.102", None, thing(_FULL_2_102, _SPECS_SHOWN)),
+)
+"""A flavor in full, from version to version."""
+
+
+def _view(call: Call, flavor: sa.Row[Any], *, brief: bool = False) -> dict[str, Any]:
+    view: dict[str, Any] = {"id": flavor.id, "name": flavor.name, "links": views.links(call, "flavors", flavor.id)}
+    if call.version >= Version(2, 55):
+        view["description"] = flavor.description
+    if brief:
+        return view
+    view |= {
+        "ram": flavor.memory_mb,
+        "disk": flavor.disk_gb,
+        "vcpus": flavor.vcpus,
+        "swap": flavor.swap_mb or (0 if call.version >= Version(2, 75) else ""),
+        "OS-FLV-EXT-DATA:ephemeral": flavor.ephemeral_gb,
+        "os-flavor-access:is_public": flavor.is_public,
+    }
+    if call.version < Version(2, 102):
+        view |= {"OS-FLV-DISABLED:disabled": False, "rxtx_factor": flavor.rxtx_factor}
+    if call.version >= Version(2, 61) and call.may(_SPECS + "index"):
+        view["extra_specs"] = flavor.extra_specs
+    return view
+
+
+def _own(call: Call) -> str | None:
+    """Whose flavors the caller sees; None for the operator, who sees all."""
+    return None if call.caller.is_admin else call.caller.project_id or ""
+
+
+def _number(call: Call, name: str) -> int:
+    text = call.query.get(name, "0")
+    number = views.integer(text)
+    if number is None:
+        raise Invalid(f"Invalid {name} filter [{text}]")
+    return max(-_MOST, min(number, _MOST))
+
+
+def _is_public(call: Call) -> bool | None:
+    text = call.query.get("is_public")
+    if not call.caller.is_admin or text is None:
+        return True
+    if text.lower() == "none":
+        return None
+    if text.lower() not in ("true", "t", "yes", "y", "on", "1", "false", "f", "no", "n", "off", "0"):
+        raise Invalid(f"Invalid is_public filter [{text}]")
+    return text.lower() in ("true", "t", "yes", "y", "on", "1")
+
+
+async def _list(call: Call, *, brief: bool) -> Reply:
+    async with call.services.database.begin() as connection:
+        found = await flavors.index(
+            connection,
+            project_id=call.caller.project_id or "",
+            is_public=_is_public(call),
+            min_memory_mb=_number(call, "minRam"),
+            min_disk_gb=_number(call, "minDisk"),
+            name=call.query.get("name"),
+            sort_key=call.query.get("sort_key", "flavorid"),
+            descending=call.query.get("sort_dir") == "desc",
+            marker=call.query.get("marker"),
+            limit=views.page_limit(call),
+        )
+    listed = [_view(call, flavor, brief=brief) for flavor in found]
+    following = next_page(call, listed, "id")
+    return {"flavors": listed, **({"flavors_links": following} if following else {})}
+
+
+def _page(flavor: Schema) -> Schema:
+    return thing({"flavors": array(flavor)}, {"flavors_links": LINKS})
+
+
+def _query(since: str) -> Schema:
+    """Unknown keys are ignored before 2.75; a name may be asked for from 2.102 on, but was heeded before."""
+    if Version.parse(since) < Version(2, 75):
+        return open_query(**_FILTERS)
+    return closed_query(**_FILTERS, **({"name": STRING} if since == "2.102" else {}))
+
+
+@routes.get("/flavors", until="2.54", rule=_READ, query=_query("2.1"), response=_page(thing(_BRIEF)))
+@routes.get(
+    "/flavors", since="2.55", until="2.74", rule=_READ, query=_query("2.55"), response=_page(thing(_BRIEF_2_55))
+)
+@routes.get(
+    "/flavors", since="2.75", until="2.101", rule=_READ, query=_query("2.75"), response=_page(thing(_BRIEF_2_55))
+)
+@routes.get("/flavors", since="2.102", rule=_READ, query=_query("2.102"), response=_page(thing(_BRIEF_2_55)))
+async def index(call: Call) -> Reply:
+    """List flavors by id and name."""
+    return await _list(call, brief=True)
+
+
+async def detail(call: Call) -> Reply:
+    """List flavors in full."""
+    return await _list(call, brief=False)
+
+
+async def create(call: Call) -> Reply:
+    """Create a flavor; without an id, it gets a uuid."""
+    asked = call.body["flavor"]
+    flavor = Flavor(
+        name=asked["name"],
+        id="" if asked.get("id") is None else str(asked["id"]),
+        vcpus=int(asked["vcpus"]),
+        memory_mb=int(asked["ram"]),
+        disk_gb=_within("disk", asked["disk"]),
+        ephemeral_gb=_within("ephemeral", asked.get("OS-FLV-EXT-DATA:ephemeral", 0)),
+        swap_mb=_within("swap", asked.get("swap", 0)),
+        rxtx_factor=float(asked.get("rxtx_factor", 1.0)),
+        is_public=boolean(asked.get("os-flavor-access:is_public", True)),
+        description=asked.get("description"),
+    )
+    for name, value in (("ram", flavor.memory_mb), ("vcpus", flavor.vcpus)):
+        if not 1 <= value <= _MOST:
+            raise Invalid(f"Invalid input received: {name} must be {'>= 1' if value < 1 else f'<= {_MOST}'}")
+    async with call.services.database.begin() as connection:
+        return {"flavor": _view(call, await flavors.create(connection, flavor))}
+
+
+def _within(name: str, value: int | str) -> int:
+    """Digits in a string escape the schema's bounds."""
+    if int(value) > _MOST:
+        raise Invalid(f"Invalid input received: {name} must be <= {_MOST}")
+    return int(value)
+
+
+async def show(call: Call) -> Reply:
+    """Show one flavor."""
+    async with call.services.database.begin() as connection:
+        return {"flavor": _view(call, await flavors.show(connection, call.path["flavor_id"], project_id=_own(call)))}
+
+
+async def update(call: Call) -> Reply:
+    """Change the description of a flavor."""
+    async with call.services.database.begin() as connection:
+        description = call.body["flavor"]["description"]
+        return {"flavor": _view(call, await flavors.describe(connection, call.path["flavor_id"], description))}
+
+
+def _create_body(since: str) -> Schema:
+    optional = dict(_OPTIONAL)
+    if since != "2.102":
+        optional["rxtx_factor"] = _FACTOR
+    if since != "2.1":
+        optional["description"] = _DESCRIPTION
+    return thing({"flavor": thing(_NEEDED, optional)})
+
+
+for _since, _until, _shape in _SHAPES:
+    _row: dict[str, Any] = {"since": _since, "until": _until}
+    _single = thing({"flavor": _shape})
+    routes.get("/flavors/detail", rule=_READ, query=_query(_since), response=_page(_shape), **_row)(detail)
+    routes.post("/flavors", rule=_MANAGE + "create", body=_create_body(_since), response=_single, **_row)(create)
+    routes.get("/flavors/{flavor_id}", rule=_READ, response=_single, **_row)(show)
+    if _since != "2.1":
+        _body = thing({"flavor": thing({"description": _DESCRIPTION})})
+        routes.put("/flavors/{flavor_id}", rule=_MANAGE + "update", body=_body, response=_single, **_row)(update)
+
+
+@routes.delete("/flavors/{flavor_id}", rule=_MANAGE + "delete", status=202)
+async def delete(call: Call) -> Reply:
+    """Delete a flavor."""
+    async with call.services.database.begin() as connection:
+        await flavors.delete(connection, call.path["flavor_id"])
+    return None
+
+
+_SPECS_ANSWER = thing({"extra_specs": {"type": "object", "additionalProperties": {"type": ["string", "number"]}}})
+
+
+@routes.get("/flavors/{flavor_id}/os-extra_specs", rule=_SPECS + "index", response=_SPECS_ANSWER)
+async def list_extra_specs(call: Call) -> Reply:
+    """List the extra specs of a flavor."""
+    async with call.services.database.begin() as connection:
+        flavor = await flavors.show(connection, call.path["flavor_id"], project_id=_own(call))
+    return {"extra_specs": flavor.extra_specs}
+
+
+@routes.post(
+    "/flavors/{flavor_id}/os-extra_specs",
+    rule=_SPECS + "create",
+    body=thing({"extra_specs": _SPEC_VALUES}),
+    response=_SPECS_ANSWER,
+)
+async def create_extra_specs(call: Call) -> Reply:
+    """Add extra specs to a flavor, or change them."""
+    await _set_specs(call, call.body["extra_specs"])
+    return dict(call.body)
+
+
+async def _set_specs(call: Call, specs: dict[str, Any]) -> None:
+    async with call.services.database.begin() as connection:
+        values = {key: str(value) for key, value in specs.items()}
+        await flavors.set_extra_specs(connection, call.path["flavor_id"], values)
+
+
+_ONE_SPEC: Schema = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
+
+
+@routes.get("/flavors/{flavor_id}/os-extra_specs/{key}", rule=_SPECS + "show", response=_ONE_SPEC)
+async def show_extra_spec(call: Call) -> Reply:
+    """Show one extra spec."""
+    flavor_id, key = call.path["flavor_id"], call.path["key"]
+    async with call.services.database.begin() as connection:
+        await flavors.show(connection, flavor_id, project_id=_own(call))
+        return {key: await flavors.extra_spec(connection, flavor_id, key)}
+
+
+@routes.put(
+    "/flavors/{flavor_id}/os-extra_specs/{key}",
+    rule=_SPECS + "update",
+    body={**_SPEC_VALUES, "minProperties": 1, "maxProperties": 1},
+    response=_ONE_SPEC,
+)
+async def update_extra_spec(call: Call) -> Reply:
+    """Change one extra spec."""
+    if call.path["key"] not in call.body:
+        raise Invalid("Request body and URI mismatch")
+    await _set_specs(call, call.body)
+    return dict(call.body)
+
+
+@routes.delete("/flavors/{flavor_id}/os-extra_specs/{key}", rule=_SPECS + "delete")
+async def delete_extra_spec(call: Call) -> Reply:
+    """Delete one extra spec."""
+    async with call.services.database.begin() as connection:
+        await flavors.delete_extra_spec(connection, call.path["flavor_id"], call.path["key"])
+    return None
+
+
+_ACCESS_ANSWER = thing({"flavor_access": array(thing({"flavor_id": STRING, "tenant_id": STRING}))})
+
+
+async def _access(connection: AsyncConnection, flavor_id: str) -> dict[str, Any]:
+    projects = await flavors.projects(connection, flavor_id)
+    return {"flavor_access": [{"flavor_id": flavor_id, "tenant_id": project} for project in projects]}
+
+
+@routes.get("/flavors/{flavor_id}/os-flavor-access", rule=_ACCESS, response=_ACCESS_ANSWER)
+async def list_access(call: Call) -> Reply:
+    """List the projects that may use a private flavor."""
+    async with call.services.database.begin() as connection:
+        flavor = await flavors.show(connection, call.path["flavor_id"])
+        if flavor.is_public:
+            raise NotFound("Access list not available for public flavors.")
+        return await _access(connection, flavor.id)
+
+
+@routes.post(
+    "/flavors/{flavor_id}/action",
+    rule=_ACCESS + ":add_tenant_access",
+    owned=True,
+    body=_ACTIONS,
+    response=_ACCESS_ANSWER,
+)
+async def act(call: Call) -> Reply:
+    """Let a project use a private flavor (`addTenantAccess`), or no longer (`removeTenantAccess`)."""
+    name = views.action(call.body, _ACTIONS["properties"])
+    adding, project_id = name == "addTenantAccess", call.body[name]["tenant"]
+    call.permit(f"{_ACCESS}:{'add' if adding else 'remove'}_tenant_access")
+    async with call.services.database.begin() as connection:
+        flavor = await flavors.show(connection, call.path["flavor_id"], lock=True)
+        if not adding:
+            await flavors.disallow(connection, flavor.id, project_id)
+        elif flavor.is_public and call.version >= Version(2, 7):
+            raise Conflict("Can not add access to a public flavor.")
+        else:
+            await flavors.allow(connection, flavor.id, project_id)
+        return await _access(connection, flavor.id)
