@@ -1,0 +1,431 @@
+"""os.nova.server: nodes that are servers of the compute service."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from roost.clouds.base import Cloud, Named, Server, ServerOutcome, ServerRequest
+from roost.clusters.policies.base import SUPPORTED, NodeView
+from roost.clusters.profiles.base import REBOOT, REBUILD, RECREATE, Outcome, Profile
+from roost.clusters.spec import AllowedValues, Boolean, Integer, InvalidSpec, List, Map, Operation, String
+
+_NO_SERVER = "The node has no server."
+_AT_ONCE = 32
+"""How many requests for single servers are under way at the same time."""
+
+_BLOCK_DEVICE = Map(
+    "A map specifying the properties of a block device to be used by the server.",
+    schema={
+        "uuid": String("ID of the source image, snapshot or volume"),
+        "source_type": String(
+            "Volume source type, must be one of 'image', 'snapshot', 'volume' or 'blank'", required=True
+        ),
+        "destination_type": String("Volume destination type, must be 'volume' or 'local'", required=True),
+        "disk_bus": String("Bus of the device."),
+        "device_name": String("Name of the device(e.g. vda, xda, ....)."),
+        "volume_size": Integer("Size of the block device in MB(for swap) and in GB(for other formats)", required=True),
+        "guest_format": String("Specifies the disk file system format(e.g. swap, ephemeral, ...)."),
+        "boot_index": Integer("Define the boot order of the device"),
+        "device_type": String("Type of the device(e.g. disk, cdrom, ...)."),
+        "delete_on_termination": Boolean("Whether to delete the volume when the server stops."),
+        "volume_type": String("Id or name of volume type."),
+    },
+)
+_NETWORK = Map(
+    "A map specifying the properties of a network for uses.",
+    schema={
+        "network": String("Name or ID of network to create a port on."),
+        "port": String("Port ID to be used by the network."),
+        "vnic_type": String("Define vnic_type to be used by port"),
+        "fixed_ip": String("Fixed IP to be used by the network."),
+        "security_groups": List(
+            "A list of security groups to be attached to this port.", schema=String("Name of a security group")
+        ),
+        "floating_network": String("The network on which to create a floating IP"),
+        "floating_ip": String("The floating IP address to be associated with this port."),
+        "subnet": String("Subnet in which to allocate the IP address for this port."),
+    },
+)
+_FILE = Map(
+    "A map specifying the path & contents for an injected file.",
+    schema={
+        "path": String("In-instance path for the file to be injected.", required=True),
+        "contents": String("Contents of the file to be injected.", required=True),
+    },
+)
+
+
+class ServerProfile(Profile):
+    """Nodes that are servers."""
+
+    TYPE = "os.nova.server"
+    VERSIONS = {"1.0": [{"status": SUPPORTED, "since": "2016.04"}]}
+    spec_schema = {
+        "context": Map("Customized security context for operating servers."),
+        "admin_pass": String("Password for the administrator account."),
+        "auto_disk_config": Boolean("Whether the disk partition is done automatically.", default=True),
+        "availability_zone": String("Name of availability zone for running the server."),
+        "block_device_mapping_v2": List(
+            "A list specifying the properties of block devices to be used for this server.", schema=_BLOCK_DEVICE
+        ),
+        "config_drive": Boolean("Whether config drive should be enabled for the server."),
+        "flavor": String("ID of flavor used for the server.", required=True, updatable=True),
+        "image": String("ID of image to be used for the new server.", updatable=True),
+        "key_name": String("Name of Nova keypair to be injected to server."),
+        "metadata": Map(
+            "A collection of key/value pairs to be associated with the server created. Both key and value must be "
+            "<=255 chars.",
+            updatable=True,
+        ),
+        "name": String("Name of the server. When omitted, the node name will be used.", updatable=True),
+        "networks": List("List of networks for the server.", schema=_NETWORK, updatable=True),
+        "personality": List("List of files to be injected into the server, where each.", schema=_FILE),
+        "scheduler_hints": Map(
+            "A collection of key/value pairs to be associated with the Scheduler hints. Both key and value must be "
+            "<=255 chars."
+        ),
+        "security_groups": List("List of security groups.", schema=String("Name of a security group", required=True)),
+        "user_data": String("User data to be exposed by the metadata server."),
+    }
+    OPERATIONS = {
+        "reboot": Operation(
+            "Reboot the nova server.",
+            {
+                "type": String(
+                    "Type of reboot which can be 'SOFT' or 'HARD'.",
+                    default="SOFT",
+                    constraints=[AllowedValues(("SOFT", "HARD"))],
+                )
+            },
+        ),
+        "rebuild": Operation("Rebuild the server using current image and admin password.", {}),
+        "change_password": Operation(
+            "Change the administrator password.", {"admin_pass": String("New password for the administrator.")}
+        ),
+        "pause": Operation("Pause the server from running.", {}),
+        "unpause": Operation("Unpause the server to running state.", {}),
+        "suspend": Operation("Suspend the running of the server.", {}),
+        "resume": Operation("Resume the running of the server.", {}),
+        "lock": Operation("Lock the server.", {}),
+        "unlock": Operation("Unlock the server.", {}),
+        "start": Operation("Start the server.", {}),
+        "stop": Operation("Stop the server.", {}),
+        "rescue": Operation("Rescue the server.", {"image_ref": String("A string referencing the image to use.")}),
+        "unrescue": Operation("Unrescue the server.", {}),
+        "evacuate": Operation(
+            "Evacuate the server to a different host.",
+            {
+                "host": String("The target host to evacuate the server."),
+                "force": String("Whether the evacuation should be a forced one."),
+            },
+        ),
+    }
+
+    def check_spec(self) -> None:
+        """A network is a network or a port, and what it asks for exists."""
+        for network in self.properties["networks"] or ():
+            if network["port"] is None and network["network"] is None:
+                raise InvalidSpec("One of 'port' and 'network' must be provided")
+            if network["port"] is not None and network["fixed_ip"] is not None:
+                raise InvalidSpec(
+                    "The 'port' property and the 'fixed_ip' property cannot be specified at the same time"
+                )
+            if network["vnic_type"] not in (None, "normal", "direct", "macvtap"):
+                raise InvalidSpec(
+                    f"vnic_type: '{network['vnic_type']}' is not supported."
+                    "(supported types are: normal, direct, macvtap)"
+                )
+
+    async def validate(self, cloud: Cloud) -> str | None:
+        """The zone, flavor, image, key pair and networks exist."""
+        zone = self.properties["availability_zone"]
+        if zone is not None and zone.partition(":")[0] not in {
+            known.name for known in await cloud.availability_zones()
+        }:
+            return _missing("availability_zone", zone)
+        lookups: list[tuple[str, Callable[[str], Awaitable[Named | None]]]] = [
+            ("flavor", cloud.find_flavor),
+            ("image", cloud.find_image),
+            ("key_name", cloud.find_keypair),
+        ]
+        for key, find in lookups:
+            value = self.properties[key]
+            if value is not None and await find(value) is None:
+                return _missing(key, value)
+        for network in self.properties["networks"] or ():
+            name = network["network"]
+            if name is not None and await cloud.find_network(name) is None:
+                return f"The specified network {name} could not be found."
+        return None
+
+    async def create(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str | None) -> list[Outcome]:
+        """Ask for all servers at once."""
+        refusal, resolved = await self._resolved(cloud)
+        if refusal is not None:
+            return [Outcome(node.id, False, None, refusal) for node in nodes]
+        requests = [self._request(node, cluster_id, resolved) for node in nodes]
+        outcomes = await cloud.create_servers(requests)
+        return [_created(node, outcome) for node, outcome in zip(nodes, outcomes, strict=True)]
+
+    async def _resolved(self, cloud: Cloud) -> tuple[str | None, dict[str, Any]]:
+        """What names in the spec stand for in the cloud, found once for all servers; or what could not be found."""
+        flavor = await cloud.find_flavor(self.properties["flavor"])
+        if flavor is None:
+            return _missing("flavor", self.properties["flavor"]), {}
+        resolved: dict[str, Any] = {"flavor": flavor.id, "image": None, "networks": []}
+        if self.properties["image"] is not None:
+            image = await cloud.find_image(self.properties["image"])
+            if image is None:
+                return _missing("image", self.properties["image"]), {}
+            resolved["image"] = image.id
+        for wanted in self.properties["networks"] or ():
+            network = await cloud.find_network(wanted["network"]) if wanted["network"] is not None else None
+            if network is None and wanted["port"] is None:
+                return f"The specified network {wanted['network']} could not be found.", {}
+            resolved["networks"].append(_interface(wanted, network))
+        return None, resolved
+
+    def _request(self, node: NodeView, cluster_id: str | None, resolved: Mapping[str, Any]) -> ServerRequest:
+        given = self.properties
+        hints = dict(given["scheduler_hints"] or {})
+        group = node.placement.get("servergroup") or hints.get("group")
+        if group:
+            hints["group"] = group
+        return ServerRequest(
+            node_id=node.id,
+            name=given["name"] or node.name,
+            flavor=resolved["flavor"],
+            image=resolved["image"],
+            networks=tuple(resolved["networks"]),
+            key_name=given["key_name"],
+            metadata={**_texts(given["metadata"]), **_membership(node, cluster_id)},
+            user_data=given["user_data"],
+            availability_zone=node.placement.get("zone") or given["availability_zone"],
+            server_group=group,
+            scheduler_hints=hints,
+            security_groups=tuple(given["security_groups"] or ()),
+            admin_pass=given["admin_pass"],
+            config_drive=given["config_drive"],
+            auto_disk_config=given["auto_disk_config"],
+            block_devices=tuple(_given(device) for device in given["block_device_mapping_v2"] or ()),
+            personality=tuple(given["personality"] or ()),
+            region=node.placement.get("region_name") or (given["context"] or {}).get("region_name"),
+        )
+
+    async def delete(self, cloud: Cloud, nodes: Sequence[NodeView], *, force: bool = False) -> list[Outcome]:
+        """Delete all servers at once, also one of which the node does not know yet."""
+        unknown = [node.id for node in nodes if not node.physical_id]
+        found = await cloud.find_servers(unknown) if unknown else {}
+        servers = {node.id: node.physical_id or (found[node.id].id if node.id in found else None) for node in nodes}
+        reasons = await cloud.delete_servers([server for server in servers.values() if server], force=force)
+        outcomes = []
+        for node in nodes:
+            server = servers[node.id]
+            reason = reasons.get(server) if server else None
+            outcomes.append(Outcome(node.id, reason is None, server if reason else None, reason or ""))
+        return outcomes
+
+    async def check(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[Outcome]:
+        """Whether the servers are there and active."""
+        servers = await cloud.show_servers([node.physical_id for node in nodes if node.physical_id])
+        return [_checked(node, servers.get(node.physical_id or "")) for node in nodes]
+
+    async def details(self, cloud: Cloud, nodes: Sequence[NodeView]) -> dict[str, Mapping[str, Any]]:
+        """The servers as the compute service shows them."""
+        servers = await cloud.show_servers([node.physical_id for node in nodes if node.physical_id])
+        return {node.id: servers[node.physical_id].details for node in nodes if node.physical_id in servers}
+
+    def update_problem(self, new: Profile) -> str | None:
+        """Networks and a missing image cannot be changed in place."""
+        if problem := super().update_problem(new):
+            return problem
+        if self.properties["networks"] != new.properties["networks"]:
+            return "The networks of a server cannot be changed in place: recreate the nodes with the new profile."
+        if self.properties["image"] is not None and new.properties["image"] is None:
+            return "Updating Nova server with image set to None is not supported by Nova"
+        return None
+
+    async def update(self, cloud: Cloud, nodes: Sequence[NodeView], new: Profile) -> list[Outcome]:
+        """Rename, relabel, resize and rebuild, as far as the two profiles differ."""
+        if problem := self.update_problem(new):
+            return [Outcome(node.id, False, node.physical_id, problem) for node in nodes]
+        changes = await self._changes(cloud, new)
+        if isinstance(changes, str):
+            return [Outcome(node.id, False, node.physical_id, changes) for node in nodes]
+
+        async def change(node: NodeView, server_id: str) -> str | None:
+            reason = await self._relabel(cloud, node, server_id, new)
+            for operation, params in changes:
+                reason = reason or await cloud.operate(server_id, operation, params)
+            return reason
+
+        return await _each(nodes, change)
+
+    async def _changes(self, cloud: Cloud, new: Profile) -> list[tuple[str, dict[str, Any]]] | str:
+        changes: list[tuple[str, dict[str, Any]]] = []
+        if new.properties["flavor"] != self.properties["flavor"]:
+            flavor = await cloud.find_flavor(new.properties["flavor"])
+            if flavor is None:
+                return _missing("flavor", new.properties["flavor"])
+            changes.append(("resize", {"flavor": flavor.id}))
+        if new.properties["image"] != self.properties["image"]:
+            image = await cloud.find_image(new.properties["image"])
+            if image is None:
+                return _missing("image", new.properties["image"])
+            changes.append(("rebuild", {"image": image.id}))
+        return changes
+
+    async def _relabel(self, cloud: Cloud, node: NodeView, server_id: str, new: Profile) -> str | None:
+        before, after = _texts(self.properties["metadata"]), _texts(new.properties["metadata"])
+        metadata: dict[str, str | None] = {key: None for key in before if key not in after}
+        metadata.update({key: value for key, value in after.items() if before.get(key) != value})
+        names = [profile.properties["name"] or node.name for profile in (self, new)]
+        renamed = names[1] if names[0] != names[1] else None
+        if not metadata and renamed is None:
+            return None
+        return await cloud.update_server(server_id, name=renamed, metadata=metadata or None)
+
+    async def recover(
+        self,
+        cloud: Cloud,
+        nodes: Sequence[NodeView],
+        operation: str,
+        params: Mapping[str, Any],
+        cluster_id: str | None,
+    ) -> list[Outcome]:
+        """Make servers anew, rebuild them from their image, or reboot them."""
+        if operation.upper() == RECREATE:
+            return await self._recreate(cloud, nodes, cluster_id, force=bool(params.get("force_recreate")))
+        if operation.upper() == REBUILD:
+            asked, given = "rebuild", await self._rebuild_params(cloud)
+        else:
+            asked, given = "reboot", {"type": str(params.get("type") or "HARD").upper()}
+        outcomes = await _each(nodes, lambda node, server_id: cloud.operate(server_id, asked, given))
+        return [_noted(outcome, REBUILD if asked == "rebuild" else REBOOT) for outcome in outcomes]
+
+    async def _rebuild_params(self, cloud: Cloud) -> dict[str, Any]:
+        image = await cloud.find_image(self.properties["image"]) if self.properties["image"] else None
+        return {"image": image.id} if image else {}
+
+    async def _recreate(
+        self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str | None, *, force: bool
+    ) -> list[Outcome]:
+        gone = await self.delete(cloud, nodes, force=force)
+        stuck = {outcome.node_id: outcome for outcome in gone if not outcome.ok}
+        made = await self.create(cloud, [node for node in nodes if node.id not in stuck], cluster_id)
+        outcomes = {outcome.node_id: _noted(outcome, RECREATE) for outcome in made}
+        return [stuck.get(node.id) or outcomes[node.id] for node in nodes]
+
+    async def operate(
+        self, cloud: Cloud, nodes: Sequence[NodeView], operation: str, params: Mapping[str, Any]
+    ) -> list[Outcome]:
+        """Do one operation to every server."""
+        given = {key: value for key, value in params.items() if value is not None}
+        if operation == "rebuild":
+            given = await self._rebuild_params(cloud)
+        return await _each(nodes, lambda node, server_id: cloud.operate(server_id, operation, given))
+
+    async def join(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str) -> list[Outcome]:
+        """Note the cluster in the servers' metadata, and leave the rest of it alone."""
+        return await _each(
+            nodes,
+            lambda node, server_id: cloud.update_server(server_id, metadata=dict(_membership(node, cluster_id))),
+        )
+
+    async def leave(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[Outcome]:
+        """Remove the cluster from the servers' metadata."""
+        nothing: dict[str, str | None] = {"cluster_id": None, "cluster_node_index": None}
+        return await _each(nodes, lambda node, server_id: cloud.update_server(server_id, metadata=nothing))
+
+    @classmethod
+    async def adopt(cls, cloud: Cloud, physical_id: str) -> dict[str, Any] | str:
+        """The properties of a server that exists."""
+        server = (await cloud.show_servers([physical_id])).get(physical_id)
+        if server is None:
+            return f"The specified server '{physical_id}' could not be found."
+        return _properties_of(server)
+
+
+def _missing(key: str, value: str) -> str:
+    return f"The specified {key} '{value}' could not be found."
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
+    return {key: str(value) for key, value in (values or {}).items()}
+
+
+def _membership(node: NodeView, cluster_id: str | None) -> dict[str, str]:
+    """What a server's metadata says of the node that it is."""
+    metadata = {"cluster_node_id": node.id}
+    if cluster_id:
+        metadata |= {"cluster_id": cluster_id, "cluster_node_index": str(node.index)}
+    return metadata
+
+
+def _interface(wanted: Mapping[str, Any], network: Named | None) -> dict[str, Any]:
+    """A network of the spec in the compute service's words."""
+    words = {"port": "port", "fixed_ip": "fixed_ip"}
+    interface = {theirs: wanted[ours] for ours, theirs in words.items() if wanted[ours] is not None}
+    return {"uuid": network.id, **interface} if network else interface
+
+
+def _created(node: NodeView, outcome: ServerOutcome) -> Outcome:
+    if outcome.error is not None:
+        return Outcome(node.id, False, outcome.server_id, outcome.error)
+    placement = {**node.placement, **({"zone": outcome.zone} if outcome.zone else {})}
+    return Outcome(node.id, True, outcome.server_id, data={"placement": placement} if placement else {})
+
+
+def _checked(node: NodeView, server: Server | None) -> Outcome:
+    if not node.physical_id:
+        return Outcome(node.id, False, None, _NO_SERVER)
+    if server is None:
+        return Outcome(node.id, False, node.physical_id, f"The server '{node.physical_id}' could not be found.")
+    if server.status != "ACTIVE":
+        reason = f"The server is in status {server.status}" + (f": {server.fault}" if server.fault else ".")
+        return Outcome(node.id, False, node.physical_id, reason)
+    return Outcome(node.id, True, node.physical_id)
+
+
+def _noted(outcome: Outcome, recovery: str) -> Outcome:
+    """The same, with the way of recovery noted for the policies that ask."""
+    if not outcome.ok:
+        return outcome
+    return Outcome(outcome.node_id, True, outcome.physical_id, data={**outcome.data, "recovery": recovery})
+
+
+async def _each(nodes: Sequence[NodeView], act: Callable[[NodeView, str], Awaitable[str | None]]) -> list[Outcome]:
+    """Do something to each server, several at a time; what it returns is the reason why it failed."""
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(node: NodeView) -> Outcome:
+        if not node.physical_id:
+            return Outcome(node.id, False, None, _NO_SERVER)
+        async with turn:
+            reason = await act(node, node.physical_id)
+        return Outcome(node.id, reason is None, node.physical_id, reason or "")
+
+    return list(await asyncio.gather(*(one(node) for node in nodes)))
+
+
+def _properties_of(server: Server) -> dict[str, Any]:
+    """What a profile of this server says, read from what the compute service shows of it."""
+    details = server.details
+    flavor, image = details.get("flavor") or {}, details.get("image") or {}
+    found = {
+        "name": server.name,
+        "flavor": flavor.get("id") or flavor.get("original_name"),
+        "image": image.get("id") if isinstance(image, Mapping) else None,
+        "key_name": details.get("key_name"),
+        "availability_zone": server.zone,
+        "metadata": dict(details.get("metadata") or {}),
+        "networks": [{"network": name} for name in details.get("addresses") or {}],
+        "security_groups": [group["name"] for group in details.get("security_groups") or ()],
+        "config_drive": bool(details.get("config_drive")),
+        "auto_disk_config": details.get("OS-DCF:diskConfig", "MANUAL") == "AUTO",
+    }
+    return {key: value for key, value in found.items() if value not in (None, [], {})}
