@@ -3,6 +3,8 @@
 import asyncio
 import logging
 
+from roost.compute import audit, changes, lifecycle, notifications
+from roost.config import Settings
 from roost.identity import tokens
 from roost.store.database import Database
 
@@ -11,18 +13,22 @@ logger = logging.getLogger(__name__)
 _PURGE_SECONDS = 60
 
 
-async def run(database: Database) -> None:
+async def run(database: Database, settings: Settings) -> None:
     """Work until cancelled."""
     async with asyncio.TaskGroup() as group:
-        group.create_task(_purge_tokens(database))
+        group.create_task(_purge(database))
+        group.create_task(lifecycle.run(database))
+        group.create_task(notifications.keep_sending(database, settings))
+        group.create_task(audit.keep_auditing(database, settings))
 
 
-async def _purge_tokens(database: Database) -> None:
-    """Forget expired tokens. They are refused in any case; this only keeps the table small."""
+async def _purge(database: Database) -> None:
+    """Forget what nobody will ask for: expired tokens, and changes of the fleet long past."""
     while True:
         try:
             async with database.begin() as connection:
                 await tokens.purge(connection)
+                await changes.forget_old(connection)
         except Exception:
-            logger.exception("expired tokens could not be purged, trying again")
+            logger.exception("old rows could not be purged, trying again")
         await asyncio.sleep(_PURGE_SECONDS)

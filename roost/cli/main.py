@@ -36,6 +36,8 @@ def _parser() -> argparse.ArgumentParser:
     api.add_argument("--listen", metavar="HOST:PORT", help="address to serve on (127.0.0.1:8774)")
     _command(commands, "engine", _engine, "run an engine process on the operator's PostgreSQL")
 
+    _command(commands, "audit", _audit, "find groups whose rules are broken (exit status 1 if there are any)")
+
     database = commands.add_parser("db", help="the schema of the database").add_subparsers(required=True, metavar="DO")
     _command(database, "upgrade", _db_upgrade, "bring the schema up to date")
     _command(database, "status", _db_status, "say whether the schema is up to date (exit status 1 if not)")
@@ -77,6 +79,12 @@ def _engine(options: argparse.Namespace) -> int:
     from roost.cli import processes
 
     return processes.run(_settings(options), engine=True)
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from roost.cli import audit
+
+    return audit.run(_settings(options))
 
 
 def _db_upgrade(options: argparse.Namespace) -> int:

@@ -13,6 +13,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from roost import config, engine, logs
 from roost.api.app import App, make_services
 from roost.api.auth import Authenticator, KeystoneAuthenticator, RoostAuthenticator
+from roost.api.routes import Services
+from roost.compute.changes import CLAIMS
 from roost.config import Settings
 from roost.errors import Unavailable
 from roost.identity import tokens
@@ -72,9 +74,11 @@ async def _run(
         async with asyncio.TaskGroup() as group:
             tasks = []
             if with_engine:
-                tasks.append(group.create_task(engine.run(database)))
+                tasks.append(group.create_task(engine.run(database, settings)))
             if listener is not None:
-                server, authenticator = _server(settings, database)
+                services = make_services(settings, database)
+                server, authenticator = _server(services)
+                tasks.append(group.create_task(database.listen(CLAIMS, services.scheduler.live.noted)))
                 if isinstance(authenticator, RoostAuthenticator):
                     tasks.append(group.create_task(database.listen(tokens.REVOCATIONS, authenticator.forget)))
                 serving = group.create_task(server.serve(sockets=[listener]))
@@ -91,13 +95,14 @@ async def _run(
         await database.close()
 
 
-def _server(settings: Settings, database: Database) -> tuple["_Server", Authenticator]:
+def _server(services: Services) -> tuple["_Server", Authenticator]:
+    settings = services.settings
     authenticator: Authenticator
     if settings.auth_strategy == "keystone":
         authenticator = KeystoneAuthenticator(settings)
     else:
-        authenticator = RoostAuthenticator(database, settings.token_cache_seconds)
-    app = App(make_services(settings, database), authenticator)
+        authenticator = RoostAuthenticator(services.database, settings.token_cache_seconds)
+    app = App(services, authenticator)
     server = _Server(
         uvicorn.Config(
             app,

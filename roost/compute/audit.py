@@ -7,7 +7,7 @@ them, and so may whoever changes the database by hand; this finds out, and moves
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -116,14 +116,7 @@ LAST = Gauge("roost_audit_last_run_timestamp_seconds", "When the last audit ende
 async def audit_all(connection: AsyncConnection) -> list[Finding]:
     """Audit every host and every group, as they were at one moment, in as many queries for many as for few."""
     await connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
-    found = [*await _hosts_twice(connection), *await _rules_broken(connection), *await _members_lost(connection)]
-    counts = Counter(finding.kind for finding in found)
-    for kind in Kind:
-        FINDINGS.labels(kind).set(counts[kind])
-    LAST.set_to_current_time()
-    for finding in found:
-        logger.warning("audit: %s", finding.message, extra={"kind": finding.kind.value})
-    return found
+    return [*await _hosts_twice(connection), *await _rules_broken(connection), *await _members_lost(connection)]
 
 
 async def _hosts_twice(connection: AsyncConnection) -> list[Finding]:
@@ -189,7 +182,16 @@ async def keep_auditing(database: Database, settings: Settings) -> None:
     while settings.group_audit_seconds:
         try:
             async with database.begin() as connection:
-                await audit_all(connection)
+                _tell(await audit_all(connection))
         except Exception:
             logger.exception("the audit failed, trying again")
         await asyncio.sleep(settings.group_audit_seconds)
+
+
+def _tell(findings: Sequence[Finding]) -> None:
+    counts = Counter(finding.kind for finding in findings)
+    for kind in Kind:
+        FINDINGS.labels(kind).set(counts[kind])
+    LAST.set_to_current_time()
+    for finding in findings:
+        logger.warning("audit: %s", finding.message, extra={"kind": finding.kind.value})

@@ -4,13 +4,22 @@ A change and its notification commit together, so none is sent for a change that
 engine sends them in order; a crash between sending and forgetting sends some again, with the same `message_id`.
 """
 
-from collections.abc import Iterable
+import asyncio
+import logging
+import socket
+import uuid
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.config import Settings
+from roost.errors import Unavailable
+from roost.store.database import Database
 from roost.store.tables.servers import outbox
+
+logger = logging.getLogger(__name__)
 
 CREATE = "server_group.create"
 UPDATE = "server_group.update"
@@ -19,6 +28,17 @@ ADD_MEMBER = "server_group.add_member"
 REMOVE_MEMBER = "server_group.remove_member"
 
 NOOP = "noop"
+
+_BATCH = 100
+_POLL_SECONDS = 0.5
+_RETRY_SECONDS = 5
+_MESSAGE_IDS = uuid.UUID("6f1c7f0a-3d57-4b0e-9f57-0c5a9c1b7a11")
+
+# One engine sends at a time, which keeps the order; whoever finds it held has nothing to do.
+_TAKE_TURN = sa.text("SELECT pg_try_advisory_xact_lock(7266013)")
+
+Send = Callable[[dict[str, Any]], None]
+"""Hands one message to the broker, or raises."""
 
 
 def wanted(settings: Settings) -> bool:
@@ -41,3 +61,78 @@ def server_group_payload(**data: Any) -> dict[str, Any]:
         "nova_object.version": "1.1",
         "nova_object.data": {**data, "hosts": None},
     }
+
+
+async def keep_sending(database: Database, settings: Settings) -> None:
+    """Send what is in the outbox until cancelled. While the broker does not answer, everything waits there."""
+    if not wanted(settings):
+        return
+    send = await asyncio.to_thread(sender, settings)
+    while True:
+        batch = asyncio.create_task(send_batch(database, send))
+        try:
+            full = await asyncio.shield(batch) == _BATCH
+            await asyncio.sleep(0 if full else _POLL_SECONDS)
+        except asyncio.CancelledError:
+            # What has been sent is to be forgotten before the engine stops, or it would be sent again.
+            await asyncio.gather(batch, return_exceptions=True)
+            raise
+        except Exception as error:
+            logger.warning("notifications wait, for they could not be sent", extra={"error": str(error)})
+            await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def send_batch(database: Database, send: Send) -> int:
+    """Send the oldest notifications and forget them; how many those were. Raises what kept one from being sent."""
+    async with database.begin() as connection:
+        if not await connection.scalar(_TAKE_TURN):
+            return 0
+        rows = (await connection.execute(sa.select(outbox).order_by(outbox.c.id).limit(_BATCH))).all()
+        sent, failure = await asyncio.to_thread(_send_all, send, [_message(row) for row in rows])
+        await connection.execute(outbox.delete().where(outbox.c.id.in_([row.id for row in rows[:sent]])))
+    if failure is not None:
+        raise failure
+    return sent
+
+
+def _send_all(send: Send, messages: Iterable[dict[str, Any]]) -> tuple[int, Exception | None]:
+    """How many were sent, and what stopped the next."""
+    sent = 0
+    for message in messages:
+        try:
+            send(message)
+        except Exception as error:
+            return sent, error
+        sent += 1
+    return sent, None
+
+
+def _message(row: sa.Row[Any]) -> dict[str, Any]:
+    return {
+        # The same however often it is sent, so that whoever listens can tell.
+        "message_id": str(uuid.uuid5(_MESSAGE_IDS, f"{row.id} {row.created_at.isoformat()}")),
+        "publisher_id": f"nova-api:{socket.gethostname()}",
+        "event_type": row.event_type,
+        "priority": "INFO",
+        "payload": row.payload,
+        "timestamp": str(row.created_at.replace(tzinfo=None)),
+    }
+
+
+def sender(settings: Settings) -> Send:
+    """A connection to the broker.
+
+    oslo.messaging's own Notifier logs a message that it cannot send, and goes on; here a failure must be seen, so that
+    the message stays in the outbox. So this asks the transport itself, as the `messagingv2` driver does.
+    """
+    try:
+        import oslo_messaging
+    except ImportError:
+        raise Unavailable("Notifications need oslo.messaging: pip install 'roost[notifications]'.") from None
+    transport = oslo_messaging.get_notification_transport(settings.source, url=settings.notification_url)
+    target = oslo_messaging.Target(exchange="nova", topic=f"{settings.notification_topic}.info")
+
+    def send(message: dict[str, Any]) -> None:
+        transport._send_notification(target, {}, message, version=2.0, retry=0)
+
+    return send
