@@ -29,6 +29,7 @@ from roost.api.image import IMAGE_API
 from roost.api.routes import Call, Route, Services
 from roost.api.service import SERVICE_API
 from roost.api.versions import Version
+from roost.compute.scheduling import Scheduler
 from roost.config import Settings
 from roost.identity.tokens import Caller
 from roost.store.database import Database
@@ -54,7 +55,12 @@ def default_rules() -> list[policy.RuleDefault]:
 
 def make_services(settings: Settings, database: Database) -> Services:
     """What the handlers of this process use."""
-    return Services(settings, database, permissions.Permissions(settings, default_rules()))
+    return Services(
+        settings,
+        database,
+        permissions.Permissions(settings, default_rules()),
+        Scheduler(database, settings),
+    )
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from roost.api.permissions import Permissions
 from roost.api.schemas import Schema, Validator
 from roost.api.versions import Version
+from roost.compute.scheduling import Scheduler
 from roost.config import Settings
 from roost.errors import Forbidden
 from roost.identity.tokens import Caller
@@ -34,6 +35,7 @@ class Services:
     settings: Settings
     database: Database
     permissions: Permissions
+    scheduler: Scheduler
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ A limit is, in this order: what was set for the user in the project, for the pro
 the configuration. -1 is no limit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -32,6 +32,25 @@ async def limits(connection: AsyncConnection, configured: Limits, project_id: st
     )
     rows = await connection.execute(both.order_by("rank", "user_id"))
     return {**configured, **{row.resource: row.limit for row in rows}}
+
+
+async def limits_of(
+    connection: AsyncConnection, configured: Limits, project_ids: Collection[str]
+) -> dict[str, dict[str, int]]:
+    """The limits of several projects, in one query."""
+    of_class = sa.select(sa.null().label("project_id"), quota_classes.c.resource, quota_classes.c.limit)
+    of_projects = sa.select(quotas.c.project_id, quotas.c.resource, quotas.c.limit)
+    both = sa.union_all(
+        of_class.where(quota_classes.c.name == DEFAULT_CLASS),
+        of_projects.where(quotas.c.project_id.in_(project_ids), quotas.c.user_id == ""),
+    )
+    rows = (await connection.execute(both)).all()
+    everyone = {**configured, **{row.resource: row.limit for row in rows if row.project_id is None}}
+    found = {project_id: dict(everyone) for project_id in project_ids}
+    for row in rows:
+        if row.project_id is not None:
+            found[row.project_id][row.resource] = row.limit
+    return found
 
 
 async def class_limits(connection: AsyncConnection, configured: Limits, name: str) -> dict[str, int]:

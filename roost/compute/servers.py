@@ -142,7 +142,7 @@ async def find(
         query = query.where(servers.c.project_id == project_id)
     if lock:
         query = query.with_for_update(of=servers)
-    row = (await connection.execute(query)).one_or_none()
+    row: Server | None = (await connection.execute(query)).one_or_none()
     if row is None:
         raise NotFound(f"Instance {server_id} could not be found.")
     return row
@@ -157,7 +157,8 @@ async def index(connection: AsyncConnection, filters: Filters) -> Sequence[Serve
         query = query.where(await _after(connection, filters.marker, keys))
     query = query.order_by(*(key.desc() if descends else key.asc() for key, descends in keys)).limit(filters.limit)
     try:
-        return (await connection.execute(query)).all()
+        rows: Sequence[Server] = (await connection.execute(query)).all()
+        return rows
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) == "2201B":
             raise Invalid(f"Invalid regular expression '{filters.name}' for name.") from None

@@ -10,7 +10,11 @@ from roost.api.compute import (
     keypairs,
     policy_scopes,
     quotas,
+    server_actions,
     server_groups,
+    server_history,
+    server_metadata,
+    servers,
     services,
     versions,
 )
@@ -21,6 +25,10 @@ from roost.api.versions import COMPUTE
 
 _NOUNS = (
     versions,
+    servers,
+    server_actions,
+    server_history,
+    server_metadata,
     server_groups,
     policy_scopes,
     aggregates,

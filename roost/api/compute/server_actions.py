@@ -1,0 +1,324 @@
+"""What can be done to a server: stop and start, reboot, resize, migrate, evacuate, shelve, lock."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+from starlette.responses import JSONResponse, Response
+
+from roost.api import schemas
+from roost.api.compute import server_view
+from roost.api.compute.servers import METADATA, actor, owned
+from roost.api.permissions import ADMIN, MANAGER, MEMBER, Rule
+from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import BOOLEAN, NAME, STRING, Schema, Validator, thing
+from roost.api.versions import Version
+from roost.compute import moves, servers
+from roost.compute.scheduling import NoValidHost
+from roost.compute.servers import Server
+from roost.errors import Invalid
+
+routes = Table(prefix="/v2.1")
+
+Carried = Callable[[Call, AsyncConnection, Server, Any], Awaitable[Response | None]]
+
+_NOTHING: Schema = {}
+_HOST: Schema = {"oneOf": [NAME, {"type": "null"}]}
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action: who may, what it takes from which version on, what it answers."""
+
+    rule: str
+    check: str
+    description: str
+    carry_out: Carried
+    bodies: tuple[tuple[Version, Validator], ...]
+    status: int = 202
+
+    def validator(self, version: Version) -> Validator:
+        """The schema of what the action takes in this version."""
+        return next(validator for since, validator in reversed(self.bodies) if since <= version)
+
+
+def _simple(name: str) -> Carried:
+    async def carry_out(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+        await servers.change_state(connection, server, name, actor(call))
+
+    return carry_out
+
+
+async def _reboot(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    await servers.change_state(connection, server, value["type"].upper(), actor(call))
+
+
+async def _resize(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    flavor = str(value["flavorRef"]).rpartition("/")[2]
+    await moves.resize(connection, call.services.scheduler, server, actor(call), flavor)
+
+
+async def _confirm(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    await moves.confirm(connection, server, actor(call))
+
+
+async def _revert(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    await moves.revert(connection, server, actor(call))
+
+
+async def _migrate(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    target = (value or {}).get("host")
+    if target is not None:
+        call.permit("os_compute_api:os-migrate-server:migrate:host", project_id=server.project_id)
+    await moves.migrate(connection, call.services.scheduler, server, actor(call), target)
+
+
+async def _live_migrate(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    target = value.get("host")
+    if target is not None:
+        call.permit("os_compute_api:os-migrate-server:migrate_live:host", project_id=server.project_id)
+    await moves.live_migrate(connection, call.services.scheduler, server, actor(call), target)
+
+
+async def _evacuate(call: Call, connection: AsyncConnection, server: Server, value: Any) -> Response:
+    await moves.evacuate(
+        connection,
+        call.services.scheduler,
+        server,
+        actor(call),
+        value.get("host"),
+        stopped=call.version >= Version(2, 95),
+    )
+    if call.version >= Version(2, 14):
+        return Response(status_code=200)
+    return JSONResponse({"adminPass": value.get("adminPass", "")}, 200)
+
+
+async def _shelve(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    await moves.shelve(connection, server, actor(call))
+
+
+async def _shelve_offload(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    await moves.shelve_offload(connection, server, actor(call))
+
+
+async def _unshelve(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    wishes = value or {}
+    if wishes.get("host") is not None:
+        call.permit("os_compute_api:os-shelve:unshelve_to_host", project_id=server.project_id)
+    zone = wishes.get("availability_zone")
+    if zone is not None and call.services.scheduler.live.fleet.aggregate_index("availability_zone", zone) < 0:
+        raise Invalid("The requested availability zone is not available")
+    await moves.unshelve(
+        connection,
+        call.services.scheduler,
+        server,
+        actor(call),
+        target=wishes.get("host"),
+        zone=zone,
+        any_zone="availability_zone" in wishes,
+    )
+
+
+async def _lock(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    reason = (value or {}).get("locked_reason")
+    await servers.update(connection, server.id, {"locked": True, "locked_reason": reason})
+    await servers.record(connection, server.id, "lock", actor(call), done=True)
+
+
+async def _unlock(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    await servers.update(connection, server.id, {"locked": False, "locked_reason": None})
+    await servers.record(connection, server.id, "unlock", actor(call), done=True)
+
+
+async def _reset(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    await servers.update(connection, server.id, {"vm_state": value["state"], "task_state": None, "due_at": None})
+
+
+async def _rebuild(call: Call, connection: AsyncConnection, server: Server, value: Any) -> Response:
+    await servers.change_state(connection, server, "rebuild", actor(call))
+    changes = {key: value[key] for key in ("name", "metadata", "description") if key in value}
+    await servers.update(connection, server.id, {**changes, "image_id": value["imageRef"]})
+    row = await servers.find(connection, server.id)
+    view = server_view.updated(call, row, await servers.groups_of(connection, row))
+    return JSONResponse({"server": {**view, "adminPass": value.get("adminPass", "rebuilt")}}, 202)
+
+
+def _bodies(*steps: tuple[str, Schema]) -> tuple[tuple[Version, Validator], ...]:
+    return tuple((Version.parse(since), Validator(schema)) for since, schema in steps)
+
+
+def _maybe(**properties: Schema) -> Schema:
+    """These properties, or nothing."""
+    return {**thing({}, properties), "type": ["object", "null"]}
+
+
+_ANYTHING = _bodies(("2.1", _NOTHING))
+_LIVE = thing({"host": _HOST, "block_migration": BOOLEAN})
+_FLEXIBLE = thing({"host": _HOST, "block_migration": {"anyOf": [BOOLEAN, {"const": "auto"}]}})
+_FORCE = {"force": BOOLEAN}
+
+ACTIONS: Mapping[str, Action] = {
+    "os-stop": Action("os_compute_api:servers:stop", MEMBER, "Stop a server.", _simple("os-stop"), _ANYTHING),
+    "os-start": Action("os_compute_api:servers:start", MEMBER, "Start a server.", _simple("os-start"), _ANYTHING),
+    "reboot": Action(
+        "os_compute_api:servers:reboot",
+        MEMBER,
+        "Reboot a server.",
+        _reboot,
+        _bodies(("2.1", thing({"type": {"type": "string", "enum": ["HARD", "Hard", "hard", "SOFT", "Soft", "soft"]}}))),
+    ),
+    "pause": Action("os_compute_api:os-pause-server:pause", MEMBER, "Pause a server.", _simple("pause"), _ANYTHING),
+    "unpause": Action(
+        "os_compute_api:os-pause-server:unpause", MEMBER, "Unpause a server.", _simple("unpause"), _ANYTHING
+    ),
+    "suspend": Action(
+        "os_compute_api:os-suspend-server:suspend", MEMBER, "Suspend a server.", _simple("suspend"), _ANYTHING
+    ),
+    "resume": Action(
+        "os_compute_api:os-suspend-server:resume", MEMBER, "Resume a server.", _simple("resume"), _ANYTHING
+    ),
+    "resize": Action(
+        "os_compute_api:servers:resize",
+        MEMBER,
+        "Give a server another flavor.",
+        _resize,
+        _bodies(
+            (
+                "2.1",
+                thing({"flavorRef": {"type": ["string", "integer"], "minLength": 1}}, {"OS-DCF:diskConfig": STRING}),
+            )
+        ),
+    ),
+    "confirmResize": Action(
+        "os_compute_api:servers:confirm_resize", MEMBER, "Keep a resize or migration.", _confirm, _ANYTHING, 204
+    ),
+    "revertResize": Action(
+        "os_compute_api:servers:revert_resize", MEMBER, "Undo a resize or migration.", _revert, _ANYTHING
+    ),
+    "migrate": Action(
+        "os_compute_api:os-migrate-server:migrate",
+        MANAGER,
+        "Move a server to another host.",
+        _migrate,
+        _bodies(
+            ("2.1", _NOTHING),
+            ("2.56", _maybe(host=_HOST)),
+        ),
+    ),
+    "os-migrateLive": Action(
+        "os_compute_api:os-migrate-server:migrate_live",
+        MANAGER,
+        "Move a running server to another host.",
+        _live_migrate,
+        _bodies(
+            ("2.1", thing({"host": _HOST, "block_migration": BOOLEAN, "disk_over_commit": BOOLEAN})),
+            ("2.25", _FLEXIBLE),
+            ("2.30", {**_FLEXIBLE, "properties": {**_FLEXIBLE["properties"], **_FORCE}}),
+            ("2.68", _FLEXIBLE),
+        ),
+    ),
+    "evacuate": Action(
+        "os_compute_api:os-evacuate",
+        ADMIN,
+        "Rebuild a server of a dead host elsewhere.",
+        _evacuate,
+        _bodies(
+            ("2.1", thing({"onSharedStorage": BOOLEAN}, {"host": NAME, "adminPass": STRING})),
+            ("2.14", thing({}, {"host": NAME, "adminPass": STRING})),
+            ("2.29", thing({}, {"host": NAME, "adminPass": STRING, **_FORCE})),
+            ("2.68", thing({}, {"host": NAME, "adminPass": STRING})),
+        ),
+        200,
+    ),
+    "shelve": Action("os_compute_api:os-shelve:shelve", MEMBER, "Shelve a server.", _shelve, _ANYTHING),
+    "shelveOffload": Action(
+        "os_compute_api:os-shelve:shelve_offload",
+        ADMIN,
+        "Take a shelved server off its host.",
+        _shelve_offload,
+        _ANYTHING,
+    ),
+    "unshelve": Action(
+        "os_compute_api:os-shelve:unshelve",
+        MEMBER,
+        "Bring a shelved server back.",
+        _unshelve,
+        _bodies(
+            ("2.1", _NOTHING),
+            (
+                "2.77",
+                {"type": ["object", "null"], "properties": {"availability_zone": NAME}, "additionalProperties": False},
+            ),
+            ("2.91", _maybe(availability_zone=_HOST, host=NAME)),
+        ),
+    ),
+    "lock": Action(
+        "os_compute_api:os-lock-server:lock",
+        MEMBER,
+        "Lock a server against changes.",
+        _lock,
+        _bodies(
+            ("2.1", _NOTHING),
+            ("2.73", _maybe(locked_reason={"type": "string", "minLength": 1, "maxLength": 255})),
+        ),
+    ),
+    "unlock": Action("os_compute_api:os-lock-server:unlock", MEMBER, "Unlock a server.", _unlock, _ANYTHING),
+    "os-resetState": Action(
+        "os_compute_api:os-admin-actions:reset_state",
+        ADMIN,
+        "Set the state of a server by hand.",
+        _reset,
+        _bodies(("2.1", thing({"state": {"type": "string", "enum": ["active", "error"]}}))),
+    ),
+    "rebuild": Action(
+        "os_compute_api:servers:rebuild",
+        MEMBER,
+        "Rebuild a server in its place.",
+        _rebuild,
+        _bodies(
+            (
+                "2.1",
+                {
+                    "type": "object",
+                    "properties": {"imageRef": schemas.UUID, "name": NAME, "metadata": METADATA, "adminPass": STRING},
+                    "required": ["imageRef"],
+                },
+            )
+        ),
+    ),
+}
+
+RULES = (
+    *(Rule(action.rule, action.check, action.description) for action in ACTIONS.values()),
+    Rule("os_compute_api:os-migrate-server:migrate:host", ADMIN, "Move a server to a certain host."),
+    Rule("os_compute_api:os-migrate-server:migrate_live:host", ADMIN, "Move a running server to a certain host."),
+    Rule("os_compute_api:os-shelve:unshelve_to_host", ADMIN, "Bring a shelved server back to a certain host."),
+)
+
+_ONE = {
+    "type": "object",
+    "minProperties": 1,
+    "maxProperties": 1,
+    "properties": dict.fromkeys(ACTIONS, _NOTHING),
+}
+
+
+@routes.post("/servers/{server_id}/action", body=_ONE, status=202)
+async def act(call: Call) -> Reply:
+    """Do one thing to a server; a move that no host can take is refused, and the server stays as it was."""
+    name, value = next(iter(call.body.items()))
+    action = ACTIONS.get(name)
+    if action is None:
+        raise Invalid(f"There is no such action: {name}")
+    action.validator(call.version).check_body(value, schemas.nova_sentence)
+    try:
+        async with call.services.database.begin() as connection:
+            server = await owned(call, connection, action.rule, lock=True)
+            answer = await action.carry_out(call, connection, server, value)
+    except NoValidHost:
+        async with call.services.database.begin() as connection:
+            await moves.refused(connection, call.path["server_id"], name, actor(call))
+        raise
+    return answer or Response(status_code=action.status)

@@ -1,0 +1,122 @@
+"""What happened to servers: instance actions and migrations."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from roost.api.compute.servers import owned
+from roost.api.compute.views import timestamp
+from roost.api.permissions import ADMIN, READER, Rule
+from roost.api.routes import Call, Reply, Table
+from roost.api.versions import Version
+from roost.compute import servers
+from roost.errors import NotFound
+
+_ACTIONS = "os_compute_api:os-instance-actions:"
+_MIGRATIONS = "os_compute_api:os-migrations:index"
+
+RULES = (
+    Rule(_ACTIONS + "list", READER, "List what was done to a server."),
+    Rule(_ACTIONS + "show", READER, "Show one thing that was done to a server."),
+    Rule(_MIGRATIONS, ADMIN, "List moves of servers."),
+)
+
+routes = Table(prefix="/v2.1")
+
+
+def _action(call: Call, row: sa.Row[Any]) -> dict[str, Any]:
+    view = {
+        "action": row.action,
+        "instance_uuid": row.server_id,
+        "message": row.message,
+        "project_id": row.project_id,
+        "request_id": row.request_id,
+        "start_time": timestamp(row.start_time),
+        "user_id": row.user_id,
+    }
+    if call.version >= Version(2, 58):
+        view["updated_at"] = timestamp(row.finish_time or row.start_time)
+    return view
+
+
+@routes.get("/servers/{server_id}/os-instance-actions", rule=_ACTIONS + "list", owned=True)
+async def index(call: Call) -> Reply:
+    """List what was done to a server, the newest first."""
+    async with call.services.database.begin() as connection:
+        server = await owned(call, connection, _ACTIONS + "list")
+        rows = await servers.actions_of(connection, server.id)
+    return {"instanceActions": [_action(call, row) for row in rows]}
+
+
+@routes.get("/servers/{server_id}/os-instance-actions/{request_id}", rule=_ACTIONS + "show", owned=True)
+async def show(call: Call) -> Reply:
+    """Show what one request did to a server, and how it went."""
+    async with call.services.database.begin() as connection:
+        server = await owned(call, connection, _ACTIONS + "show")
+        rows = await servers.actions_of(connection, server.id)
+    for row in rows:
+        if row.request_id == call.path["request_id"]:
+            return {"instanceAction": {**_action(call, row), "events": _events(call, row)}}
+    raise NotFound(f"Action {call.path['request_id']} for instance {server.id} could not be found.")
+
+
+def _events(call: Call, row: sa.Row[Any]) -> list[dict[str, Any]]:
+    event: dict[str, Any] = {
+        "event": f"compute_{row.action}",
+        "start_time": timestamp(row.start_time),
+        "finish_time": timestamp(row.finish_time),
+        "result": None if row.finish_time is None else "Error" if row.message else "Success",
+    }
+    if call.caller.is_admin or call.version < Version(2, 51):
+        event["traceback"] = None
+    if call.version >= Version(2, 62):
+        event["hostId"] = ""
+        if call.caller.is_admin:
+            event["host"] = None
+    if call.version >= Version(2, 84):
+        event["details"] = None
+    return [event]
+
+
+@routes.get("/os-migrations", rule=_MIGRATIONS)
+async def migrations(call: Call) -> Reply:
+    """List moves of servers, the newest first."""
+    async with call.services.database.begin() as connection:
+        rows = await servers.migrations_of(
+            connection,
+            server_id=call.query.get("instance_uuid"),
+            status=call.query.get("status"),
+            host=call.query.get("host"),
+            kind=call.query.get("migration_type"),
+        )
+    return {"migrations": [_migration(call, row) for row in rows]}
+
+
+def _migration(call: Call, row: sa.Row[Any]) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        "id": row.id,
+        "status": row.status,
+        "instance_uuid": row.server_id,
+        "source_compute": row.source,
+        "source_node": row.source,
+        "dest_compute": row.destination,
+        "dest_node": row.destination,
+        "dest_host": row.destination,
+        "old_instance_type_id": _number(row.old_flavor_id),
+        "new_instance_type_id": _number(row.new_flavor_id),
+        "created_at": timestamp(row.created_at),
+        "updated_at": timestamp(row.updated_at),
+    }
+    if call.version >= Version(2, 23):
+        view["migration_type"] = row.type
+        view["links"] = []
+    if call.version >= Version(2, 59):
+        view["uuid"] = row.uuid
+    if call.version >= Version(2, 80):
+        view["user_id"], view["project_id"] = row.user_id, row.project_id
+    return view
+
+
+def _number(flavor_id: str) -> int:
+    """Nova shows the row number of a flavor here; where the id is a number it is that, else 0."""
+    return int(flavor_id) if flavor_id.isdigit() else 0

@@ -1,0 +1,490 @@
+"""Servers: boot, list, show, rename and delete them."""
+
+import base64
+import binascii
+import ipaddress
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from starlette.responses import JSONResponse
+
+from roost import logs
+from roost.api import schemas
+from roost.api.compute import server_view
+from roost.api.compute.views import links, next_page, page_limit
+from roost.api.permissions import ADMIN, MEMBER, READER, Rule
+from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import BOOLEAN, NAME, POSITIVE_INTEGER, STRING, Schema, array, boolean, thing
+from roost.api.versions import Version
+from roost.compute import servers
+from roost.compute.scheduling import Boot, NewServer
+from roost.compute.servers import Actor, Filters, Server
+from roost.errors import Forbidden, Invalid, NotFound
+
+_RULE = "os_compute_api:servers:"
+_FORCED_HOST = _RULE + "create:forced_host"
+_REQUESTED_HOST = "compute:servers:create:requested_destination"
+_ALL_TENANTS = _RULE + "index:get_all_tenants"
+
+RULES = (
+    Rule(_RULE + "create", MEMBER, "Boot servers."),
+    Rule(_FORCED_HOST, ADMIN, "Boot a server on a host given as zone:host."),
+    Rule(_REQUESTED_HOST, ADMIN, "Boot a server on a host given by its name."),
+    Rule(_RULE + "index", READER, "List servers."),
+    Rule(_RULE + "detail", READER, "List servers with details."),
+    Rule(_ALL_TENANTS, ADMIN, "List servers of all projects."),
+    Rule(_RULE + "show", READER, "Show a server."),
+    Rule(server_view.HOST_STATUS, ADMIN, "See the state of a server's host."),
+    Rule(server_view.EXTENDED, ADMIN, "See on which host a server is."),
+    Rule(_RULE + "update", MEMBER, "Rename or describe a server."),
+    Rule(_RULE + "delete", MEMBER, "Delete a server."),
+    Rule(_RULE + "explain", READER, "Ask why a server is where it is, or nowhere."),
+)
+
+routes = Table(prefix="/v2.1")
+
+METADATA: Schema = {
+    "type": "object",
+    "patternProperties": {"^[a-zA-Z0-9-_:. ]{1,255}$": {"type": "string", "maxLength": 255}},
+    "additionalProperties": False,
+}
+_HOSTNAME: Schema = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 63,
+    "pattern": "^[a-zA-Z0-9]+[a-zA-Z0-9-]*[a-zA-Z0-9]*$",
+}
+DESCRIPTION: Schema = {
+    "type": ["string", "null"],
+    "minLength": 0,
+    "maxLength": 255,
+    "pattern": r"^[^\x00-\x08\x0b\x0c\x0e-\x1f]*$",
+}
+_TAGS: Schema = array({"type": "string", "minLength": 1, "maxLength": 60, "pattern": "^[^,/]*$"}, maxItems=50)
+_NETWORKS: Schema = array(
+    thing(
+        {},
+        {
+            "uuid": schemas.UUID,
+            "port": {"type": ["string", "null"]},
+            "fixed_ip": STRING,
+            "tag": STRING,
+        },
+    )
+)
+_HINTS: Schema = {
+    "type": "object",
+    "properties": {
+        "group": {"oneOf": [schemas.UUID, array(schemas.UUID)]},
+        "different_host": {"oneOf": [schemas.UUID, array(schemas.UUID)]},
+        "same_host": {"type": ["string", "array"], "items": STRING},
+        "build_near_host_ip": STRING,
+        "cidr": {"type": "string", "pattern": "^/[0-9a-f.:]+$"},
+    },
+}
+_CREATE: dict[str, Schema] = {
+    "imageRef": {"oneOf": [schemas.UUID, {"type": "string", "maxLength": 0}]},
+    "adminPass": STRING,
+    "metadata": METADATA,
+    "networks": _NETWORKS,
+    "OS-DCF:diskConfig": {"type": "string", "enum": ["AUTO", "MANUAL"]},
+    "accessIPv4": STRING,
+    "accessIPv6": STRING,
+    "availability_zone": NAME,
+    "block_device_mapping": array({"type": "object"}),
+    "block_device_mapping_v2": array({"type": "object"}),
+    "config_drive": BOOLEAN,
+    "key_name": NAME,
+    "min_count": POSITIVE_INTEGER,
+    "max_count": POSITIVE_INTEGER,
+    "return_reservation_id": BOOLEAN,
+    "security_groups": array(thing({}, {"name": STRING})),
+    "user_data": {"type": "string", "maxLength": 65535},
+    "personality": array({"type": "object"}),
+}
+_LATER: tuple[tuple[str, dict[str, Schema]], ...] = (
+    ("2.19", {"description": DESCRIPTION}),
+    ("2.37", {"networks": {"oneOf": [_NETWORKS, {"type": "string", "enum": ["none", "auto"]}]}}),
+    ("2.52", {"tags": _TAGS}),
+    ("2.63", {"trusted_image_certificates": {"type": ["array", "null"], "items": STRING}}),
+    ("2.74", {"host": NAME, "hypervisor_hostname": NAME}),
+    ("2.90", {"hostname": _HOSTNAME}),
+)
+_MOST_AT_ONCE = 1000
+
+
+def _create_schema(properties: Mapping[str, Schema], required_networks: bool) -> Schema:
+    required: dict[str, Schema] = {"name": NAME, "flavorRef": {"type": ["string", "integer"], "minLength": 1}}
+    optional = dict(properties)
+    if required_networks:
+        required["networks"] = optional.pop("networks")
+    return thing(
+        {"server": thing(required, optional)},
+        {"os:scheduler_hints": _HINTS, "OS-SCH-HNT:scheduler_hints": _HINTS},
+    )
+
+
+def _declare_create() -> None:
+    """One row for each version that takes something new."""
+    properties = dict(_CREATE)
+    steps = [("2.1", {}), *_LATER]
+    for place, (since, more) in enumerate(steps):
+        properties |= more
+        major, minor = (int(part) for part in steps[place + 1][0].split(".")) if place + 1 < len(steps) else (0, 0)
+        routes.post(
+            "/servers",
+            since=since,
+            until=f"{major}.{minor - 1}" if major else None,
+            rule=_RULE + "create",
+            body=_create_schema(properties, required_networks=Version.parse(since) >= Version(2, 37)),
+            status=202,
+        )(create)
+
+
+async def create(call: Call) -> Reply:
+    """Boot one or several servers; where they go is decided before this answers."""
+    boot = _boot(call)
+    booted = await call.services.scheduler.boot(boot)
+    if boolean(call.body["server"].get("return_reservation_id", False)):
+        return {"reservation_id": booted.reservation_id}
+    first = booted.server_ids[0]
+    body = {
+        "server": {
+            "id": first,
+            "links": links(call, "servers", first),
+            "OS-DCF:diskConfig": call.body["server"].get("OS-DCF:diskConfig", "MANUAL"),
+            "security_groups": call.body["server"].get("security_groups") or [{"name": "default"}],
+            "adminPass": call.body["server"].get("adminPass") or secrets.token_urlsafe(9),
+        }
+    }
+    return JSONResponse(body, 202, headers={"Location": f"{call.base}/v2.1/servers/{first}"})
+
+
+def _boot(call: Call) -> Boot:
+    """What a request means."""
+    body = call.body["server"]
+    hints = call.body.get("os:scheduler_hints") or call.body.get("OS-SCH-HNT:scheduler_hints") or {}
+    least, most = _counts(body)
+    zone, target = _destination(call, body)
+    assert call.caller.project_id is not None
+    return Boot(
+        project_id=call.caller.project_id,
+        user_id=call.caller.user_id,
+        request_id=logs.request_id.get(),
+        servers=tuple(
+            NewServer(
+                name=body["name"] if most == 1 else f"{body['name']}-{number + 1}",
+                metadata=body.get("metadata", {}),
+                hostname=body.get("hostname") if most == 1 else None,
+            )
+            for number in range(most)
+        ),
+        least=least,
+        flavor_id=str(body["flavorRef"]).rpartition("/")[2],
+        image_id=_image(body),
+        key_name=body.get("key_name"),
+        user_data=_user_data(body),
+        description=body.get("description"),
+        config_drive=boolean(body.get("config_drive", False)),
+        tags=tuple(dict.fromkeys(body.get("tags", ()))),
+        addresses=_addresses(body),
+        zone=zone,
+        target=target,
+        hints=hints,
+        group_id=_group(hints),
+        same_host=_server_ids(hints, "same_host"),
+        different_host=_server_ids(hints, "different_host") or (),
+        may_see_all=call.caller.is_admin,
+    )
+
+
+def _counts(body: Mapping[str, Any]) -> tuple[int, int]:
+    least = int(body.get("min_count", 1))
+    most = int(body.get("max_count", least))
+    if least > most:
+        raise Invalid("min_count must be <= max_count")
+    if most > _MOST_AT_ONCE:
+        raise Invalid(f"At most {_MOST_AT_ONCE} servers can be asked for at once.")
+    if most > 1 and body.get("hostname"):
+        raise Invalid("A hostname cannot be given when several servers are booted.")
+    return least, most
+
+
+def _destination(call: Call, body: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """The zone and the host asked for: `zone`, `zone:host`, `zone:host:node`, or `host` and `hypervisor_hostname`."""
+    zone, *forced = body.get("availability_zone", "").split(":")
+    if len(forced) > 2:
+        raise Invalid("Invalid input received: Unable to parse availability_zone")
+    named = [body[key] for key in ("host", "hypervisor_hostname") if key in body]
+    if any(forced) and named:
+        raise Invalid(
+            "One mechanism with host and/or hypervisor_hostname and another mechanism with zone:host:node are mutually "
+            "exclusive."
+        )
+    if any(forced):
+        call.permit(_FORCED_HOST)
+        # A host has one node, of its own name.
+        wanted = {part for part in forced if part}
+        return zone or None, wanted.pop() if len(wanted) == 1 else "no such host and node"
+    if named:
+        call.permit(_REQUESTED_HOST)
+        for name in named:
+            if call.services.scheduler.live.named(name) is None or name != named[0]:
+                raise Invalid(f"Compute host {name} could not be found.")
+        return zone or None, named[0]
+    return zone or None, None
+
+
+def _image(body: Mapping[str, Any]) -> str | None:
+    if body.get("imageRef"):
+        return str(body["imageRef"])
+    for device in body.get("block_device_mapping_v2", ()):
+        if device.get("boot_index") in (0, "0") and device.get("source_type") == "image":
+            return str(device.get("uuid"))
+    if not body.get("block_device_mapping_v2") and not body.get("block_device_mapping"):
+        raise Invalid("Invalid image: An image must be given as imageRef.")
+    return None
+
+
+def _user_data(body: Mapping[str, Any]) -> str | None:
+    user_data: str | None = body.get("user_data")
+    if user_data is not None:
+        try:
+            base64.b64decode(user_data, validate=True)
+        except (binascii.Error, ValueError):
+            raise Invalid("User data needs to be valid base 64.") from None
+    return user_data
+
+
+def _addresses(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The embedded cloud has one network; a server that asks for none has no address on it."""
+    if body.get("networks") == "none":
+        return {}
+    fixed = [each["fixed_ip"] for each in body.get("networks") or () if isinstance(each, dict) and "fixed_ip" in each]
+    for address in fixed:
+        try:
+            ipaddress.ip_address(address)
+        except ValueError:
+            raise Invalid(f"Fixed IP address ({address}) is not a valid IP address.") from None
+    number = secrets.randbits(24)
+    address = fixed[0] if fixed else str(ipaddress.IPv4Address((10 << 24) | max(1, number)))
+    hardware = "fa:16:3e:" + ":".join(f"{byte:02x}" for byte in number.to_bytes(3))
+    return {
+        "private": [
+            {
+                "addr": address,
+                "version": ipaddress.ip_address(address).version,
+                "OS-EXT-IPS:type": "fixed",
+                "OS-EXT-IPS-MAC:mac_addr": hardware,
+            }
+        ]
+    }
+
+
+def _group(hints: Mapping[str, Any]) -> str | None:
+    group = hints.get("group")
+    if isinstance(group, list):
+        if len(group) > 1:
+            raise Invalid("A server can be in one group: give one 'group' hint.")
+        group = group[0] if group else None
+    return None if group is None else str(group).lower()
+
+
+def _server_ids(hints: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
+    value = hints.get(key)
+    if value is None:
+        return None
+    return tuple(str(each).lower() for each in (value if isinstance(value, list) else [value]) if _is_uuid(each))
+
+
+def _is_uuid(value: object) -> bool:
+    try:
+        UUID(str(value))
+    except ValueError:
+        return False
+    return True
+
+
+# Listing
+
+_SINGLE = ("name", "host", "reservation_id", "image", "flavor", "project_id", "tenant_id", "user_id", "limit", "marker")
+_QUERY: Schema = {
+    "type": "object",
+    "properties": {
+        "limit": {"type": "string", "pattern": "^[0-9]+$"},
+        "marker": STRING,
+        "sort_dir": {"type": "string", "enum": ["asc", "desc"]},
+    },
+}
+
+
+@routes.get("/servers", rule=_RULE + "index", query=_QUERY)
+async def index(call: Call) -> Reply:
+    """List servers: their ids and names."""
+    return await _list(call, server_view.brief)
+
+
+@routes.get("/servers/detail", rule=_RULE + "detail", query=_QUERY)
+async def detail(call: Call) -> Reply:
+    """List servers with details."""
+    return await _list(call, server_view.detailed)
+
+
+async def _list(call: Call, view: Callable[[Call, Server], dict[str, Any]]) -> Reply:
+    filters = _filters(call)
+    async with call.services.database.begin() as connection:
+        rows = await servers.index(connection, filters) if filters is not None else []
+    body: dict[str, Any] = {"servers": [view(call, row) for row in rows]}
+    following = next_page(call, body["servers"], "id") if "limit" in call.query else []
+    if following:
+        body["servers_links"] = following
+    return body
+
+
+def _filters(call: Call) -> Filters | None:
+    """What the query asks for; None if nothing can match it."""
+    query, values = call.query, call.queries
+    everybody = "all_tenants" in query and _truth(query["all_tenants"] or "1", "all_tenants")
+    if everybody:
+        call.permit(_ALL_TENANTS)
+    project = query.get("project_id") or query.get("tenant_id")
+    if not everybody:
+        project = call.caller.project_id
+    statuses = tuple(value for key, value in values if key in ("status", "vm_state"))
+    if statuses and not servers.states_of(statuses):
+        return None
+    if query.get("deleted") is not None and call.caller.is_admin and _truth(query["deleted"], "deleted"):
+        return None
+    admin = call.caller.is_admin
+    return Filters(
+        project_id=project,
+        user_id=query.get("user_id") if admin else None,
+        ids=tuple(value for key, value in values if key == "uuid"),
+        name=query.get("name"),
+        statuses=statuses,
+        host=(query.get("host") or query.get("hypervisor_hostname")) if admin else None,
+        zone=query.get("availability_zone") if admin else None,
+        flavor_id=query.get("flavor", "").rpartition("/")[2] or None,
+        image_id=query.get("image", "").rpartition("/")[2] or None,
+        reservation_id=query.get("reservation_id"),
+        changed_since=_time(query.get("changes-since")),
+        changed_before=_time(query.get("changes-before")) if call.version >= Version(2, 66) else None,
+        locked=_truth(query["locked"], "locked") if "locked" in query and call.version >= Version(2, 73) else None,
+        marker=query.get("marker"),
+        limit=page_limit(call),
+        sorts=_sorts(call),
+    )
+
+
+def _truth(text: str, name: str) -> bool:
+    if text not in BOOLEAN["enum"]:
+        raise Invalid(f"Invalid input for query parameters {name}. Value: {text}. It is not a boolean.")
+    return boolean(text)
+
+
+def _time(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(f"Invalid time '{text}': write it as 2026-11-15T08:00:00Z.") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _sorts(call: Call) -> tuple[tuple[str, bool], ...]:
+    keys = [value for key, value in call.queries if key == "sort_key"]
+    directions = [value for key, value in call.queries if key == "sort_dir"]
+    for key in keys:
+        if key not in servers.SORT_KEYS:
+            raise Invalid(f"Unable to sort by '{key}': use one of {', '.join(servers.SORT_KEYS)}.")
+    padded = directions + [directions[-1] if directions else "desc"] * (len(keys) - len(directions))
+    return tuple((key, direction == "desc") for key, direction in zip(keys, padded, strict=False))
+
+
+# One server
+
+
+async def owned(call: Call, connection: Any, rule: str, *, lock: bool = False) -> Server:
+    """The server of this path, if the caller may do this to it; another project's does not exist for it."""
+    server_id = call.path["server_id"]
+    server = await servers.find(connection, server_id, lock=lock)
+    if server.project_id != call.caller.project_id and not call.caller.is_admin:
+        raise NotFound(f"Instance {server_id} could not be found.")
+    if not call.may(rule, project_id=server.project_id):
+        raise Forbidden(f"Policy doesn't allow {rule} to be performed.")
+    return server
+
+
+def actor(call: Call) -> Actor:
+    """On whose behalf this call changes a server."""
+    return Actor(call.caller.user_id, call.caller.project_id or "", logs.request_id.get(), call.caller.is_admin)
+
+
+@routes.get("/servers/{server_id}", rule=_RULE + "show", owned=True)
+async def show(call: Call) -> Reply:
+    """Show one server."""
+    async with call.services.database.begin() as connection:
+        server = await owned(call, connection, _RULE + "show")
+        groups = await servers.groups_of(connection, server)
+    return {"server": server_view.detailed(call, server, groups)}
+
+
+def _update_body(**more: Schema) -> Schema:
+    properties: dict[str, Schema] = {
+        "name": NAME,
+        "OS-DCF:diskConfig": {"type": "string", "enum": ["AUTO", "MANUAL"]},
+        "accessIPv4": STRING,
+        "accessIPv6": STRING,
+    }
+    return thing({"server": thing({}, {**properties, **more}, minProperties=1)})
+
+
+async def update(call: Call) -> Reply:
+    """Rename or describe a server."""
+    body = call.body["server"]
+    values = {key: body[key] for key in ("name", "description", "hostname") if key in body}
+    async with call.services.database.begin() as connection:
+        server = await owned(call, connection, _RULE + "update", lock=True)
+        await servers.update(connection, server.id, values)
+        server = await servers.find(connection, server.id)
+        groups = await servers.groups_of(connection, server)
+    return {"server": server_view.updated(call, server, groups)}
+
+
+for _since, _until, _more in (
+    ("2.1", "2.18", {}),
+    ("2.19", "2.89", {"description": DESCRIPTION}),
+    ("2.90", None, {"description": DESCRIPTION, "hostname": _HOSTNAME}),
+):
+    routes.put(
+        "/servers/{server_id}",
+        since=_since,
+        until=_until,
+        rule=_RULE + "update",
+        owned=True,
+        body=_update_body(**_more),
+    )(update)
+
+
+@routes.delete("/servers/{server_id}", rule=_RULE + "delete", owned=True, status=204)
+async def delete(call: Call) -> Reply:
+    """Delete a server."""
+    async with call.services.database.begin() as connection:
+        server = await owned(call, connection, _RULE + "delete", lock=True)
+        await servers.delete(connection, server, actor(call))
+    return None
+
+
+@routes.get("/servers/{server_id}/explanation", since="2.1003", rule=_RULE + "explain", owned=True)
+async def explain(call: Call) -> Reply:
+    """Why a server found no host: what each rule and each lack of room removed, in order."""
+    async with call.services.database.begin() as connection:
+        server = await owned(call, connection, _RULE + "explain")
+    return {"explanation": server.explanation}
+
+
+_declare_create()
