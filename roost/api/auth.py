@@ -93,6 +93,9 @@ class KeystoneAuthenticator:
         self.sign_in_at: str | None = options.www_authenticate_uri or options.auth_url
 
     async def authenticate(self, secret: str) -> Caller:
+        if not (secret.isascii() and secret.isprintable()):
+            # No token looks like this, and a library that cannot send it might say in the log what it was.
+            raise Unauthorized(REFUSAL)
         # keystonemiddleware blocks while it asks Keystone, so it works off the event loop.
         return await asyncio.to_thread(self._ask, secret)
 
