@@ -84,23 +84,25 @@ class Refusal(StrEnum):
 
 
 SENTENCES: Final = {
-    Refusal.DISABLED: "{hosts} are down or disabled",
-    Refusal.OUTSIDE_ZONE: "{hosts} are outside the availability zone",
-    Refusal.NOT_TARGETED: "{hosts} are not among the hosts asked for",
-    Refusal.EXCLUDED: "{hosts} are excluded",
-    Refusal.NOT_SAME_HOST: "{hosts} do not hold the servers to be with",
-    Refusal.NOT_DIFFERENT_HOST: "{hosts} hold the servers to be away from",
-    Refusal.TOO_FEW_VCPUS: "{hosts} have too few free vCPUs",
-    Refusal.TOO_LITTLE_MEMORY: "{hosts} have too little free memory",
-    Refusal.TOO_LITTLE_DISK: "{hosts} have too little free disk",
-    Refusal.OUTSIDE_SCOPE: "{hosts} are in no {scope}, which '{rule}' needs",
-    Refusal.OUTSIDE_TARGET: "{hosts} are outside the {scope} that '{rule}' names",
-    Refusal.FORBIDDEN_TARGET: "{hosts} are in the {scope} that '{rule}' forbids",
-    Refusal.AWAY_FROM_MEMBERS: "{hosts} share no {scope} with the members, as '{rule}' asks",
-    Refusal.SCOPE_FULL: "{hosts} are in a {scope} with as many members as '{rule}' allows",
-    Refusal.TOO_SMALL_FOR_ALL: "{hosts} are in a {scope} that cannot hold all servers, as '{rule}' asks",
-    Refusal.SKEWED: "{hosts} are in a {scope} too far ahead of the least filled one for '{rule}'",
+    Refusal.DISABLED: "{hosts} {are} down or disabled",
+    Refusal.OUTSIDE_ZONE: "{hosts} {are} outside the availability zone",
+    Refusal.NOT_TARGETED: "{hosts} {are} not among the hosts asked for",
+    Refusal.EXCLUDED: "{hosts} {are} excluded",
+    Refusal.NOT_SAME_HOST: "{hosts} {do} not hold the servers to be with",
+    Refusal.NOT_DIFFERENT_HOST: "{hosts} {hold} the servers to be away from",
+    Refusal.TOO_FEW_VCPUS: "{hosts} {have} too few free vCPUs",
+    Refusal.TOO_LITTLE_MEMORY: "{hosts} {have} too little free memory",
+    Refusal.TOO_LITTLE_DISK: "{hosts} {have} too little free disk",
+    Refusal.OUTSIDE_SCOPE: "{hosts} {are} in no {scope}, which '{rule}' needs",
+    Refusal.OUTSIDE_TARGET: "{hosts} {are} outside the {scope} that '{rule}' names",
+    Refusal.FORBIDDEN_TARGET: "{hosts} {are} in the {scope} that '{rule}' forbids",
+    Refusal.AWAY_FROM_MEMBERS: "{hosts} {share} no {scope} with the members, as '{rule}' asks",
+    Refusal.SCOPE_FULL: "{hosts} {are} in a {scope} with as many members as '{rule}' allows",
+    Refusal.TOO_SMALL_FOR_ALL: "{hosts} {are} in a {scope} that cannot hold all servers, as '{rule}' asks",
+    Refusal.SKEWED: "{hosts} {are} in a {scope} too far ahead of the least filled one for '{rule}'",
 }
+
+_VERBS: Final = {"are": "is", "have": "has", "hold": "holds", "do": "does", "share": "shares"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,10 @@ class Refused:
         return None if self.rule is None else self.rule.scope
 
     def __str__(self) -> str:
-        hosts = "1 host" if self.hosts == 1 else f"{self.hosts} hosts"
-        return SENTENCES[self.reason].format(hosts=hosts, scope=self.scope, rule=self.rule)
+        one = self.hosts == 1
+        verbs = {many: single if one else many for many, single in _VERBS.items()}
+        hosts = "1 host" if one else f"{self.hosts} hosts"
+        return SENTENCES[self.reason].format(hosts=hosts, scope=self.scope, rule=self.rule, **verbs)
 
 
 class Verdict(StrEnum):

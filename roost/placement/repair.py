@@ -179,7 +179,7 @@ def _leavers(standing: _Standing, time_limit: float) -> tuple[list[str], int]:
         for rule in standing.groups[group]:
             if not rule.soft:
                 _let_stay(programme, standing, rule, {name: stays[name] for name in standing.named[group]})
-    answer = programme.solve(time_limit)
+    answer = programme.solve(time_limit) if stays else np.zeros(0, np.int64)
     if isinstance(answer, Unsolved):
         return [], standing.least()
     leavers = [name for name, stay in stays.items() if not answer[stay]]

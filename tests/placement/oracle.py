@@ -226,9 +226,7 @@ def migrations(
     now = shifted(world, servers, start, hosts)
     for number, server in enumerate(servers):
         others = tuple(
-            h
-            for at, (h, s) in enumerate(zip(hosts, servers, strict=True))
-            if s.group == server.group and at != number
+            h for at, (h, s) in enumerate(zip(hosts, servers, strict=True)) if s.group == server.group and at != number
         )
         request = PlainRequest(server.need, 1, groups[server.group], others, excluded=(hosts[number],))
         for host in range(len(world)):

@@ -68,9 +68,7 @@ def _top(zone: Zone) -> int:
 def over(zones: list[Zone], way: dict[str, int]) -> int:
     caps = {zone.name: (zone.cap if zone.available else 0) for zone in zones}
     low = {zone.name: min(zone.servers, zone.minimum) for zone in zones}
-    return sum(
-        max(0, number - max(cap, low[name])) for name, number in way.items() if (cap := caps[name]) is not None
-    )
+    return sum(max(0, number - max(cap, low[name])) for name, number in way.items() if (cap := caps[name]) is not None)
 
 
 @often

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from roost.placement import repair as repairs
 from roost.placement.fleet import Fleet, Resources
 from roost.placement.repair import Server, repair
-from roost.placement.rules import Kind, Rule
+from roost.placement.rules import Rule
 from tests.placement import oracle
 from tests.placement.oracle import PlainHost, PlainServer, World
 from tests.placement.worlds import NAMES, SCOPES, Dice, any_rule, dice, fleet_of, limit_rules, plain_rule
@@ -51,9 +51,7 @@ def make(dice: Dice, room: int) -> Broken:
         aggregates = {scope: dice.choice(NAMES) for scope in SCOPES if dice.random() > 0.05}
         spare = dice.randint(0, room)
         world.append(PlainHost((spare, spare, 9), (9, 9, 9), dice.random() > 0.1, aggregates))
-    servers = [
-        PlainServer((dice.randint(1, 2), 1, 0), dice.randrange(len(groups))) for _ in range(dice.randint(1, 5))
-    ]
+    servers = [PlainServer((dice.randint(1, 2), 1, 0), dice.randrange(len(groups))) for _ in range(dice.randint(1, 5))]
     start = tuple(dice.randrange(size) for _ in servers)
     return Broken(world, fleet_of(world), groups, servers, start)
 
@@ -93,3 +91,77 @@ def test_a_repair_with_little_room_is_shortest(case: Broken) -> None:
 @given(dice.map(lambda dice: make(dice, 1)))
 def test_a_repair_with_hardly_any_room_is_shortest(case: Broken) -> None:
     mends(case)
+
+
+GROUP = {"group": (Rule.parse("anti-affinity"), Rule.parse("soft-affinity"))}
+
+
+def host(fleet: Fleet, vcpus: int, free: int) -> None:
+    fleet.add_host(f"h{len(fleet)}", Resources(vcpus, 9, 9), free=Resources(free, 9, 9))
+
+
+def servers(**vcpus: int) -> list[Server]:
+    """Members of one group, all on the first host."""
+    return [Server(name, 0, Resources(size, 0, 0), "group") for name, size in vcpus.items()]
+
+
+def test_a_server_of_no_group_makes_room() -> None:
+    fleet = Fleet()
+    for vcpus, free in ((2, 0), (1, 0), (1, 1)):
+        host(fleet, vcpus, free)
+    near = {"group": (*GROUP["group"], Rule.parse("affinity:rack:here"))}
+    for at in (0, 1):
+        fleet.join(at, "rack", "here")
+    crowd = servers(a=1, b=1)
+    assert repair(fleet, near, crowd) == repairs.Repair((), ("group",), 1)
+    plan = repair(fleet, near, [*crowd, Server("alone", 1, Resources(1, 0, 0))])
+    assert plan.fewest
+    assert [(move.server, move.target) for move in plan.moves][:1] == [("alone", 2)]
+    assert len(plan.moves) == 2
+
+
+def test_nothing_to_mend() -> None:
+    fleet = Fleet()
+    host(fleet, 1, 0)
+    assert repair(fleet, GROUP, servers(a=1)) == repairs.Repair((), (), 0)
+    assert repair(fleet, {}, []).fewest
+
+
+@pytest.mark.parametrize(
+    ("size", "moves", "unrepaired", "fewest"),
+    [(12, 2, (), True), (10, 3, (), False), (5, 1, ("group",), False)],
+)
+def test_past_its_size_a_repair_says_what_it_could_not_do(
+    monkeypatch: pytest.MonkeyPatch, size: int, moves: int, unrepaired: tuple[str, ...], fewest: bool
+) -> None:
+    """The small server takes the place that the big one needs, unless all are thought of together."""
+    fleet = Fleet()
+    for vcpus, free in ((6, 0), (2, 2), (4, 1)):
+        host(fleet, vcpus, free)
+    monkeypatch.setattr(repairs, "ASSIGNABLE", size)
+    alone = Server("alone", 2, Resources(3, 0, 0))
+    plan = repair(fleet, GROUP, [*servers(small=1, big=2, huge=3), alone])
+    assert (len(plan.moves), plan.unrepaired, plan.fewest) == (moves, unrepaired, fewest)
+
+
+def test_a_search_past_its_reach_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two servers that must change places have no order; the search for a way round is cut short."""
+    fleet = Fleet()
+    for _ in range(2):
+        host(fleet, 1, 0)
+    fleet.join(0, "rack", "x")
+    fleet.join(1, "rack", "y")
+    groups = {"x": (Rule.parse("affinity:rack:x"),), "y": (Rule.parse("affinity:rack:y"),)}
+    swapped = [Server("x", 1, Resources(1, 0, 0), "x"), Server("y", 0, Resources(1, 0, 0), "y")]
+    assert repair(fleet, groups, swapped) == repairs.Repair((), ("x", "y"), 2)
+    host(fleet, 1, 1)
+    assert len(repair(fleet, {"x": groups["x"], "y": ()}, swapped).moves) == 2
+    monkeypatch.setattr(repairs, "SEARCHABLE", 0)
+    assert repair(fleet, groups, swapped).unrepaired == ("x", "y")
+
+
+def test_no_time_mends_nothing() -> None:
+    fleet = Fleet()
+    for vcpus, free in ((6, 0), (2, 2), (4, 1)):
+        host(fleet, vcpus, free)
+    assert repair(fleet, GROUP, servers(small=1, big=2, huge=3), time_limit=0.0).unrepaired == ("group",)

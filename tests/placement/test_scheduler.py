@@ -1,0 +1,176 @@
+"""The scheduler by example: moves, batches, races, ties, and the honest word when time runs out."""
+
+import pytest
+
+from roost.placement.decision import Move, Refusal, Request, Verdict
+from roost.placement.fleet import Fleet, Members, Resources
+from roost.placement.rules import Rule
+from roost.placement.scheduler import broken_rules, candidates, place, place_all
+
+ONE = Resources(1, 1, 1)
+
+
+def rules(*texts: str, **limits: int) -> tuple[Rule, ...]:
+    return tuple(Rule.parse(text, limits) for text in texts)
+
+
+def fleet_in(*racks: str, **more: str) -> Fleet:
+    """A host for each rack named; each further scope names its aggregates in one string, a letter a host."""
+    fleet = Fleet()
+    for number, rack in enumerate(racks):
+        places = {"rack": rack} | {scope: letters[number] for scope, letters in more.items()}
+        fleet.add_host(f"h{number}", Resources(4, 4, 4), aggregates=places)
+    return fleet
+
+
+def dead_end() -> tuple[Fleet, Request]:
+    """One server a rack, a row and a cage: taken in any order but one, two servers leave the third no place.
+
+    Each row of letters is a host; the three at the end fit together, and every other host is in the way of two.
+    """
+    fleet = fleet_in(*"aababc", row="abaabc", cage="abbbca")
+    for host in range(3, 6):
+        fleet.claim(host, Resources(2, 2, 2))
+    return fleet, Request(ONE, 3, rules("anti-affinity:rack", "anti-affinity:row", "anti-affinity:cage"))
+
+
+def test_an_only_member_may_leave_its_affinity() -> None:
+    fleet = fleet_in("a", "b")
+    request = Request(ONE, 1, rules("affinity:rack"), Members([0]), moving=Move(0, ONE))
+    assert place(fleet, request).hosts == (1,)
+
+
+def test_a_member_may_stay_where_only_it_fills_the_host() -> None:
+    fleet = fleet_in("a", "b")
+    fleet.claim(0, Resources(4, 4, 4))
+    fleet.enable(1, False)
+    moving = Move(0, ONE, may_stay=True)
+    assert place(fleet, Request(ONE, 1, rules("anti-affinity"), Members([0]), moving=moving)).hosts == (0,)
+    assert not place(fleet, Request(Resources(2, 1, 1), moving=moving))
+
+
+def test_a_batch_gives_back_what_a_move_leaves() -> None:
+    fleet = fleet_in("a", "b")
+    fleet.claim(0, Resources(4, 4, 4))
+    group = Members([0])
+    move = Request(ONE, 1, rules("anti-affinity"), group, moving=Move(0, Resources(4, 4, 4)))
+    new = Request(Resources(4, 4, 4), 1, rules("anti-affinity"), group)
+    assert [decision.hosts for decision in place_all(fleet, [move, new])] == [(1,), (0,)]
+    alone = Request(ONE, moving=Move(0, ONE))
+    assert [decision.hosts for decision in place_all(fleet, [alone])] == [(1,)]
+    assert fleet.free(0) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "limits", "before", "now"),
+    [
+        ("anti-affinity", {}, [], [0]),
+        ("anti-affinity:rack", {}, [1], [0]),
+        ("affinity:rack", {}, [0], [1]),
+        ("anti-affinity:rack", {"max_skew": 1}, [], [0]),
+        ("anti-affinity:rack", {"max_server_per_aggregate": 2, "max_skew": 2}, [0], [0, 0]),
+    ],
+)
+def test_a_lost_race_is_seen(text: str, limits: dict[str, int], before: list[int], now: list[int]) -> None:
+    fleet = fleet_in("x", "y")
+    wanted = (*rules(text, **limits), *rules("soft-affinity:rack:x"))
+    decision = place(fleet, Request(ONE, 1, wanted, Members(before)))
+    assert decision.hosts == (0,)
+    assert not broken_rules(fleet, decision, Members(before))
+    assert broken_rules(fleet, decision, Members(now)) == (wanted[0],)
+
+
+def test_a_host_that_left_its_rack_is_seen() -> None:
+    fleet = fleet_in("x")
+    decision = place(fleet, Request(ONE, 1, rules("affinity:rack:x")))
+    assert not broken_rules(fleet, decision, Members())
+    fleet.join(0, "rack", "y")
+    assert broken_rules(fleet, decision, Members()) == rules("affinity:rack:x")
+    fleet.leave(0, "rack")
+    assert broken_rules(fleet, decision, Members()) == rules("affinity:rack:x")
+
+
+def test_seeds_scatter_what_is_equal() -> None:
+    fleet = fleet_in(*"abcdefgh")
+    chosen = {place(fleet, Request(ONE, seed=seed)).hosts[0] for seed in range(100)}
+    assert chosen == set(range(8))
+
+
+def test_the_exact_search_finds_what_the_quick_one_misses() -> None:
+    fleet, request = dead_end()
+    assert sorted(place(fleet, request).hosts) == [3, 4, 5]
+
+
+def test_no_time_is_said_to_be_no_time() -> None:
+    fleet, request = dead_end()
+    decision = place(fleet, Request(ONE, 3, request.rules, time_limit=0.0))
+    assert decision.verdict is Verdict.UNDECIDED
+    assert decision.sentence().startswith("no place found in time for 3 servers")
+
+
+def test_more_soft_rules_than_one_word_holds() -> None:
+    fleet = fleet_in("x", "x", "y", "y", row="abab", cage="aabb")
+    members = Members()
+    for host, many in ((0, 2**20), (1, 2**20 + 5), (2, 2**20 + 9), (3, 2**20)):
+        members.add(host, many)
+    soft = rules("soft-affinity:cage", "soft-anti-affinity:row", "soft-affinity:rack", "soft-affinity")
+    request = Request(ONE, 2, soft, members)
+    decision = place(fleet, request)
+    assert decision.hosts == (3, 3)
+    assert [share.value for share in decision.explain().winners[0].shares] == [2**21 + 9, 2**21 + 5, 2**21 + 9, 2**20]
+    assert [standing.host for standing in decision.explain().runners_up] == [2, 1, 0]
+
+
+def test_the_explanation_tells_soft_rules_and_capacity_apart() -> None:
+    fleet = fleet_in("x", "y", "y")
+    fleet.leave(0, "rack")
+    fleet.claim(2, Resources(2, 0, 0))
+    wanted = rules("soft-anti-affinity:rack", "soft-anti-affinity:rack:x")
+    explanation = place(fleet, Request(ONE, 1, wanted, Members([1]))).explain()
+    seen = [
+        (standing.host, [share.value for share in standing.shares], standing.headroom)
+        for standing in (*explanation.winners, *explanation.runners_up)
+    ]
+    assert seen == [(1, [1, 1], 100), (2, [1, 1], 50), (0, [None, 1], 100)]
+
+
+def test_reasons_come_in_order_and_in_words() -> None:
+    fleet = fleet_in("x", "x", "y", "y", "z")
+    fleet.enable(0, False)
+    fleet.claim(1, Resources(4, 0, 0))
+    decision = place(fleet, Request(ONE, 1, rules("anti-affinity:rack"), Members([2]), excluded=[4]))
+    assert [(refused.reason, refused.hosts, refused.scope) for refused in decision.refused] == [
+        (Refusal.DISABLED, 1, None),
+        (Refusal.EXCLUDED, 1, None),
+        (Refusal.TOO_FEW_VCPUS, 1, None),
+        (Refusal.SCOPE_FULL, 2, "rack"),
+    ]
+    assert decision.sentence() == (
+        "no place for 1 server: 1 host is down or disabled; 1 host is excluded; 1 host has too few free vCPUs; "
+        "2 hosts are in a rack with as many members as 'anti-affinity:rack' allows"
+    )
+
+
+def test_other_sentences() -> None:
+    assert place(fleet_in("x"), Request(ONE)).sentence() == "1 server placed"
+    assert place(Fleet(), Request(ONE)).sentence() == "no place for 1 server: there are no hosts"
+    single = place(fleet_in("x"), Request(ONE, 9))
+    assert single.sentence() == "no place for 9 servers: 1 host passes every check, too few for all servers together"
+
+
+def test_a_skew_that_stops_several_is_named() -> None:
+    fleet = fleet_in("x", "y")
+    fleet.claim(1, Resources(3, 0, 0))
+    skew = rules("anti-affinity:rack", max_skew=1)
+    decision = place(fleet, Request(ONE, 3, skew, Members([0])))
+    assert [(refused.reason, refused.hosts) for refused in decision.refused] == [(Refusal.SKEWED, 1)]
+
+
+def test_candidates_are_the_hosts_that_pass() -> None:
+    assert candidates(fleet_in("x", "y"), Request(ONE, 1, rules("affinity:rack:y"))).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(("count", "moving"), [(0, None), (2, Move(0, ONE))])
+def test_requests_that_mean_nothing(count: int, moving: Move | None) -> None:
+    with pytest.raises(ValueError, match="server"):
+        Request(ONE, count, moving=moving)
