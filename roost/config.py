@@ -107,6 +107,19 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             min=0.3,
             help="Seconds without a sign of life after which others take over what an engine was doing.",
         ),
+        cfg.MultiStrOpt(
+            "policies",
+            default=[],
+            help="Policy types besides those that installed packages offer, as module:Class; one a line.",
+        ),
+        cfg.MultiStrOpt(
+            "profiles",
+            default=[],
+            help="Profile types besides those that installed packages offer, as module:Class; one a line.",
+        ),
+        cfg.IntOpt(
+            "health_interval_min", default=60, min=1, help="Least seconds between two looks at a node's health."
+        ),
     ],
     "log": [
         cfg.StrOpt("level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="Least level logged."),
@@ -129,6 +142,9 @@ class ClusterSettings:
     concurrency: int
     heartbeat: float
     dead_after: float
+    policies: list[str]
+    profiles: list[str]
+    health_interval_min: int
 
 
 @dataclass(frozen=True, slots=True)

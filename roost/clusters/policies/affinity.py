@@ -31,6 +31,7 @@ from roost.clusters.policies.base import (
 from roost.clusters.policies.counts import change
 from roost.clusters.policies.zone_placement import ZonePlacementPolicy
 from roost.clusters.spec import AllowedValues, Boolean, InvalidSpec, List, Map, Property, String
+from roost.config import ClusterSettings
 from roost.errors import RoostError
 from roost.placement.rules import AVAILABILITY_ZONE, HOST, TYPES, Kind, Rule, RuleError
 
@@ -88,7 +89,7 @@ class AffinityPolicy(Policy):
         (BEFORE, NODE_RECOVER),
     ]
     READS = [CREATION_COUNT, CREATION_ZONES, REBALANCE]
-    WRITES = [CREATION_COUNT, DELETION_COUNT, PLACEMENT_COUNT, PLACEMENTS, REBALANCE]
+    WRITES = [CREATION_COUNT, DELETION_COUNT, PLACEMENT_COUNT, PLACEMENTS]
     spec_schema = {
         "servergroup": _PLAIN_GROUP,
         "availability_zone": String("Name of the availability zone to place the nodes in."),
@@ -114,7 +115,7 @@ class AffinityPolicy(Policy):
             return [Rule.parse(given)]
         return [_rule(item) for item in given]
 
-    async def validate(self, cloud: Cloud) -> str | None:
+    async def validate(self, cloud: Cloud, settings: ClusterSettings) -> str | None:
         """The zone is one of the cloud's."""
         zone = self.spec_data["availability_zone"]
         if zone is None or zone in {known.name for known in await cloud.availability_zones()}:
@@ -208,8 +209,8 @@ class AffinityPolicy(Policy):
         wanted = change(action)
         if isinstance(wanted, str):
             return action.refuse(wanted)
-        moves = REBALANCE.read(action.data) or []
-        if wanted.count <= 0 and not moves:
+        count = max(wanted.count, 0) + len(REBALANCE.read(action.data) or ())
+        if not count:
             return
         zone: str | None = self.spec_data["availability_zone"]
         if self.spec_data["enable_drs_extension"]:
@@ -218,12 +219,8 @@ class AffinityPolicy(Policy):
                 return
             zone = f"{zone or 'nova'}:{host}"
         group = {"servergroup": self.kept(action.binding).get("servergroup_id")}
-        for move in moves:
-            move["placement"].update(group)
-        if wanted.count > 0:
-            zones = islice(_zones(action, zone), wanted.count)
-            placements = [{"zone": place, **group} if place else dict(group) for place in zones]
-            action.data["placement"] = {"count": wanted.count, "placements": placements}
+        places = [{"zone": place, **group} if place else dict(group) for place in islice(_zones(action, zone), count)]
+        action.data["placement"] = {"count": count, "placements": places}
 
     async def _drs_host(self, action: ActionView) -> str | None:
         if not action.is_admin:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeV
 from roost.clouds.base import Cloud
 from roost.clusters import spec
 from roost.clusters.spec import InvalidSpec, Property
+from roost.config import ClusterSettings
 
 BEFORE, AFTER = "BEFORE", "AFTER"
 ANY = "ANY"
@@ -280,8 +281,8 @@ class Policy:
     def check_spec(self) -> None:
         """Raise `InvalidSpec` for what the schema allows and the type does not."""
 
-    async def validate(self, cloud: Cloud) -> str | None:
-        """Why the cloud cannot do what the spec asks, if it cannot."""
+    async def validate(self, cloud: Cloud, settings: ClusterSettings) -> str | None:
+        """Why the cloud, or the operator's settings, do not allow what the spec asks for, if they do not."""
         return None
 
     def objections(self, cluster: ClusterView) -> "list[Objection]":

@@ -123,13 +123,6 @@ class DeletionPolicy(Policy):
         wanted = change(action)
         if isinstance(wanted, str):
             return wanted
-        nodes = action.cluster.nodes
         by = victims.order(self.spec_data["criteria"], action.cluster.profiles, action.id)
         regions, zones = DELETION_REGIONS.read(action.data), DELETION_ZONES.read(action.data)
-        if regions and zones:
-            return victims.choose_from_regions_and_zones(nodes, regions, zones, by)
-        if regions:
-            return victims.choose_from_places(nodes, "region_name", regions, by)
-        if zones:
-            return victims.choose_from_places(nodes, "zone", zones, by)
-        return victims.choose(nodes, max(-wanted.count, 0), by)
+        return victims.select(action.cluster.nodes, max(-wanted.count, 0), by, regions, zones)

@@ -76,21 +76,27 @@ def _zone(place: Place, standing: Mapping[str, int], usable: bool) -> Zone:
 
 
 def moves(
-    places: Sequence[Place], usable: Iterable[str], nodes: Sequence[NodeView], budget: int, order: Order
+    places: Sequence[Place],
+    usable: Iterable[str],
+    nodes: Sequence[NodeView],
+    coming: Mapping[str, int],
+    budget: int,
+    order: Order,
 ) -> list[Move]:
     """Up to `budget` replacements that bring the nodes nearer to the plan, each the one that helps most.
 
-    A move counts only if it helps, so that a cluster which is as near as it can be is left alone.
+    A move counts only if it helps, so that a cluster which is as near as it can be is left alone. Nodes that are about
+    to be made in a place are `coming`: they count, and do not move.
     """
     usable = frozenset(usable)
     targets = {place.name: place for place in places if place.name in usable}
     waiting: dict[str, list[NodeView]] = {name: [] for name in targets}
     for node in nodes:
         waiting.setdefault(node.placement.get("zone") or UNKNOWN, []).append(node)
-    held = {name: len(members) for name, members in waiting.items()}
+    held = {name: len(members) + coming.get(name, 0) for name, members in waiting.items()}
     for members in waiting.values():
         members.sort(key=order, reverse=True)
-    share = Share(len(nodes), sum(place.weight for place in targets.values()))
+    share = Share(sum(held.values()), sum(place.weight for place in targets.values()))
     found: list[Move] = []
     while targets and len(found) < budget:
         sources = [name for name in held if waiting[name]]

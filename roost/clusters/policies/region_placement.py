@@ -24,6 +24,7 @@ from roost.clusters.policies.base import (
 from roost.clusters.policies.counts import change, unplaced
 from roost.clusters.policies.plans import INFEASIBLE, Place
 from roost.clusters.spec import Integer, InvalidSpec, List, Map, String
+from roost.config import ClusterSettings
 
 NO_REGION = "No region is found usable."
 
@@ -79,7 +80,7 @@ class RegionPlacementPolicy(Policy):
             for region in self.spec_data["regions"]
         ]
 
-    async def validate(self, cloud: Cloud) -> str | None:
+    async def validate(self, cloud: Cloud, settings: ClusterSettings) -> str | None:
         """All regions are regions of the cloud."""
         known = await cloud.regions()
         missing = [place.name for place in self.places if place.name not in known]

@@ -42,6 +42,23 @@ def _age(node: NodeView) -> float:
     return 0.0 if node.created_at is None else node.created_at.timestamp()
 
 
+def select(
+    nodes: Iterable[NodeView],
+    count: int,
+    by: Order,
+    regions: Mapping[str, int] | None,
+    zones: Mapping[str, int] | None,
+) -> list[NodeView]:
+    """The nodes that go: from each region and zone as many as the plans of the policies before have, else `count`."""
+    if regions and zones:
+        return choose_from_regions_and_zones(nodes, regions, zones, by)
+    if regions:
+        return choose_from_places(nodes, "region_name", regions, by)
+    if zones:
+        return choose_from_places(nodes, "zone", zones, by)
+    return choose(nodes, count, by)
+
+
 def choose(nodes: Iterable[NodeView], count: int, by: Order) -> list[NodeView]:
     """The first `count` nodes, in order."""
     return heapq.nsmallest(count, nodes, key=by)

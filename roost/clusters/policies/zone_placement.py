@@ -1,5 +1,8 @@
 """Zone placement: the nodes of a cluster are spread over availability zones by weights."""
 
+from collections import Counter
+from collections.abc import Mapping
+
 from roost.clouds.base import Cloud
 from roost.clusters.policies import plans, victims
 from roost.clusters.policies.base import (
@@ -27,6 +30,7 @@ from roost.clusters.policies.base import (
 from roost.clusters.policies.counts import Change, change, unplaced
 from roost.clusters.policies.plans import INFEASIBLE, Place
 from roost.clusters.spec import Boolean, Integer, InvalidSpec, List, Map, String
+from roost.config import ClusterSettings
 
 NO_ZONE = "No availability zone found available."
 
@@ -109,7 +113,7 @@ class ZonePlacementPolicy(Policy):
             for zone in self.spec_data["zones"]
         ]
 
-    async def validate(self, cloud: Cloud) -> str | None:
+    async def validate(self, cloud: Cloud, settings: ClusterSettings) -> str | None:
         """All zones are zones of the cloud."""
         known = {zone.name for zone in await cloud.availability_zones()}
         missing = [place.name for place in self.places if place.name not in known]
@@ -144,34 +148,42 @@ class ZonePlacementPolicy(Policy):
         usable = [place.name for place in self.places if place.name in available]
         if not usable:
             return action.refuse(NO_ZONE)
-        if wanted.count:
-            self._plan(action, wanted, usable)
-        else:
-            self._rebalance(action, usable)
-
-    def _plan(self, action: ActionView, wanted: Change, usable: list[str]) -> None:
         standing = plans.population(action.cluster.nodes, "zone", without=unplaced(action, wanted))
+        if wanted.count and not self._plan(action, wanted, usable, standing):
+            return
+        if self._may_rebalance(action) and wanted.count >= 0:
+            self._rebalance(action, wanted, usable)
+
+    def _plan(self, action: ActionView, wanted: Change, usable: list[str], standing: Mapping[str, int]) -> bool:
         grows = wanted.count > 0
         plan = (plans.creation if grows else plans.deletion)(self.places, usable, standing, abs(wanted.count))
         if plan is None:
-            return action.refuse(INFEASIBLE)
+            action.refuse(INFEASIBLE)
+            return False
         action.data["status"] = CHECK_OK
         (CREATION_COUNT if grows else DELETION_COUNT).write(action.data, abs(wanted.count))
         (CREATION_ZONES if grows else DELETION_ZONES).write(action.data, plan)
+        return True
 
     def _may_rebalance(self, action: ActionView) -> bool:
         return bool(self.spec_data.get("rebalance")) and action.action in (CLUSTER_RECOVER, CLUSTER_RESIZE)
 
-    def _rebalance(self, action: ActionView, usable: list[str]) -> None:
+    def _rebalance(self, action: ActionView, wanted: Change, usable: list[str]) -> None:
+        """Nodes that have drifted are made anew where they belong: their zones are added to the plan."""
+        zones = Counter(CREATION_ZONES.read(action.data) or {})
         found = plans.moves(
             self.places,
             usable,
-            action.cluster.nodes,
+            [node for node in action.cluster.nodes if node.id not in wanted.replaced],
+            zones,
             self.spec_data["rebalance_budget"],
             victims.order(victims.OLDEST_FIRST, {}),
         )
         if found:
-            REBALANCE.write(action.data, [{"node": move.node_id, "placement": {"zone": move.to}} for move in found])
+            zones.update(move.to for move in found)
+            CREATION_COUNT.write(action.data, wanted.count)
+            CREATION_ZONES.write(action.data, dict(zones))
+            REBALANCE.write(action.data, [move.node_id for move in found])
 
 
 def _pinned(action: ActionView) -> bool:
