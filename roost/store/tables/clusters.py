@@ -163,6 +163,8 @@ actions = sa.Table(
     _json("inputs"),
     _json("outputs"),
     _json("data"),
+    # Whether an administrator of the cloud asked for this.
+    sa.Column("is_admin", sa.Boolean, nullable=False, server_default=sa.false()),
     # What is to be done, set before anything is; null until then.
     sa.Column("plan", JSONB),
     created_at(),
@@ -177,6 +179,9 @@ actions = sa.Table(
     sa.Index(None, "project_id", "created_at", "id"),
     _short_ids("actions"),
 )
+
+# In literals, so that the planner always sees that the partial indexes apply.
+unfinished: sa.ColumnElement[bool] = actions.c.status.in_([sa.literal_column(f"'{status}'") for status in UNFINISHED])
 
 events = sa.Table(
     "events",

@@ -36,6 +36,7 @@ def upgrade() -> None:
         sa.Column("inputs", postgresql.JSONB(astext_type=sa.Text()), server_default="{}", nullable=False),
         sa.Column("outputs", postgresql.JSONB(astext_type=sa.Text()), server_default="{}", nullable=False),
         sa.Column("data", postgresql.JSONB(astext_type=sa.Text()), server_default="{}", nullable=False),
+        sa.Column("is_admin", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("plan", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=True),

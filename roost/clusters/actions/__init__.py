@@ -1,0 +1,1 @@
+"""Actions: how they are accepted, queued, planned, carried out step by step, and ended."""

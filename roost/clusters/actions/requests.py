@@ -1,0 +1,108 @@
+"""From a request to an action: refused while something else is at work, else written down and queued at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.clusters.actions import queue
+from roost.clusters.errors import ActionConflict, ResourceIsLocked
+from roost.clusters.ids import new_id
+from roost.identity.tokens import Caller
+from roost.store.tables.clusters import actions, unfinished
+
+REQUESTED, DERIVED, HOOKED = "RPC Request", "Derived Action", "Derived Action with Lifecycle Hook"
+
+_QUEUED_WHATEVER_RUNS = frozenset({"CLUSTER_DELETE", "NODE_DELETE", "NODE_OPERATION"})
+_SHORT_NAMES = {
+    "CLUSTER_ATTACH_POLICY": "attach_policy",
+    "CLUSTER_DETACH_POLICY": "detach_policy",
+    "CLUSTER_UPDATE_POLICY": "update_policy",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whom a thing belongs to."""
+
+    user_id: str
+    project_id: str
+    domain_id: str = "default"
+    is_admin: bool = False
+
+    @classmethod
+    def of(cls, caller: Caller) -> "Owner":
+        """What a caller makes belongs to it."""
+        return cls(caller.user_id, caller.project_id or "", is_admin=caller.is_admin)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Something to be done to a cluster or to a node."""
+
+    action: str
+    target: str
+    cluster_id: str | None
+    timeout: int
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    name: str | None = None
+
+    @property
+    def lock(self) -> str:
+        """What must not be worked on by two actions at once: the cluster, or a node that is in none."""
+        return self.cluster_id or self.target
+
+
+async def accept(connection: AsyncConnection, owner: Owner, request: Request) -> str:
+    """Write the action down and queue it; the caller holds the row of its target. Returns the action's id."""
+    await _refuse_if_busy(connection, request)
+    identifier = new_id()
+    await connection.execute(
+        actions.insert().values(
+            id=identifier,
+            name=request.name or f"{_SHORT_NAMES.get(request.action, request.action.lower())}_{request.target[:8]}",
+            action=request.action,
+            target=request.target,
+            cluster_id=request.cluster_id,
+            lock=request.lock,
+            cause=REQUESTED,
+            timeout=request.timeout,
+            status="READY",
+            status_reason="The action is ready to be carried out.",
+            inputs=dict(request.inputs),
+            user_id=owner.user_id,
+            project_id=owner.project_id,
+            domain_id=owner.domain_id,
+            is_admin=owner.is_admin,
+        )
+    )
+    await queue.enqueue(connection, [identifier])
+    return identifier
+
+
+async def _refuse_if_busy(connection: AsyncConnection, request: Request) -> None:
+    if request.action in _QUEUED_WHATEVER_RUNS:
+        return
+    on_cluster = request.action.startswith("CLUSTER_")
+    same = actions.c.lock == request.lock if on_cluster else actions.c.target == request.target
+    query = sa.select(actions.c.id, actions.c.status).where(same, unfinished)
+    others = (await connection.execute(query.order_by(actions.c.sequence).limit(10))).all()
+    if any(other.status not in ("INIT", "READY") for other in others):
+        raise ResourceIsLocked(request.action, "cluster" if on_cluster else "node", request.target)
+    if others:
+        raise ActionConflict(request.action, request.target, [other.id for other in others])
+
+
+async def follow(connection: AsyncConnection, lock: str | None) -> None:
+    """Queue the first of the actions that wait for this lock."""
+    query = (
+        sa.select(actions.c.id)
+        .where(actions.c.lock == lock, actions.c.parent_id.is_(None), unfinished)
+        .order_by(actions.c.sequence)
+        .limit(1)
+    )
+    following = await connection.scalar(query)
+    if following is not None:
+        await queue.enqueue(connection, [following])

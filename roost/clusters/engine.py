@@ -1,0 +1,68 @@
+"""The engine's work on clusters: carry out actions, wake those whose time has come, and say that it is alive."""
+
+import asyncio
+import logging
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from roost.clouds.base import Clouds
+from roost.clusters import plugins, services
+from roost.clusters.actions import control, queue, runner
+from roost.clusters.actions.work import Engine
+from roost.clusters.ids import new_id
+from roost.config import Settings
+from roost.store.database import Database
+
+logger = logging.getLogger(__name__)
+
+_TICK_SECONDS = 0.5
+
+
+async def run(settings: Settings, database: Database, clouds: Clouds) -> None:
+    """Work until cancelled."""
+    engine = Engine(new_id(), database, settings.clusters, plugins.load(settings), clouds)
+    logging.getLogger("procrastinate").setLevel(logging.WARNING)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_live(engine))
+            group.create_task(_tick(engine))
+            group.create_task(
+                queue.work(
+                    database,
+                    lambda action_id: runner.carry_out(engine, action_id),
+                    concurrency=settings.clusters.concurrency,
+                    heartbeat=settings.clusters.heartbeat,
+                    dead_after=settings.clusters.dead_after,
+                )
+            )
+    finally:
+        await _leave(engine)
+
+
+async def _live(engine: Engine) -> None:
+    while True:
+        try:
+            async with engine.database.begin() as connection:
+                await services.give_sign(connection, engine.id)
+                await control.find_lost(connection, engine.settings.dead_after)
+        except SQLAlchemyError:
+            logger.warning("could not give a sign of life, trying again", exc_info=True)
+        await asyncio.sleep(engine.settings.heartbeat)
+
+
+async def _tick(engine: Engine) -> None:
+    while True:
+        try:
+            async with engine.database.begin() as connection:
+                await control.wake(connection)
+        except SQLAlchemyError:
+            logger.warning("could not look for actions whose time has come, trying again", exc_info=True)
+        await asyncio.sleep(_TICK_SECONDS)
+
+
+async def _leave(engine: Engine) -> None:
+    try:
+        async with engine.database.begin() as connection:
+            await services.leave(connection, engine.id)
+    except SQLAlchemyError:
+        logger.warning("could not say goodbye", exc_info=True)
