@@ -1,0 +1,65 @@
+"""Who may do what, and how the operator changes it."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+from oslo_policy import policy
+
+from roost import config
+from roost.api import permissions
+from roost.api.app import App, default_rules, make_services
+from roost.api.auth import RoostAuthenticator
+from roost.api.permissions import ADMIN, MANAGER, MEMBER, READER, Permissions
+from roost.identity.roles import with_implied
+from roost.identity.tokens import Caller
+from roost.store.database import Database
+from tests.conftest import Api
+
+CHECKS = {"reader": READER, "member": MEMBER, "manager": MANAGER, "admin": ADMIN}
+
+
+def caller(role: str, project_id: str | None = "mine") -> Caller:
+    return Caller("me", "me", project_id, project_id, with_implied([role] if role else []))
+
+
+@pytest.mark.parametrize("role", ["", "reader", "member", "manager", "admin"])
+def test_each_persona_may_what_the_ones_below_it_may_and_no_more(role: str) -> None:
+    rules = [policy.RuleDefault(name, check) for name, check in CHECKS.items()]
+    permitted = Permissions(config.load(), [*permissions.documented([], {}), *rules])
+    order = ["reader", "member", "manager", "admin"]
+    expected = order[: order.index(role) + 1] if role else []
+    assert [name for name in order if permitted.allows(name, caller(role), {})] == expected
+    # In another's project only an admin may anything.
+    elsewhere = [name for name in order if permitted.allows(name, caller(role), {"project_id": "theirs"})]
+    assert elsewhere == (order if role == "admin" else [])
+
+
+def test_who_has_no_project_owns_nothing_that_has_none() -> None:
+    permitted = Permissions(config.load(), [*permissions.documented([], {}), policy.RuleDefault("read", READER)])
+    assert not permitted.allows("read", caller("", None), {})
+    assert not permitted.allows("read", caller("", None), {"project_id": None})
+
+
+def test_every_rule_that_a_route_names_is_declared_and_says_what_it_guards() -> None:
+    rules = {rule.name: rule for rule in default_rules()}
+    from roost.api.app import all_routes
+
+    for _, route in all_routes():
+        if route.rule is not None:
+            rule = rules[route.rule]
+            assert rule.description
+            assert isinstance(rule, policy.DocumentedRuleDefault)
+            assert any(operation["method"] == route.method for operation in rule.operations)
+
+
+async def test_the_operators_policy_file_is_obeyed(api: Api, database: Database, tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text('"identity:list_projects": "role:reader"\n"get_images": "!"\n')
+    (tmp_path / "roost.conf").write_text(f"[oslo_policy]\npolicy_file = {tmp_path / 'policy.yaml'}\n")
+    loaded = config.with_database(config.load(tmp_path / "roost.conf"), str(database.url))
+    app = App(make_services(loaded, database), RoostAuthenticator(database, 0))
+    headers = {"X-Auth-Token": await api.token("roost-reader")}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://roost.test") as http:
+        assert (await http.get("/identity/v3/projects", headers=headers)).status_code == 200
+        assert (await http.get("/image/v2/images", headers=headers)).status_code == 403
+    assert (await api.get("/identity/v3/projects", cloud="roost-reader")).status_code == 403

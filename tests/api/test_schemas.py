@@ -1,0 +1,93 @@
+"""What is said of a value that a schema refuses."""
+
+from typing import Any
+
+import pytest
+
+from roost.api import schemas
+from roost.api.schemas import Validator, keystone_sentence, nova_sentence
+from roost.errors import Invalid
+
+FLAVOR = Validator(
+    schemas.thing(
+        {
+            "flavor": schemas.thing(
+                {"name": schemas.NAME, "vcpus": schemas.POSITIVE_INTEGER},
+                {"public": schemas.BOOLEAN, "id": schemas.UUID, "tags": schemas.array(schemas.STRING, maxItems=2)},
+            )
+        }
+    )
+)
+
+
+def refusal(body: Any, sentence: schemas.Sentence = nova_sentence) -> str:
+    with pytest.raises(Invalid) as caught:
+        FLAVOR.check_body(body, sentence)
+    return caught.value.message
+
+
+def flavor(**more: Any) -> dict[str, Any]:
+    return {"flavor": {"name": "a", "vcpus": 1, **more}}
+
+
+FIELD = "Invalid input for field/attribute {}. Value: {}. {}"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (None, "None is not of type 'object'"),
+        ({}, "'flavor' is a required property"),
+        ({"flavor": []}, FIELD.format("flavor", "[]", "[] is not of type 'object'")),
+        (flavor(vcpus=0), FIELD.format("vcpus", "0", "0 is less than the minimum of 1")),
+        (flavor(vcpus="a"), FIELD.format("vcpus", "a", "'a' does not match '^[0-9]*$'")),
+        (flavor(vcpus=""), FIELD.format("vcpus", "", "'' should be non-empty")),
+        (flavor(vcpus=True), FIELD.format("vcpus", "True", "True is not of type 'integer', 'string'")),
+        (flavor(vcpus=1.5), FIELD.format("vcpus", "1.5", "1.5 is not of type 'integer', 'string'")),
+        (flavor(name=""), FIELD.format("name", "", "'' should be non-empty")),
+        (flavor(name=" a"), schemas.NAME_ERROR),
+        (flavor(name="a\n"), schemas.NAME_ERROR),
+        (flavor(name="a\u200b"), schemas.NAME_ERROR),
+        (flavor(id="a"), FIELD.format("id", "a", "'a' is not a 'uuid'")),
+        (flavor(tags=["a", 1]), FIELD.format("1", "1", "1 is not of type 'string'")),
+    ],
+)
+def test_nova_names_the_field_and_the_value(body: Any, words: str) -> None:
+    assert refusal(body) == words
+
+
+def test_unknown_keys_are_named() -> None:
+    words = "Additional properties are not allowed ('colour' was unexpected)"
+    assert refusal(flavor(colour="red")).endswith(words)
+
+
+def test_keystone_names_the_whole_path() -> None:
+    assert refusal(flavor(vcpus=0), keystone_sentence) == (
+        "Invalid input for field 'flavor/vcpus': 0 is less than the minimum of 1"
+    )
+    assert refusal({}, keystone_sentence) == "'flavor' is a required property"
+
+
+def test_what_is_right_is_let_through() -> None:
+    for more in ({}, {"vcpus": "3"}, {"public": "yes"}, {"public": False}, {"id": "0" * 32}, {"name": "α β"}):
+        FLAVOR.check_body(flavor(**more), nova_sentence)
+
+
+def test_a_query_is_named_as_such() -> None:
+    query = Validator({"type": "object", "properties": {"limit": schemas.DIGITS}, "additionalProperties": False})
+    query.check_query({"limit": "10"}, nova_sentence)
+    with pytest.raises(Invalid) as caught:
+        query.check_query({"limit": "abc"}, nova_sentence)
+    assert caught.value.message == (
+        "Invalid input for query parameters limit. Value: abc. 'abc' does not match '^[0-9]*$'"
+    )
+    with pytest.raises(Invalid) as caught:
+        query.check_query({"foo": "1"}, nova_sentence)
+    assert caught.value.message == "Additional properties are not allowed ('foo' was unexpected)"
+
+
+@pytest.mark.parametrize(
+    ("value", "meaning"), [(True, True), ("on", True), ("YES", True), ("0", False), (False, False)]
+)
+def test_booleans_come_in_many_forms(value: Any, meaning: bool) -> None:
+    assert schemas.boolean(value) is meaning
