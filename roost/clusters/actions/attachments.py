@@ -43,7 +43,7 @@ async def _attach(work: Work) -> str:
         raise Refused(f"The specified policy '{work.inputs['policy_id']}' could not be found.")
     if any(one.binding.policy["id"] == row.id for one in bound):
         return "Policy already attached."
-    policy = work.engine.plugins.policy_of(row._asdict())
+    policy = work.engine.plugins.restore_policy(row._asdict())
     refusal = misfit(policy, view.cluster.profile.type, view.cluster.id, [one.policy for one in bound])
     if refusal is not None:
         raise Refused(refusal)
@@ -124,7 +124,7 @@ async def _scene(work: Work, connection: AsyncConnection) -> tuple[ActionView, l
     row = (await connection.execute(query)).one_or_none()
     if row is None:
         raise Refused(f"The cluster '{work.target}' could not be found.")
-    bound = bindings.chain(await state.bindings(connection, row.id), work.engine.plugins.policy_of)
+    bound = bindings.chain(await state.bindings(connection, row.id), work.engine.plugins.restore_policy)
     members = await state.members(connection, row.id)
     ids = {row.profile_id, *(node.profile_id for node in members)}
     view = ActionView(

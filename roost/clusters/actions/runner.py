@@ -164,7 +164,7 @@ async def _scene(work: Work, connection: AsyncConnection) -> plans.Scene | None:
     row = await state.cluster_row(connection, work.cluster_id) if work.cluster_id else None
     if row is None:
         return None
-    bound = bindings.chain(await state.bindings(connection, row.id), work.engine.plugins.policy_of)
+    bound = bindings.chain(await state.bindings(connection, row.id), work.engine.plugins.restore_policy)
     members = await state.members(connection, row.id) if bound else None
     count = len(members) if members is not None else await state.count_members(connection, row.id)
     return plans.Scene(work, connection, row, bound, members, count)

@@ -121,7 +121,7 @@ async def _do(work: Work, steps: Sequence[Step]) -> None:
         new = {str(step.inputs["new_profile_id"]) for step in steps if step.inputs.get("new_profile_id")}
         rows = await state.profile_rows(connection, [*{node.profile_id for node in found.values()}, *new])
         owner = await _owner(connection, work)
-    profiles = {key: work.engine.plugins.profile_of(row._asdict()) for key, row in rows.items()}
+    profiles = {key: work.engine.plugins.restore_profile(row._asdict()) for key, row in rows.items()}
     cloud = work.engine.clouds.of(*owner)
     vanished = [step for step in steps if step.node_id not in found]
     if vanished:
@@ -458,7 +458,7 @@ async def undo_failed_creations(work: Work) -> None:
     cloud = work.engine.clouds.of(*owner)
     gone: list[str] = []
     for key, row in rows.items():
-        profile = work.engine.plugins.profile_of(row._asdict())
+        profile = work.engine.plugins.restore_profile(row._asdict())
         some = [node for node in found.values() if node.profile_id == key]
         try:
             outcomes = await profile.delete(cloud, some)

@@ -1,0 +1,407 @@
+"""Clusters: what may be asked of them, checked against what they are, and turned into actions."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.clusters import lookup, sizes, state
+from roost.clusters.actions import attachments, control, plans
+from roost.clusters.actions.requests import Owner, Request, accept
+from roost.clusters.errors import (
+    ActionCooldown,
+    ActionInProgress,
+    BadRequest,
+    FeatureNotSupported,
+    MultipleChoices,
+    ResourceInUse,
+    ResourceNotFound,
+)
+from roost.clusters.ids import new_id
+from roost.clusters.plugins import Plugins
+from roost.clusters.spec import InvalidSpec
+from roost.config import ClusterSettings
+from roost.errors import Conflict, OverQuota
+from roost.identity.tokens import Caller
+from roost.store.tables.clusters import actions, cluster_policies, clusters, nodes, policies, profiles, unfinished
+
+STATUSES = (
+    "INIT",
+    "ACTIVE",
+    "CREATING",
+    "UPDATING",
+    "RESIZING",
+    "DELETING",
+    "CHECKING",
+    "RECOVERING",
+    "CRITICAL",
+    "ERROR",
+    "WARNING",
+    "OPERATING",
+)
+RECOVERIES = ("REBOOT", "REBUILD", "RECREATE")
+
+_KEEPS_BUSY = ("CREATING", "UPDATING", "DELETING", "RECOVERING")
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who asks, and within which limits."""
+
+    connection: AsyncConnection
+    caller: Caller
+    settings: ClusterSettings
+    plugins: Plugins
+
+    async def find(self, identity: str, *, lock: bool = True) -> sa.Row[Any]:
+        """The cluster that an address names."""
+        return await lookup.find(self.connection, clusters, "cluster", identity, self.caller, lock=lock)
+
+    async def refer(self, table: sa.Table, noun: str, identity: str) -> sa.Row[Any]:
+        """What a body refers to."""
+        return await lookup.refer(self.connection, table, noun, identity, self.caller)
+
+    async def accept(self, action: str, cluster: sa.Row[Any], inputs: Mapping[str, Any], **more: Any) -> str:
+        """Have something done to a cluster."""
+        request = Request(action, cluster.id, cluster.id, cluster.timeout, inputs, **more)
+        return await accept(self.connection, Owner.of(self.caller), request)
+
+
+# Making, changing and deleting
+
+
+async def create(asking: Asking, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+    """Write a cluster down and have its nodes made."""
+    limit = asking.settings.max_clusters
+    query = sa.select(sa.func.count()).where(clusters.c.project_id == asking.caller.project_id)
+    if int(await asking.connection.scalar(query) or 0) >= limit:
+        raise OverQuota(f"Quota exceeded for clusters: a project may have {limit}.")
+    profile = await asking.refer(profiles, "profile", given["profile_id"])
+    min_size, max_size = given.get("min_size", 0), given.get("max_size", -1)
+    desired = given.get("desired_capacity", min_size)
+    refusal = sizes.misfit(
+        None, desired, min_size=min_size, max_size=max_size, strict=True, max_nodes=asking.settings.max_nodes
+    )
+    if refusal is not None:
+        raise BadRequest(refusal)
+    owner = Owner.of(asking.caller)
+    insert = clusters.insert().values(
+        id=new_id(),
+        name=given["name"],
+        profile_id=profile.id,
+        min_size=min_size,
+        max_size=max_size,
+        desired_capacity=desired,
+        timeout=given.get("timeout") or asking.settings.timeout,
+        status="INIT",
+        status_reason="Initializing",
+        metadata=given.get("metadata") or {},
+        config=given.get("config") or {},
+        user_id=owner.user_id,
+        project_id=owner.project_id,
+        domain_id=owner.domain_id,
+    )
+    cluster = (await asking.connection.execute(insert.returning(clusters))).one()
+    return cluster, await asking.accept("CLUSTER_CREATE", cluster, {})
+
+
+async def update(asking: Asking, identity: str, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+    """Have a cluster's properties changed, or its profile."""
+    cluster = await asking.find(identity)
+    if cluster.status == "ERROR":
+        raise FeatureNotSupported("Updating a cluster in error state is not supported.")
+    inputs = {
+        key: given[key]
+        for key in ("name", "metadata", "timeout", "config")
+        if given.get(key) is not None and given[key] != getattr(cluster, key)
+    }
+    if given.get("profile_id") is not None:
+        new = await _new_profile(asking, cluster, given["profile_id"])
+        if new is not None:
+            inputs |= {"new_profile_id": new, "profile_only": bool(given.get("profile_only", False))}
+    if not inputs:
+        raise BadRequest("No property needs an update.")
+    return cluster, await asking.accept("CLUSTER_UPDATE", cluster, inputs)
+
+
+async def _new_profile(asking: Asking, cluster: sa.Row[Any], identity: str) -> str | None:
+    new = await asking.refer(profiles, "profile", identity)
+    query = sa.select(profiles.c.type).where(profiles.c.id == cluster.profile_id)
+    if new.type != await asking.connection.scalar(query):
+        raise BadRequest("Cannot update a cluster to a different profile type, operation aborted.")
+    return None if new.id == cluster.profile_id else str(new.id)
+
+
+async def delete(asking: Asking, identity: str, *, force: bool) -> str:
+    """Have a cluster deleted with its nodes; by force, whatever is being done to it."""
+    cluster = await asking.find(identity)
+    referring = cluster.dependents.get("profiles")
+    if referring:
+        raise ResourceInUse("cluster", identity, f"still referenced by profile(s): {referring}")
+    if not force and cluster.status in _KEEPS_BUSY:
+        raise ActionInProgress("cluster", identity, cluster.status)
+    if force:
+        await end_all(asking.connection, cluster.id)
+    return await asking.accept("CLUSTER_DELETE", cluster, {"force": True} if force else {})
+
+
+async def end_all(connection: AsyncConnection, lock: str) -> None:
+    """End every action that holds this lock or waits for it, here and now."""
+    query = sa.select(actions).where(actions.c.lock == lock, actions.c.parent_id.is_(None), unfinished)
+    for row in (await connection.execute(query.with_for_update())).all():
+        await control.end_now(connection, row, "Ended by a forced deletion.")
+
+
+# Sizes
+
+
+async def scale(asking: Asking, identity: str, action: str, count: int | None) -> str:
+    """Have nodes added or removed. Whether the bounds allow it is decided when its turn comes."""
+    cluster = await asking.find(identity)
+    direction = "out" if action == "CLUSTER_SCALE_OUT" else "in"
+    if count == 0:
+        raise BadRequest(f"Count for scale-{direction} request cannot be 0.")
+    await _refuse_while_cooling(asking, cluster, action)
+    present = await state.count_members(asking.connection, cluster.id)
+    if count is not None and direction == "out":
+        refusal = sizes.misfit(state.sizes(cluster), present + count, strict=False, max_nodes=asking.settings.max_nodes)
+        if refusal is not None:
+            raise BadRequest(refusal)
+    return await asking.accept(action, cluster, {} if count is None else {"count": count})
+
+
+async def _refuse_while_cooling(asking: Asking, cluster: sa.Row[Any], action: str) -> None:
+    """A scaling policy that rests answers at once, not in an action that fails later."""
+    for binding in await state.bindings(asking.connection, cluster.id):
+        policy = asking.plugins.restore_policy(binding.policy)
+        left: Callable[..., float] | None = getattr(policy, "seconds_to_rest", None)
+        if binding.enabled and left is not None and (seconds := left(action, binding.last_op)) > 0:
+            raise ActionCooldown(
+                f"The {action} action for cluster {cluster.id} cannot be processed due to Policy {policy.id} cooldown "
+                f"still in progress: {math.ceil(seconds)} seconds are left."
+            )
+
+
+async def resize(asking: Asking, identity: str, given: Mapping[str, Any]) -> str:
+    """Have the size or the bounds of a cluster changed."""
+    cluster = await asking.find(identity)
+    inputs = dict(given)
+    inputs.setdefault("strict", True)
+    number, kind = inputs.get("number"), inputs.get("adjustment_type")
+    if number is not None and kind == sizes.EXACT_CAPACITY and number < 0:
+        raise BadRequest("The 'number' must be non-negative integer for adjustment type 'EXACT_CAPACITY'.")
+    if number is not None and kind != sizes.CHANGE_IN_PERCENTAGE:
+        inputs["number"] = int(number)
+    present = await state.count_members(asking.connection, cluster.id)
+    wanted = sizes.resize(inputs, state.sizes(cluster), present, asking.settings.max_nodes)
+    if isinstance(wanted, str):
+        raise BadRequest(wanted)
+    return await asking.accept("CLUSTER_RESIZE", cluster, inputs)
+
+
+# Members
+
+
+async def add_nodes(asking: Asking, identity: str, given: Sequence[str]) -> str:
+    """Have nodes that are in no cluster join."""
+    cluster = await asking.find(identity)
+    known, missing = await _resolve_nodes(asking, given)
+    found = await state.nodes_by_id(asking.connection, known)
+    problem = await plans.strangers(asking.connection, cluster, [*known, *missing], found)
+    if problem:
+        raise BadRequest(problem)
+    present = await state.count_members(asking.connection, cluster.id)
+    _check_size(asking, cluster, present + len(known))
+    return await asking.accept("CLUSTER_ADD_NODES", cluster, {"nodes": known})
+
+
+async def del_nodes(asking: Asking, identity: str, given: Sequence[str], destroy: bool | None) -> str:
+    """Have members leave, or be destroyed."""
+    cluster = await asking.find(identity)
+    known, missing = await _resolve_nodes(asking, given)
+    rows = await _node_rows(asking, known)
+    outside = [row.id for row in rows if row.cluster_id != cluster.id]
+    sentences = [
+        (missing, f"Nodes not found: {missing}."),
+        (outside, f"Nodes not members of specified cluster: {outside}."),
+    ]
+    problems = "\n".join(sentence for some, sentence in sentences if some)
+    if problems:
+        raise BadRequest(problems)
+    for row in rows:
+        if row.dependents.get("nodes"):
+            raise ResourceInUse(
+                "node", row.id, f"still depended by other clusters and/or nodes: {row.dependents['nodes']}"
+            )
+    present = await state.count_members(asking.connection, cluster.id)
+    _check_size(asking, cluster, present - len(known))
+    inputs = {"candidates": known} | ({} if destroy is None else {"destroy_after_deletion": destroy})
+    return await asking.accept("CLUSTER_DEL_NODES", cluster, inputs)
+
+
+async def replace_nodes(asking: Asking, identity: str, given: Mapping[str, str]) -> str:
+    """Have members replaced by nodes that are in no cluster."""
+    cluster = await asking.find(identity)
+    old, lost_old = await _resolve_nodes(asking, list(given))
+    new, lost_new = await _resolve_nodes(asking, list(given.values()))
+    rows = {row.id: row for row in await _node_rows(asking, [*old, *new])}
+    query = sa.select(profiles.c.id, profiles.c.type).where(
+        profiles.c.id == sa.any_(sa.bindparam("ids", [cluster.profile_id, *(row.profile_id for row in rows.values())]))
+    )
+    types = {row.id: row.type for row in (await asking.connection.execute(query)).all()}
+    outside = [node_id for node_id in old if rows[node_id].cluster_id != cluster.id]
+    owned = [node_id for node_id in new if rows[node_id].cluster_id is not None]
+    idle = [node_id for node_id in new if rows[node_id].status != "ACTIVE"]
+    other = [node_id for node_id in new if types[rows[node_id].profile_id] != types[cluster.profile_id]]
+    sentences = [
+        (lost_old, f"Original nodes not found: {lost_old}."),
+        (lost_new, f"Replacement nodes not found: {lost_new}."),
+        (outside, f"The specified nodes {outside} to be replaced are not members of the cluster {identity}."),
+        (owned, f"Nodes {owned} already member of a cluster."),
+        (idle, f"Nodes are not ACTIVE: {idle}."),
+        (other, f"Profile type of nodes {other} do not match that of the cluster."),
+    ]
+    problems = "\n".join(sentence for some, sentence in sentences if some)
+    if problems:
+        raise BadRequest(problems)
+    return await asking.accept("CLUSTER_REPLACE_NODES", cluster, {"candidates": dict(zip(old, new, strict=True))})
+
+
+async def _resolve_nodes(asking: Asking, given: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The ids of the nodes that these names mean, and the names that mean none."""
+    known, missing = [], []
+    for identity in given:
+        try:
+            known.append((await lookup.find(asking.connection, nodes, "node", identity, asking.caller, lock=True)).id)
+        except (ResourceNotFound, MultipleChoices):
+            missing.append(identity)
+    return known, missing
+
+
+async def _node_rows(asking: Asking, node_ids: Sequence[str]) -> list[sa.Row[Any]]:
+    query = sa.select(nodes).where(nodes.c.id == sa.any_(sa.bindparam("ids", list(node_ids))))
+    return list((await asking.connection.execute(query)).all())
+
+
+def _check_size(asking: Asking, cluster: sa.Row[Any], desired: int) -> None:
+    refusal = sizes.misfit(state.sizes(cluster), desired, strict=True, max_nodes=asking.settings.max_nodes)
+    if refusal is not None:
+        raise BadRequest(refusal)
+
+
+# Policies
+
+
+async def attach_policy(asking: Asking, identity: str, policy_name: str, enabled: bool) -> str:
+    """Have a policy govern a cluster."""
+    cluster = await asking.find(identity)
+    row = await asking.refer(policies, "policy", policy_name)
+    bindings = await state.bindings(asking.connection, cluster.id)
+    if any(binding.policy["id"] == row.id for binding in bindings):
+        raise Conflict(f"The policy '{policy_name}' is already attached to the cluster '{identity}'.")
+    policy = asking.plugins.restore_policy(row._asdict())
+    kind = await asking.connection.scalar(sa.select(profiles.c.type).where(profiles.c.id == cluster.profile_id))
+    others = [asking.plugins.restore_policy(binding.policy) for binding in bindings]
+    refusal = attachments.misfit(policy, str(kind), cluster.id, others)
+    if refusal is not None:
+        raise BadRequest(refusal)
+    return await asking.accept("CLUSTER_ATTACH_POLICY", cluster, {"policy_id": policy.id, "enabled": enabled})
+
+
+async def change_policy(asking: Asking, identity: str, action: str, policy_name: str, **inputs: Any) -> str:
+    """Have an attached policy enabled or disabled, or let go."""
+    cluster = await asking.find(identity)
+    row = await asking.refer(policies, "policy", policy_name)
+    query = sa.select(cluster_policies.c.id).where(
+        cluster_policies.c.cluster_id == cluster.id, cluster_policies.c.policy_id == row.id
+    )
+    if await asking.connection.scalar(query) is None:
+        raise BadRequest(f"The policy '{policy_name}' is not attached to the specified cluster '{identity}'.")
+    return await asking.accept(action, cluster, {"policy_id": row.id, **inputs})
+
+
+# Health and operations
+
+
+async def check(asking: Asking, identity: str, given: Mapping[str, Any]) -> str:
+    """Have every node looked at; on request, older checks are forgotten."""
+    cluster = await asking.find(identity)
+    if given.get("delete_check_action"):
+        old = actions.delete().where(
+            actions.c.target == cluster.id,
+            actions.c.action == "CLUSTER_CHECK",
+            actions.c.status.in_(("SUCCEEDED", "FAILED")),
+        )
+        await asking.connection.execute(old)
+    return await asking.accept("CLUSTER_CHECK", cluster, dict(given))
+
+
+async def recover(asking: Asking, identity: str, given: Mapping[str, Any]) -> str:
+    """Have nodes that are not well brought back."""
+    cluster = await asking.find(identity)
+    return await asking.accept("CLUSTER_RECOVER", cluster, recovery(given, ("check_capacity",)))
+
+
+def recovery(given: Mapping[str, Any], more: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The inputs of a recovery, checked."""
+    known = ("operation", "operation_params", "check", *more)
+    unknown = [key for key in given if key not in known]
+    if unknown:
+        raise BadRequest(f"Action parameter {unknown} is not recognizable.")
+    inputs = {key: value for key, value in given.items() if value is not None}
+    if "operation" in inputs:
+        if str(inputs["operation"]).upper() not in RECOVERIES:
+            raise BadRequest(
+                f"Operation value '{inputs['operation']}' has to be one of the following: {', '.join(RECOVERIES)}."
+            )
+        inputs["operation"] = str(inputs["operation"]).upper()
+        _check_reboot(inputs)
+    return inputs
+
+
+def _check_reboot(inputs: Mapping[str, Any]) -> None:
+    params = inputs.get("operation_params") or {}
+    if not isinstance(params, Mapping):
+        raise BadRequest("The operation_params of a recovery are a map.")
+    kind = params.get("type")
+    if inputs["operation"] == "REBOOT" and kind is not None and str(kind).upper() not in ("SOFT", "HARD"):
+        raise BadRequest("Type field 'SOFT' or 'HARD' is required for REBOOT operation.")
+
+
+async def operate(
+    asking: Asking, identity: str, operation: str, params: Mapping[str, Any], filters: Mapping[str, Any]
+) -> str:
+    """Have one of the profile's operations done to the nodes that the filters leave."""
+    cluster = await asking.find(identity)
+    profile = (await state.profile_rows(asking.connection, [cluster.profile_id]))[cluster.profile_id]
+    check_operation(asking.plugins, profile.type, operation, params)
+    query = sa.select(nodes.c.id).where(nodes.c.cluster_id == cluster.id)
+    for key, value in filters.items():
+        if key not in ("name", "profile_id", "status", "role"):
+            raise BadRequest(f"Filter key '{key}' is unsupported")
+        query = query.where(nodes.c[key] == value)
+    chosen = list((await asking.connection.execute(query.order_by(nodes.c.index))).scalars())
+    if not chosen:
+        raise BadRequest("No node (matching the filter) could be found")
+    inputs = {"operation": operation, "params": dict(params), "nodes": chosen}
+    return await asking.accept("CLUSTER_OPERATION", cluster, inputs, name=f"cluster_{operation}_{cluster.id[:8]}")
+
+
+def check_operation(plugins: Plugins, kind: str, operation: str, params: Mapping[str, Any]) -> None:
+    """Refuse an operation that the profile type does not have, or not with these parameters."""
+    known = plugins.profile(kind).OPERATIONS
+    if operation not in known:
+        raise BadRequest(f"The requested operation '{operation}' is not supported by the profile type '{kind}'.")
+    try:
+        known[operation].check(params)
+    except InvalidSpec as error:
+        raise BadRequest(error.message.rstrip(".") + ".") from None
+
+
+async def complete_lifecycle(asking: Asking, identity: str, token: str) -> str:
+    """Let a node go whose deletion waits."""
+    await asking.find(identity, lock=False)
+    return await control.complete_lifecycle(asking.connection, token)
