@@ -1,0 +1,68 @@
+"""Policies as users keep them: made from a spec, renamed, deleted when no cluster uses them."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.clouds.base import Cloud
+from roost.clusters import spec
+from roost.clusters.errors import ResourceInUse
+from roost.clusters.ids import new_id
+from roost.clusters.lookup import find
+from roost.clusters.plugins import Plugins
+from roost.clusters.policies.base import Policy
+from roost.clusters.spec import InvalidSpec
+from roost.config import ClusterSettings
+from roost.identity.tokens import Caller
+from roost.store.tables.clusters import policies
+
+Row = sa.Row[Any]
+
+
+def build(plugins: Plugins, name: str, given: Any) -> Policy:
+    """The policy that a spec means; raise `InvalidSpec`, or `ResourceNotFound` for an unknown type."""
+    kind = plugins.policy(spec.unwrap(given).name)
+    return kind(name, given)
+
+
+async def create(
+    connection: AsyncConnection,
+    caller: Caller,
+    name: str,
+    policy: Policy,
+    cloud: Cloud,
+    settings: ClusterSettings,
+) -> Row:
+    """Keep a policy, if the cloud and the operator's settings allow what it asks for."""
+    if problem := await policy.validate(cloud, settings):
+        raise InvalidSpec(problem)
+    values = {
+        "id": new_id(),
+        "name": name,
+        "type": policy.type,
+        "spec": policy.spec,
+        "user_id": caller.user_id,
+        "project_id": caller.project_id,
+    }
+    row: Row = (await connection.execute(policies.insert().values(values).returning(policies))).one()
+    return row
+
+
+async def rename(connection: AsyncConnection, caller: Caller, identity: str, name: str) -> Row:
+    """Give a policy another name; its spec never changes."""
+    row = await find(connection, policies, "policy", identity, caller, lock=True)
+    update = policies.update().where(policies.c.id == row.id).values(name=name, updated_at=sa.func.now())
+    renamed: Row = (await connection.execute(update.returning(policies))).one()
+    return renamed
+
+
+async def delete(connection: AsyncConnection, caller: Caller, identity: str) -> None:
+    """Delete a policy that is attached to no cluster."""
+    row = await find(connection, policies, "policy", identity, caller, lock=True)
+    try:
+        async with connection.begin_nested():
+            await connection.execute(policies.delete().where(policies.c.id == row.id))
+    except IntegrityError:
+        raise ResourceInUse("policy", identity, "still attached to some clusters") from None

@@ -1,0 +1,72 @@
+"""Profiles as users keep them: made from a spec, renamed, deleted when no cluster and no node uses them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.clouds.base import Cloud
+from roost.clusters import spec
+from roost.clusters.errors import BadRequest, ResourceInUse
+from roost.clusters.ids import new_id
+from roost.clusters.lookup import find
+from roost.clusters.plugins import Plugins
+from roost.clusters.profiles.base import Profile
+from roost.clusters.spec import InvalidSpec
+from roost.identity.tokens import Caller
+from roost.store.tables.clusters import profiles
+
+Row = sa.Row[Any]
+
+
+def build(plugins: Plugins, name: str, given: Any) -> Profile:
+    """The profile that a spec means; raise `InvalidSpec`, or `ResourceNotFound` for an unknown type."""
+    kind = plugins.profile(spec.unwrap(given).name)
+    return kind(name, given)
+
+
+async def create(
+    connection: AsyncConnection,
+    caller: Caller,
+    name: str,
+    profile: Profile,
+    metadata: Mapping[str, Any],
+    cloud: Cloud,
+) -> Row:
+    """Keep a profile, if the cloud has what it asks for."""
+    if problem := await profile.validate(cloud):
+        raise InvalidSpec(problem)
+    values = {
+        "id": new_id(),
+        "name": name,
+        "type": profile.type,
+        "spec": profile.spec,
+        "metadata": dict(metadata),
+        "user_id": caller.user_id,
+        "project_id": caller.project_id,
+    }
+    row: Row = (await connection.execute(profiles.insert().values(values).returning(profiles))).one()
+    return row
+
+
+async def update(connection: AsyncConnection, caller: Caller, identity: str, changes: Mapping[str, Any]) -> Row:
+    """Change the name or the metadata of a profile; its spec never changes."""
+    row = await find(connection, profiles, "profile", identity, caller, lock=True)
+    values = {key: value for key, value in changes.items() if row._mapping[key] != value}
+    if not values:
+        raise BadRequest("No property needs an update.")
+    change = profiles.update().where(profiles.c.id == row.id).values(**values, updated_at=sa.func.now())
+    changed: Row = (await connection.execute(change.returning(profiles))).one()
+    return changed
+
+
+async def delete(connection: AsyncConnection, caller: Caller, identity: str) -> None:
+    """Delete a profile that no cluster and no node refers to."""
+    row = await find(connection, profiles, "profile", identity, caller, lock=True)
+    try:
+        async with connection.begin_nested():
+            await connection.execute(profiles.delete().where(profiles.c.id == row.id))
+    except IntegrityError:
+        raise ResourceInUse("profile", identity, "still referenced by some clusters and/or nodes") from None
