@@ -74,7 +74,7 @@ async def index(
 
 
 async def _number(connection: AsyncConnection, marker: str, project_id: str | None) -> int:
-    query = sa.select(server_groups.c.number).where(sa.cast(server_groups.c.id, sa.Text) == marker.replace("\0", ""))
+    query = sa.select(server_groups.c.number).where(sa.cast(server_groups.c.id, sa.Text) == marker)
     if project_id is not None:
         query = query.where(server_groups.c.project_id == project_id)
     number = (await connection.execute(query)).scalar_one_or_none()
@@ -85,7 +85,7 @@ async def _number(connection: AsyncConnection, marker: str, project_id: str | No
 
 async def find(connection: AsyncConnection, group_id: str) -> Group:
     """One group; a name is not an id, so the clients go on to search."""
-    query = sa.select(server_groups).where(sa.cast(server_groups.c.id, sa.Text) == group_id.replace("\0", ""))
+    query = sa.select(server_groups).where(sa.cast(server_groups.c.id, sa.Text) == group_id)
     found = await _assemble(connection, (await connection.execute(query)).all())
     if not found:
         raise missing(group_id)

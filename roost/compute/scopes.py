@@ -46,7 +46,7 @@ async def find(connection: AsyncConnection, scope_uuid: str, *, lock: bool = Fal
             raise Conflict(f"The policy scope '{scope.name}' is built in and cannot be changed.")
         if scope.uuid == scope_uuid:
             return scope
-    query = sa.select(scopes).where(sa.cast(scopes.c.uuid, sa.Text) == scope_uuid.replace("\0", ""))
+    query = sa.select(scopes).where(sa.cast(scopes.c.uuid, sa.Text) == scope_uuid)
     # Not so strong that an aggregate which is being tagged with this scope would have to wait.
     row = (await connection.execute(query.with_for_update(key_share=True) if lock else query)).one_or_none()
     if row is None:

@@ -234,8 +234,8 @@ def _object(policy: Mapping[str, Any]) -> Policy:
 def _policy(
     name: str, scope: str | None = None, identifier: str | None = None, limits: Mapping[str, Any] | None = None
 ) -> Policy:
-    parts = [name, *([] if scope is None and identifier is None else [scope or placement.HOST])]
-    text = ":".join([*parts, *([] if identifier is None else [identifier])])
+    place = placement.HOST if scope is None and identifier is not None else scope
+    text = ":".join(part for part in (name, place, identifier) if part is not None)
     if not text.isprintable():
         raise Invalid("A policy has characters that cannot be printed.")
     try:
