@@ -272,4 +272,40 @@ def upgrade() -> None:
         "ix_receivers_id_prefix", "receivers", ["id"], unique=False, postgresql_ops={"id": "text_pattern_ops"}
     )
     op.create_index(op.f("ix_receivers_project_id_name"), "receivers", ["project_id", "name"], unique=False)
+    op.create_table(
+        "load_balancers",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("project_id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("listener", sa.Text(), nullable=False),
+        sa.Column("pool", sa.Text(), nullable=False),
+        sa.Column("health_monitor", sa.Text(), nullable=True),
+        sa.Column("vip_address", sa.Text(), nullable=False),
+        sa.Column("spec", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_load_balancers")),
+    )
+    op.create_index(op.f("ix_load_balancers_project_id"), "load_balancers", ["project_id"], unique=False)
+    op.create_table(
+        "load_balancer_members",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("load_balancer_id", sa.Text(), nullable=False),
+        sa.Column("server_id", sa.Text(), nullable=False),
+        sa.Column("port", sa.Integer(), nullable=False),
+        sa.Column("weight", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["load_balancer_id"],
+            ["load_balancers.id"],
+            name=op.f("fk_load_balancer_members_load_balancer_id"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_load_balancer_members")),
+        sa.UniqueConstraint(
+            "load_balancer_id",
+            "server_id",
+            "port",
+            name=op.f("uq_load_balancer_members_load_balancer_id_server_id_port"),
+        ),
+    )
+    op.create_index(op.f("ix_load_balancer_members_server_id"), "load_balancer_members", ["server_id"], unique=False)
     op.get_bind().exec_driver_sql(SchemaManager.get_schema().replace("%", "%%"))

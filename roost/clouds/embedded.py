@@ -1,0 +1,494 @@
+"""The embedded cloud: Roost's own hosts, in the same process and database. A batch of servers is one decision."""
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from roost import logs
+from roost.clouds.base import (
+    Hypervisor,
+    LoadBalancer,
+    LoadBalancerRequest,
+    Named,
+    Server,
+    ServerGroup,
+    ServerOutcome,
+    ServerRequest,
+    Zone,
+)
+from roost.compute import groups, hosts, lifecycle, moves, servers, zones
+from roost.compute.groups import Policy
+from roost.compute.scheduling import Boot, NewServer, Scheduler
+from roost.compute.servers import Actor
+from roost.config import Settings
+from roost.errors import NotFound, RoostError
+from roost.placement.rules import Rule
+from roost.store.database import Database
+from roost.store.tables.balancers import load_balancer_members, load_balancers
+from roost.store.tables.compute import flavor_access, flavors, images, keypairs
+from roost.store.tables.compute import hosts as hosts_table
+from roost.store.tables.servers import server_groups
+from roost.store.tables.servers import servers as servers_table
+
+BATCH = 1000
+NETWORKS = ("private", "public")
+"""The simulated hosts have one network, which answers to these names."""
+
+_WAITS = (0.002, 0.005, 0.01, 0.02, 0.05)
+_STATES = {
+    "pause": "pause",
+    "unpause": "unpause",
+    "suspend": "suspend",
+    "resume": "resume",
+    "start": "os-start",
+    "stop": "os-stop",
+    "rebuild": "rebuild",
+}
+_NOTHING_TO_DO = ("change_password", "rescue", "unrescue")
+"""What changes nothing that can be seen of a simulated server."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedClouds:
+    """The clouds of all projects on Roost's own hosts."""
+
+    database: Database
+    settings: Settings
+    scheduler: Scheduler
+
+    def of(self, project_id: str, user_id: str) -> "EmbeddedCloud":
+        """The cloud as one project sees it."""
+        return EmbeddedCloud(self.database, self.settings, self.scheduler, project_id, user_id)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedCloud:
+    """Roost's own hosts, for one project."""
+
+    database: Database
+    settings: Settings
+    scheduler: Scheduler
+    project_id: str
+    user_id: str
+
+    @property
+    def batch_size(self) -> int:
+        """One decision takes many."""
+        return BATCH
+
+    @property
+    def _actor(self) -> Actor:
+        return Actor(self.user_id, self.project_id, logs.request_id.get() or f"req-{uuid.uuid4()}", is_admin=True)
+
+    # Servers
+
+    async def create_servers(self, requests: Sequence[ServerRequest]) -> list[ServerOutcome]:
+        """One decision for all that are alike; the node's id names the server across attempts."""
+        alike: dict[Any, list[ServerRequest]] = {}
+        for request in requests:
+            alike.setdefault(_kind(request), []).append(request)
+        kinds = list(alike.values())
+        answers = await self.scheduler.boot_all([self._boot(kind) for kind in kinds])
+        refused: dict[str, str] = {}
+        for kind, answer in zip(kinds, answers, strict=True):
+            if isinstance(answer, RoostError):
+                refused |= {request.node_id: answer.message for request in kind}
+            elif isinstance(answer, BaseException):
+                raise answer
+            elif len(answer.server_ids) < len(kind):
+                refused |= await self._reasons(kind)
+        found = await self._settled([request.node_id for request in requests if request.node_id not in refused])
+        return [_outcome(request.node_id, found.get(request.node_id), refused) for request in requests]
+
+    def _boot(self, kind: Sequence[ServerRequest]) -> Boot:
+        first = kind[0]
+        zone, _, host = (first.availability_zone or "").partition(":")
+        hints = dict(first.scheduler_hints)
+        return Boot(
+            project_id=self.project_id,
+            user_id=self.user_id,
+            request_id=self._actor.request_id,
+            servers=tuple(NewServer(each.name, dict(each.metadata), token=each.node_id) for each in kind),
+            flavor_id=first.flavor,
+            image_id=first.image,
+            key_name=first.key_name,
+            user_data=first.user_data,
+            config_drive=bool(first.config_drive),
+            zone=zone or None,
+            target=host or None,
+            hints=hints,
+            group_id=first.server_group,
+            same_host=_ids(hints.get("same_host")),
+            different_host=_ids(hints.get("different_host")) or (),
+        )
+
+    async def _reasons(self, kind: Sequence[ServerRequest]) -> dict[str, str]:
+        """Why the servers that were not made found no place: one asked for alone is made in error and says."""
+        there = await self.find_servers([request.node_id for request in kind])
+        missing = [request for request in kind if request.node_id not in there]
+        if not missing:
+            return {}
+        try:
+            await self.scheduler.boot(self._boot(missing[:1]))
+        except RoostError as error:
+            return {request.node_id: error.message for request in missing}
+        probe = (await self._settled([missing[0].node_id])).get(missing[0].node_id)
+        reason = (probe.fault if probe is not None else None) or "No valid host was found."
+        if probe is not None and probe.status == "ERROR":
+            await self.delete_servers([probe.id], force=True)
+            return {request.node_id: reason for request in missing}
+        return {request.node_id: "No valid host was found." for request in missing[1:]}
+
+    async def _settled(self, node_ids: Sequence[str]) -> dict[str, Server]:
+        """The servers of these nodes, once none of them is being built any more."""
+        for attempt in range(1_000_000):
+            await lifecycle.finish(self.database)
+            async with self.database.begin() as connection:
+                building = sa.select(servers_table.c.id).where(
+                    servers_table.c.client_token == sa.any_(sa.bindparam("tokens", list(node_ids))),
+                    servers_table.c.due_at.is_not(None),
+                )
+                busy = await connection.scalar(building.limit(1)) is not None
+            if not busy:
+                break
+            await asyncio.sleep(_WAITS[min(attempt, len(_WAITS) - 1)])
+        return await self.find_servers(node_ids)
+
+    async def delete_servers(self, server_ids: Sequence[str], *, force: bool = False) -> dict[str, str]:
+        """All at once; a locked server is only deleted by force."""
+        ids = [server_id for server_id in server_ids if _is_uuid(server_id)]
+        mine = (
+            servers_table.c.id == sa.any_(sa.cast(sa.bindparam("ids", ids), sa.ARRAY(servers_table.c.id.type))),
+            servers_table.c.project_id == self.project_id,
+        )
+        async with self.database.begin() as connection:
+            unlocked = sa.true() if force else sa.not_(servers_table.c.locked)
+            await connection.execute(
+                servers_table.update()
+                .where(*mine, unlocked)
+                .values(task_state="deleting", step={"delete": True}, due_at=sa.func.now(), updated_at=sa.func.now())
+            )
+            locked = list((await connection.execute(sa.select(servers_table.c.id).where(*mine, ~unlocked))).scalars())
+            await lifecycle.wake(connection)
+        for attempt in range(1_000_000):
+            await lifecycle.finish(self.database)
+            async with self.database.begin() as connection:
+                left = sa.select(servers_table.c.id).where(*mine, servers_table.c.task_state == "deleting").limit(1)
+                if await connection.scalar(left) is None:
+                    break
+            await asyncio.sleep(_WAITS[min(attempt, len(_WAITS) - 1)])
+        return {server_id: f"Instance {server_id} is locked" for server_id in locked}
+
+    async def show_servers(self, server_ids: Sequence[str]) -> dict[str, Server]:
+        """By id."""
+        ids = [server_id for server_id in server_ids if _is_uuid(server_id)]
+        among = servers_table.c.id == sa.any_(sa.cast(sa.bindparam("ids", ids), sa.ARRAY(servers_table.c.id.type)))
+        return {server.id: server for server in await self._servers(among)}
+
+    async def find_servers(self, node_ids: Sequence[str]) -> dict[str, Server]:
+        """By the node's id, which a server keeps from its first request on."""
+        among = servers_table.c.client_token == sa.any_(sa.bindparam("tokens", list(node_ids)))
+        return {server.node_id: server for server in await self._servers(among) if server.node_id}
+
+    async def _servers(self, among: sa.ColumnElement[bool]) -> list[Server]:
+        query = (
+            sa.select(
+                servers_table, hosts_table.c.name.label("host"), hosts_table.c.availability_zone.label("host_zone")
+            )
+            .outerjoin(hosts_table, hosts_table.c.id == servers_table.c.host_id)
+            .where(among, servers_table.c.project_id == self.project_id)
+        )
+        async with self.database.begin() as connection:
+            return [_server(row) for row in (await connection.execute(query)).all()]
+
+    async def update_server(
+        self, server_id: str, *, name: str | None = None, metadata: Mapping[str, str | None] | None = None
+    ) -> str | None:
+        """In place."""
+        try:
+            async with self.database.begin() as connection:
+                server = await servers.find(connection, server_id, project_id=self.project_id, lock=True)
+                changes: dict[str, Any] = {"name": name} if name is not None else {}
+                if metadata is not None:
+                    kept = {**server.metadata, **metadata}
+                    changes["metadata"] = {key: value for key, value in kept.items() if value is not None}
+                await servers.update(connection, server.id, changes)
+        except RoostError as error:
+            return error.message
+        return None
+
+    async def operate(self, server_id: str, operation: str, params: Mapping[str, Any]) -> str | None:
+        """Begin it, and wait until the server is at rest again."""
+        try:
+            await self._begin(server_id, operation, params)
+            await self._at_rest(server_id)
+            if operation in ("resize", "migrate"):
+                async with self.database.begin() as connection:
+                    server = await servers.find(connection, server_id, project_id=self.project_id, lock=True)
+                    await moves.confirm(connection, server, self._actor)
+                await self._at_rest(server_id)
+        except RoostError as error:
+            return error.message
+        return None
+
+    async def _begin(self, server_id: str, operation: str, params: Mapping[str, Any]) -> None:
+        async with self.database.begin() as connection:
+            server = await servers.find(connection, server_id, project_id=self.project_id, lock=True)
+            if operation in _NOTHING_TO_DO:
+                await servers.record(connection, server.id, operation, self._actor, done=True)
+            elif operation in ("lock", "unlock"):
+                await servers.update(connection, server.id, {"locked": operation == "lock"})
+            elif operation == "resize":
+                if str(params["flavor"]) != str(server.flavor["id"]):
+                    await moves.resize(connection, self.scheduler, server, self._actor, str(params["flavor"]))
+            elif operation == "migrate":
+                await moves.migrate(connection, self.scheduler, server, self._actor, params.get("host"))
+            elif operation == "evacuate":
+                host = params.get("host")
+                await moves.evacuate(connection, self.scheduler, server, self._actor, host, stopped=False)
+            else:
+                kind = str(params.get("type") or "HARD").upper() if operation == "reboot" else _STATES[operation]
+                if operation == "rebuild" and params.get("image"):
+                    await servers.update(connection, server.id, {"image_id": params["image"]})
+                await servers.change_state(connection, server, kind, self._actor)
+
+    async def _at_rest(self, server_id: str) -> None:
+        for attempt in range(1_000_000):
+            await lifecycle.finish(self.database)
+            async with self.database.begin() as connection:
+                server = await servers.find(connection, server_id, project_id=self.project_id)
+            if server.due_at is None:
+                return
+            await asyncio.sleep(_WAITS[min(attempt, len(_WAITS) - 1)])
+
+    # Server groups
+
+    async def find_server_group(self, name_or_id: str) -> ServerGroup | None:
+        """By id, else by name."""
+        async with self.database.begin() as connection:
+            query = sa.select(sa.cast(server_groups.c.id, sa.Text)).where(
+                server_groups.c.project_id == self.project_id,
+                sa.or_(sa.cast(server_groups.c.id, sa.Text) == name_or_id, server_groups.c.name == name_or_id),
+            )
+            by_id_first = query.order_by(sa.cast(server_groups.c.id, sa.Text) != name_or_id, server_groups.c.number)
+            found = await connection.scalar(by_id_first.limit(1))
+            return _group(await groups.find(connection, found)) if found is not None else None
+
+    async def create_server_group(
+        self, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None = None
+    ) -> ServerGroup:
+        """Rules belong to the first policy."""
+        parsed = [Rule.parse(policy, (rules or {}) if place == 0 else {}) for place, policy in enumerate(policies)]
+        async with self.database.begin() as connection:
+            made = await groups.create(
+                connection,
+                self.settings,
+                name=name,
+                policies=[Policy(rule) for rule in parsed],
+                project_id=self.project_id,
+                user_id=self.user_id,
+            )
+        return _group(made)
+
+    async def delete_server_group(self, group_id: str) -> None:
+        """Its members stay."""
+        try:
+            async with self.database.begin() as connection:
+                await groups.delete(connection, self.settings, await groups.find(connection, group_id))
+        except NotFound:
+            return
+
+    # What there is
+
+    async def availability_zones(self) -> list[Zone]:
+        """A zone can take servers while one of its hosts is up and enabled."""
+        async with self.database.begin() as connection:
+            found = await zones.index(connection)
+        return [
+            Zone(name, any(host.enabled and not host.forced_down for host in members))
+            for name, members in found.items()
+        ]
+
+    async def hypervisors(self) -> list[Hypervisor]:
+        """Every host is its own hypervisor."""
+        async with self.database.begin() as connection:
+            return [Hypervisor(host.name, host.name, zones.zone_of(host)) for host in await hosts.index(connection)]
+
+    async def regions(self) -> list[str]:
+        """The one that the catalogue names."""
+        return [self.settings.region]
+
+    async def find_flavor(self, name_or_id: str) -> Named | None:
+        """A public one, or one that the project has been given."""
+        allowed = sa.select(flavor_access.c.flavor_id).where(flavor_access.c.project_id == self.project_id)
+        usable = sa.or_(flavors.c.is_public, flavors.c.id.in_(allowed))
+        return await self._named(flavors, name_or_id, usable)
+
+    async def find_image(self, name_or_id: str) -> Named | None:
+        """Images are for everybody."""
+        return await self._named(images, name_or_id, sa.true())
+
+    async def _named(self, table: sa.Table, name_or_id: str, usable: sa.ColumnElement[bool]) -> Named | None:
+        identifier = sa.cast(table.c.id, sa.Text)
+        query = (
+            sa.select(identifier.label("id"), table.c.name)
+            .where(sa.or_(identifier == name_or_id, table.c.name == name_or_id), usable)
+            .order_by(identifier != name_or_id)
+            .limit(1)
+        )
+        async with self.database.begin() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        return None if row is None else Named(row.id, row.name)
+
+    async def find_network(self, name_or_id: str) -> Named | None:
+        """Any of the names of the one network."""
+        for name in NETWORKS:
+            identifier = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+            if name_or_id in (name, identifier):
+                return Named(identifier, name)
+        return None
+
+    async def find_keypair(self, name: str) -> Named | None:
+        """One of the owner's."""
+        query = sa.select(keypairs.c.name).where(keypairs.c.user_id == self.user_id, keypairs.c.name == name)
+        async with self.database.begin() as connection:
+            found = await connection.scalar(query)
+        return None if found is None else Named(found, found)
+
+    # Load balancers
+
+    async def create_load_balancer(self, request: LoadBalancerRequest) -> LoadBalancer:
+        """Written down, with an address of its own."""
+        if request.loadbalancer is not None:
+            existing = await self._balancer(request.loadbalancer)
+            if existing is not None:
+                return existing
+        parts = {part: str(uuid.uuid4()) for part in ("id", "listener", "pool")}
+        monitor = str(uuid.uuid4()) if request.health_monitor else None
+        address = request.vip.get("address") or f"10.254.{uuid.uuid4().int % 256}.{uuid.uuid4().int % 254 + 1}"
+        balancer = LoadBalancer(**parts, health_monitor=monitor, vip_address=str(address))
+        row = {
+            "id": balancer.id,
+            "project_id": self.project_id,
+            "name": request.name,
+            "listener": balancer.listener,
+            "pool": balancer.pool,
+            "health_monitor": monitor,
+            "vip_address": balancer.vip_address,
+            "spec": {"vip": dict(request.vip), "pool": dict(request.pool)},
+        }
+        async with self.database.begin() as connection:
+            await connection.execute(load_balancers.insert().values(**row))
+        return balancer
+
+    async def _balancer(self, name_or_id: str) -> LoadBalancer | None:
+        query = sa.select(load_balancers).where(
+            load_balancers.c.project_id == self.project_id,
+            sa.or_(load_balancers.c.id == name_or_id, load_balancers.c.name == name_or_id),
+        )
+        async with self.database.begin() as connection:
+            row = (await connection.execute(query.limit(1))).one_or_none()
+        if row is None:
+            return None
+        return LoadBalancer(row.id, row.listener, row.pool, row.health_monitor, row.vip_address)
+
+    async def delete_load_balancer(self, balancer: LoadBalancer) -> None:
+        """With its members."""
+        async with self.database.begin() as connection:
+            await connection.execute(load_balancers.delete().where(load_balancers.c.id == balancer.id))
+
+    async def add_member(
+        self, balancer: LoadBalancer, server_id: str, port: int, subnet: str | None = None, weight: int = 1
+    ) -> str:
+        """A server that is a member already stays the one it is."""
+        row = {"id": str(uuid.uuid4()), "load_balancer_id": balancer.id, "server_id": server_id, "port": port,
+               "weight": weight}  # fmt: skip
+        once = insert(load_balancer_members).values(**row)
+        once = once.on_conflict_do_update(
+            index_elements=["load_balancer_id", "server_id", "port"], set_={"weight": weight}
+        )
+        async with self.database.begin() as connection:
+            return str((await connection.execute(once.returning(load_balancer_members.c.id))).scalar_one())
+
+    async def remove_member(self, balancer: LoadBalancer, member_id: str) -> None:
+        """By its id."""
+        async with self.database.begin() as connection:
+            await connection.execute(load_balancer_members.delete().where(load_balancer_members.c.id == member_id))
+
+
+def _kind(request: ServerRequest) -> tuple[Any, ...]:
+    """What servers must share to be placed in one decision."""
+    hints = tuple(sorted((key, str(value)) for key, value in request.scheduler_hints.items()))
+    return (
+        request.flavor,
+        request.image,
+        request.availability_zone,
+        request.server_group,
+        request.key_name,
+        request.user_data,
+        request.config_drive,
+        hints,
+    )
+
+
+def _ids(value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _outcome(node_id: str, server: Server | None, refused: Mapping[str, str]) -> ServerOutcome:
+    if server is None:
+        return ServerOutcome(node_id, None, refused.get(node_id, "The server was not made."))
+    if server.status == "ERROR":
+        return ServerOutcome(node_id, server.id, server.fault or "The server is in error.")
+    return ServerOutcome(node_id, server.id, None, server.zone)
+
+
+def _server(row: sa.Row[Any]) -> Server:
+    zone = row.host_zone if row.host_id is not None else row.zone
+    status = servers.status(row)
+    fault = row.fault or {}
+    zone = (zone or hosts.DEFAULT_ZONE) if row.host_id is not None else zone
+    return Server(
+        id=str(row.id),
+        name=row.name,
+        status=status,
+        zone=zone,
+        host=row.host,
+        node_id=row.client_token,
+        fault=fault.get("message") if isinstance(fault, dict) else str(fault),
+        details={
+            "id": str(row.id),
+            "name": row.name,
+            "status": status,
+            "flavor": dict(row.flavor),
+            "image": {"id": row.image_id} if row.image_id else "",
+            "metadata": dict(row.metadata),
+            "addresses": dict(row.addresses),
+            "key_name": row.key_name,
+            "config_drive": row.config_drive,
+            "user_data": row.user_data,
+            "OS-EXT-AZ:availability_zone": zone,
+            "OS-EXT-SRV-ATTR:host": row.host,
+            "created": row.created_at.isoformat(),
+        },
+    )
+
+
+def _group(group: groups.Group) -> ServerGroup:
+    rules = {key: value for policy in group.policies[:1] for key, value in policy.flat_rules.items()}
+    return ServerGroup(group.id, group.name, tuple(str(policy) for policy in group.policies), rules)
