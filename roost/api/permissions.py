@@ -4,6 +4,7 @@ Each API module declares the rules of its noun as `RULES`: a name, a persona, an
 guards is read from the route table, so the operator's sample file cannot go stale.
 """
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,9 +48,24 @@ class Permissions:
         self._enforcer = policy.Enforcer(settings.source)
         self._enforcer.register_defaults(rules)
         self._enforcer.load_rules()
+        self._answers: dict[tuple[str, Caller, tuple[tuple[str, Any], ...]], bool] = {}
+        self._fresh_until = 0.0
 
     def allows(self, rule: str, caller: Caller, target: Mapping[str, Any]) -> bool:
-        """Whether the caller may, on things that belong to `target`: by default, to the caller's own project."""
+        """Whether the caller may, on things that belong to `target`: by default, to the caller's own project.
+
+        Answers are kept for a second: oslo.policy looks at its files and takes its checks apart each time it is asked.
+        """
+        if time.monotonic() > self._fresh_until:
+            self._answers.clear()
+            self._fresh_until = time.monotonic() + 1
+        question = (rule, caller, tuple(sorted(target.items())))
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = self._answers[question] = self._ask(rule, caller, target)
+        return answer
+
+    def _ask(self, rule: str, caller: Caller, target: Mapping[str, Any]) -> bool:
         credentials = {"user_id": caller.user_id, "project_id": caller.project_id, "roles": list(caller.roles)}
         owner = {"user_id": caller.user_id, "project_id": caller.project_id}
         return bool(self._enforcer.authorize(rule, {**owner, **target}, credentials, do_raise=False))

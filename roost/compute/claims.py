@@ -84,10 +84,15 @@ async def release(connection: AsyncConnection, pairs: Sequence[tuple[str, int]])
 
 async def lock_usage(connection: AsyncConnection, project_ids: Iterable[str]) -> dict[str, sa.Row[Any]]:
     """What these projects use now, locked."""
-    wanted = sorted(set(project_ids))
-    await connection.execute(_ENSURE_USAGE, {"projects": wanted})
+    wanted = set(project_ids)
+    if not wanted:
+        return {}
     query = sa.select(project_usage).where(project_usage.c.project_id.in_(wanted)).order_by(project_usage.c.project_id)
-    return {row.project_id: row for row in await connection.execute(query.with_for_update())}
+    found = {row.project_id: row for row in await connection.execute(query.with_for_update())}
+    if len(found) < len(wanted):
+        await connection.execute(_ENSURE_USAGE, {"projects": sorted(wanted)})
+        found = {row.project_id: row for row in await connection.execute(query.with_for_update())}
+    return found
 
 
 async def count_usage(connection: AsyncConnection, changes: Mapping[str, Usage]) -> None:

@@ -158,8 +158,11 @@ async def _memberships(connection: AsyncConnection, host_ids: Collection[int] | 
     return found
 
 
-async def announce_claims(connection: AsyncConnection, host_ids: Iterable[int], origin: str = "") -> None:
-    """Tell the processes on which hosts the room changed, once this commits; `origin` knows already."""
+async def announce_claims(connection: AsyncConnection, host_ids: Iterable[int], origin: str = "", *wake: str) -> None:
+    """Tell the processes on which hosts the room changed, once this commits; `origin` knows already. Those who listen
+    on the channels to `wake` are told that something happened."""
     changed = ",".join(str(host_id) for host_id in sorted(set(host_ids)))
+    messages = [(channel, "") for channel in wake]
     if changed:
-        await notify(connection, CLAIMS, f"{origin}:{changed if len(changed) < _LONGEST_PAYLOAD else ''}")
+        messages.append((CLAIMS, f"{origin}:{changed if len(changed) < _LONGEST_PAYLOAD else ''}"))
+    await notify(connection, *messages)

@@ -34,7 +34,7 @@ _LONGEST_WAIT = 1.0
 
 async def wake(connection: AsyncConnection) -> None:
     """Tell the engines that a server has a step to finish, once this commits."""
-    await notify(connection, CHANNEL, "")
+    await notify(connection, (CHANNEL, ""))
 
 
 @dataclass(slots=True)

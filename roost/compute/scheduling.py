@@ -40,7 +40,7 @@ from roost.placement.scheduler import place
 from roost.store.database import Database, worth_retrying
 from roost.store.tables.compute import flavor_access, flavors, images, keypairs
 from roost.store.tables.servers import claims as claims_table
-from roost.store.tables.servers import server_groups, servers
+from roost.store.tables.servers import servers
 
 logger = logging.getLogger(__name__)
 
@@ -245,8 +245,10 @@ class Scheduler:
     async def _transact(self, connection: AsyncConnection, pending: list[_Pending]) -> _Batch:
         await self.live.sync(connection)
         cases = await self._prepare(connection, pending)
-        cases = await self._within_quota(connection, cases)
-        groups_known = await self._join_groups(connection, cases)
+        projects = {case.boot.project_id for case in cases if case.wanted}
+        limits = await quotas.limits_of(connection, self.settings.quota, projects) if projects else {}
+        cases = await self._within_quota(connection, cases, limits)
+        groups_known = await self._join_groups(connection, cases, limits)
         batch = _Batch([case for case in cases if not case.pending.future.done()], groups_known)
         await self._place(connection, batch)
         await self._write(connection, batch)
@@ -296,15 +298,13 @@ class Scheduler:
         indexes = (self.live.index(host_id) for _, host_id in allowed if host_id is not None)
         return [index for index in indexes if index is not None]
 
-    async def _within_quota(self, connection: AsyncConnection, cases: list[_Case]) -> list[_Case]:
+    async def _within_quota(
+        self, connection: AsyncConnection, cases: list[_Case], limits: Mapping[str, quotas.Limits]
+    ) -> list[_Case]:
         """Those requests that their projects' quotas allow, in order; usage is locked, so the answer stays true."""
-        projects = {case.boot.project_id for case in cases if case.wanted}
-        if not projects:
-            return cases
-        limits = await quotas.limits_of(connection, self.settings.quota, projects)
         used = {
             project: Usage(row.instances, row.cores, row.ram)
-            for project, row in (await claims.lock_usage(connection, projects)).items()
+            for project, row in (await claims.lock_usage(connection, limits)).items()
         }
         kept = []
         for case in cases:
@@ -318,29 +318,31 @@ class Scheduler:
             kept.append(case)
         return kept
 
-    async def _join_groups(self, connection: AsyncConnection, cases: list[_Case]) -> dict[str, _Group]:
+    async def _join_groups(
+        self, connection: AsyncConnection, cases: list[_Case], limits: Mapping[str, quotas.Limits]
+    ) -> dict[str, _Group]:
         """Lock the groups; put their rules and members into the requests; refuse what their size does not allow."""
         wanted = {case.boot.group_id for case in cases if case.boot.group_id is not None}
         locked = await claims.lock_groups(connection, wanted)
         known = await self._load_groups(connection, locked)
-        owners = {locked[group_id].project_id for group_id in known}
-        limits = await quotas.limits_of(connection, self.settings.quota, owners) if owners else {}
-        room: dict[tuple[str, str], int] = {}
+        joined: dict[str, Counter[str]] = {}
         for case in cases:
             boot = case.boot
             if boot.group_id is None or not case.wanted:
                 continue
             group = known.get(boot.group_id)
-            if group is None:
+            foreign = group is not None and locked[boot.group_id].project_id != boot.project_id
+            if group is None or (foreign and not boot.may_see_all):
                 case.pending.future.set_exception(Invalid(f"Instance group {boot.group_id} could not be found."))
                 continue
-            limit = limits[locked[boot.group_id].project_id]["server_group_members"]
-            key = (boot.group_id, boot.user_id)
-            left = room.setdefault(key, limit - group.users[boot.user_id])
-            if limit >= 0 and left < len(case.wanted):
+            joining = joined.setdefault(boot.group_id, Counter())
+            limit, most = limits[boot.project_id]["server_group_members"], self.settings.group_max_members
+            theirs = group.users[boot.user_id] + joining[boot.user_id] + len(case.wanted)
+            everyone = group.users.total() + joining.total() + len(case.wanted)
+            if 0 <= limit < theirs or 0 <= most < everyone:
                 case.pending.future.set_exception(OverQuota("Quota exceeded, too many servers in group"))
                 continue
-            room[key] -= len(case.wanted)
+            joining[boot.user_id] += len(case.wanted)
             case.request = replace(case.request, rules=group.rules, members=group.members)
         return known
 
@@ -446,8 +448,7 @@ class Scheduler:
         await claims.count_usage(connection, usage)
         await claims.touch_groups(connection, batch.groups)
         await groups.member_added(connection, self.settings, joined)
-        await announce_claims(connection, (claim.host_id for claim in taken), self.live.origin)
-        await lifecycle.wake(connection)
+        await announce_claims(connection, (claim.host_id for claim in taken), self.live.origin, lifecycle.CHANNEL)
 
     def _remember(self, batch: _Batch) -> None:
         """The transaction is committed: the groups are at their next version, with the members that it added."""
@@ -514,7 +515,6 @@ class _Named:
     keys: frozenset[tuple[str, str]]
     tokens: Mapping[str, str]
     places: Mapping[str, tuple[str, int | None]]
-    groups: Mapping[str, str]
 
     @classmethod
     async def load(cls, connection: AsyncConnection, boots: Sequence[Boot]) -> "_Named":
@@ -527,7 +527,6 @@ class _Named:
         owners = {boot.user_id for boot in boots if boot.key_name}
         tokens = {new.token for boot in boots for new in boot.servers if new.token}
         near = {server_id for boot in boots for server_id in (*(boot.same_host or ()), *boot.different_host)}
-        group_ids = {boot.group_id for boot in boots if boot.group_id}
         return cls(
             flavors={row.id: row for row in flavor_rows},
             private=frozenset((row.flavor_id, row.project_id) for row in access),
@@ -535,7 +534,6 @@ class _Named:
             keys=frozenset((row.user_id, row.name) for row in await _rows(connection, keypairs, "user_id", owners)),
             tokens={row.client_token: row.id for row in await _rows(connection, servers, "client_token", tokens)},
             places={row.id: (row.project_id, row.host_id) for row in await _rows(connection, servers, "id", near)},
-            groups={row.id: row.project_id for row in await _rows(connection, server_groups, "id", group_ids)},
         )
 
     def flavor(self, boot: Boot) -> sa.Row[Any]:
@@ -558,10 +556,6 @@ class _Named:
                 raise Invalid("Flavor's disk is too small for requested image.")
         if boot.key_name is not None and (boot.user_id, boot.key_name) not in self.keys:
             raise Invalid("Invalid key_name provided.")
-        if boot.group_id is not None:
-            owner = self.groups.get(boot.group_id)
-            if owner is None or (owner != boot.project_id and not boot.may_see_all):
-                raise Invalid(f"Instance group {boot.group_id} could not be found.")
 
 
 async def _rows(connection: AsyncConnection, table: sa.Table, key: str, values: Iterable[str]) -> Sequence[sa.Row[Any]]:

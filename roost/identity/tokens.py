@@ -109,7 +109,7 @@ async def find(connection: AsyncConnection, secret: str) -> Token | None:
 async def revoke(connection: AsyncConnection, secret: str) -> None:
     """Make a token worthless, in every process at once."""
     await connection.execute(tokens.delete().where(tokens.c.digest == digest(secret)))
-    await notify(connection, REVOCATIONS, digest(secret).hex())
+    await notify(connection, (REVOCATIONS, digest(secret).hex()))
 
 
 async def revoke_all(connection: AsyncConnection, user_id: str) -> None:
@@ -120,7 +120,7 @@ async def revoke_all(connection: AsyncConnection, user_id: str) -> None:
 
 async def recheck(connection: AsyncConnection) -> None:
     """Have every process look each token up anew: a role, a project or a user is not what it was."""
-    await notify(connection, REVOCATIONS, "all")
+    await notify(connection, (REVOCATIONS, "all"))
 
 
 async def purge(connection: AsyncConnection) -> int:

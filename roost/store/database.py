@@ -60,9 +60,10 @@ class Database:
         await self._engine.dispose()
 
 
-async def notify(connection: AsyncConnection, channel: str, payload: str) -> None:
-    """Tell every process that listens on `channel`, when and only when this transaction commits."""
-    await connection.execute(sa.select(sa.func.pg_notify(channel, payload)))
+async def notify(connection: AsyncConnection, *messages: tuple[str, str]) -> None:
+    """Send each (channel, payload) to every process that listens, when and only when this transaction commits."""
+    if messages:
+        await connection.execute(sa.select(*(sa.func.pg_notify(channel, payload) for channel, payload in messages)))
 
 
 def violated(error: DBAPIError) -> str | None:
