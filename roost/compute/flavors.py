@@ -99,14 +99,14 @@ async def index(
         query = query.where(_usable_by(project_id) if is_public else ~flavors.c.is_public)
     if name is not None:
         query = query.where(flavors.c.name == name)
-    key = SORT_KEYS[sort_key]
     # Nulls (a flavor without a description) have a place in the order, so that a page can start after one.
-    order = sa.tuple_(sa.func.coalesce(key, "") if key is flavors.c.description else key, flavors.c.id)
+    key = SORT_KEYS[sort_key] if sort_key != "description" else sa.func.coalesce(flavors.c.description, "")
+    order = sa.tuple_(key, flavors.c.id)
     if marker is not None:
-        last = sa.select(order).where(flavors.c.id == marker).scalar_subquery()
-        if await connection.scalar(sa.select(flavors.c.id).where(flavors.c.id == marker)) is None:
+        last = (await connection.execute(sa.select(key, flavors.c.id).where(flavors.c.id == marker))).one_or_none()
+        if last is None:
             raise Invalid(f"marker [{marker}] not found")
-        query = query.where(order < last if descending else order > last)
+        query = query.where(order < tuple(last) if descending else order > tuple(last))
     query = query.order_by(order.desc() if descending else order).limit(limit)
     return (await connection.execute(query)).all()
 

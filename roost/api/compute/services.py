@@ -107,16 +107,17 @@ async def index(call: Call) -> Reply:
     return {"services": [_view(call, host) for host in found]}
 
 
-_BY_NAME = {"until": "2.52", "rule": _RULE + "update", "response": thing({"service": _BRIEF})}
+_BY_NAME = {"rule": _RULE + "update", "response": thing({"service": _BRIEF})}
 
 
 @routes.put(
     "/os-services/{service_id}",
     since="2.11",
+    until="2.52",
     body=thing(_NAMED, {"disabled_reason": _TEXT, "forced_down": BOOLEAN}),
     **_BY_NAME,
 )
-@routes.put("/os-services/{service_id}", body=thing(_NAMED, {"disabled_reason": _TEXT}), **_BY_NAME)
+@routes.put("/os-services/{service_id}", until="2.10", body=thing(_NAMED, {"disabled_reason": _TEXT}), **_BY_NAME)
 async def update_by_name(call: Call) -> Reply:
     """Change the service of a host; the path says how: enable, disable, disable-log-reason or force-down."""
     answer, values = _old_change(call)
