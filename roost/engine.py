@@ -3,7 +3,10 @@
 import asyncio
 import logging
 
+from roost.clouds import choice
+from roost.clusters import engine as cluster_engine
 from roost.compute import audit, changes, lifecycle, notifications
+from roost.compute.scheduling import Scheduler
 from roost.config import Settings
 from roost.identity import tokens
 from roost.store.database import Database
@@ -20,6 +23,10 @@ async def run(database: Database, settings: Settings) -> None:
         group.create_task(lifecycle.run(database))
         group.create_task(notifications.keep_sending(database, settings))
         group.create_task(audit.keep_auditing(database, settings))
+        scheduler = Scheduler(database, settings)
+        group.create_task(database.listen(changes.CLAIMS, scheduler.live.noted))
+        clouds = choice.choose(settings, database, scheduler)
+        group.create_task(cluster_engine.run(settings, database, clouds))
 
 
 async def _purge(database: Database) -> None:

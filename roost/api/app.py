@@ -29,6 +29,7 @@ from roost.api.image import IMAGE_API
 from roost.api.routes import Call, Route, Services
 from roost.api.service import SERVICE_API
 from roost.api.versions import Version
+from roost.clouds import choice
 from roost.compute.scheduling import Scheduler
 from roost.config import Settings
 from roost.identity.tokens import Caller
@@ -55,11 +56,13 @@ def default_rules() -> list[policy.RuleDefault]:
 
 def make_services(settings: Settings, database: Database) -> Services:
     """What the handlers of this process use."""
+    scheduler = Scheduler(database, settings)
     return Services(
         settings,
         database,
         permissions.Permissions(settings, default_rules()),
-        Scheduler(database, settings),
+        scheduler,
+        choice.choose(settings, database, scheduler),
     )
 
 

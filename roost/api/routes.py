@@ -18,6 +18,7 @@ from starlette.responses import Response
 from roost.api.permissions import Permissions
 from roost.api.schemas import Schema, Validator
 from roost.api.versions import Version
+from roost.clouds.base import Clouds
 from roost.compute.scheduling import Scheduler
 from roost.config import Settings
 from roost.errors import Forbidden
@@ -36,6 +37,7 @@ class Services:
     database: Database
     permissions: Permissions
     scheduler: Scheduler
+    clouds: Clouds
 
 
 @dataclass(slots=True)

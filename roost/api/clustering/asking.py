@@ -1,0 +1,35 @@
+"""What most handlers begin and end with: a transaction to ask in, and an answer that names the action."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from roost.api.routes import Call
+from roost.clouds.base import Cloud
+from roost.clusters import plugins
+from roost.clusters.clusters import Asking
+
+
+@asynccontextmanager
+async def asking(call: Call) -> AsyncIterator[Asking]:
+    """A transaction in the caller's name."""
+    settings = call.services.settings
+    async with call.services.database.begin() as connection:
+        yield Asking(connection, call.caller, settings.clusters, plugins.load(settings))
+
+
+def cloud_of(call: Call) -> Cloud:
+    """The cloud as the caller sees it."""
+    return call.services.clouds.of(call.caller.project_id or "", call.caller.user_id)
+
+
+def accepted(call: Call, action_id: str, body: Any) -> JSONResponse:
+    """Accepted: the address of the action that will do it."""
+    return JSONResponse(body, 202, headers={"Location": f"{call.base}/v1/actions/{action_id}"})
+
+
+def started(call: Call, action_id: str) -> JSONResponse:
+    """Accepted, with the action as the whole answer."""
+    return accepted(call, action_id, {"action": action_id})

@@ -1,0 +1,15 @@
+"""What program this is."""
+
+import roost
+from roost.api.permissions import READER, Rule
+from roost.api.routes import Call, Reply, Table
+
+RULES = (Rule("build_info:build_info", READER, "Show which version runs."),)
+routes = Table("/v1/build-info")
+
+
+@routes.get("", rule="build_info:build_info")
+async def show(call: Call) -> Reply:
+    """The version of the API and of the engine, which are one."""
+    revision = {"revision": roost.__version__}
+    return {"build_info": {"api": revision, "engine": revision}}

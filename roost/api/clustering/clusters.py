@@ -1,0 +1,395 @@
+"""Clusters: made, listed, changed, deleted, and told what to do."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.api.clustering import fields
+from roost.api.clustering.asking import accepted, asking, cloud_of, started
+from roost.api.clustering.fields import Field
+from roost.api.clustering.lists import Listing, boolean, one_of, text
+from roost.api.clustering.moments import moment
+from roost.api.clustering.paths import follow
+from roost.api.permissions import MEMBER, READER, Rule
+from roost.api.routes import Call, Reply, Table
+from roost.api.versions import CLUSTERING, Version
+from roost.clusters import clusters, nodes
+from roost.clusters.clusters import Asking
+from roost.clusters.errors import BadRequest
+from roost.clusters.sizes import ADJUSTMENTS, CHANGE_IN_PERCENTAGE
+from roost.errors import Invalid
+from roost.store.tables import clusters as tables
+
+_ACT = "clusters:action"
+
+RULES = (
+    Rule("clusters:index", READER, "List clusters."),
+    Rule("clusters:create", MEMBER, "Create a cluster."),
+    Rule("clusters:get", READER, "Show a cluster."),
+    Rule("clusters:update", MEMBER, "Change a cluster."),
+    Rule("clusters:delete", MEMBER, "Delete a cluster."),
+    Rule(_ACT, MEMBER, "Have something done to a cluster."),
+    Rule("clusters:operation", MEMBER, "Have an operation done to the nodes of a cluster."),
+    Rule("clusters:collect", READER, "Collect an attribute of the nodes of a cluster."),
+)
+routes = Table("/v1/clusters")
+
+_LISTING = Listing(
+    tables.clusters,
+    sorts=("name", "status", "init_at", "created_at", "updated_at"),
+    default_sort="init_at",
+    filters={"name": text, "status": one_of(clusters.STATUSES)},
+    quote_unknown=True,
+)
+
+
+# As others see a cluster
+
+
+def _query() -> sa.Select[Any]:
+    """Clusters with the name of their profile, the ids of their nodes, and those of what binds policies to them."""
+    own = tables.clusters.c.id
+    members = sa.select(sa.func.array_agg(sa.text("nodes.id ORDER BY nodes.index"))).where(
+        tables.nodes.c.cluster_id == own
+    )
+    bindings = sa.select(sa.func.array_agg(tables.cluster_policies.c.id)).where(
+        tables.cluster_policies.c.cluster_id == own
+    )
+    return sa.select(
+        tables.clusters,
+        tables.profiles.c.name.label("profile_name"),
+        members.select_from(tables.nodes).scalar_subquery().label("node_ids"),
+        bindings.scalar_subquery().label("binding_ids"),
+    ).join(tables.profiles, tables.profiles.c.id == tables.clusters.c.profile_id)
+
+
+def _view(row: sa.Row[Any]) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "profile_id": row.profile_id,
+        "profile_name": row.profile_name,
+        "user": row.user_id,
+        "project": row.project_id,
+        "domain": row.domain_id,
+        "init_at": moment(row.init_at),
+        "created_at": moment(row.created_at),
+        "updated_at": moment(row.updated_at),
+        "min_size": row.min_size,
+        "max_size": row.max_size,
+        "desired_capacity": row.desired_capacity,
+        "timeout": row.timeout,
+        "status": row.status,
+        "status_reason": row.status_reason,
+        "metadata": row.metadata,
+        "data": row.data,
+        "dependents": row.dependents,
+        "config": row.config,
+        "nodes": row.node_ids or [],
+        "policies": row.binding_ids or [],
+    }
+
+
+async def _shown(connection: AsyncConnection, cluster_id: str) -> dict[str, Any]:
+    row = (await connection.execute(_query().where(tables.clusters.c.id == cluster_id))).one()
+    return {"cluster": _view(row)}
+
+
+# The collection
+
+
+@routes.get("", rule="clusters:index")
+async def index(call: Call) -> Reply:
+    """The clusters of the project."""
+    page = _LISTING.read(call)
+    async with call.services.database.begin() as connection:
+        rows = await _LISTING.rows(connection, call, page, query=_query())
+    return {"clusters": [_view(row) for row in rows]}
+
+
+def _sizes(call: Call) -> Mapping[str, Field]:
+    most = call.services.settings.clusters.max_nodes
+    return {
+        "min_size": Field(fields.as_integer(0, most)),
+        "max_size": Field(fields.as_integer(-1, most)),
+    }
+
+
+@routes.post("", rule="clusters:create", status=202)
+async def create(call: Call) -> Reply:
+    """Make a cluster."""
+    known = {
+        "name": Field(fields.as_name, required=True),
+        "profile_id": Field(fields.as_text, required=True),
+        "desired_capacity": Field(fields.as_integer(0)),
+        **_sizes(call),
+        "timeout": Field(fields.as_integer(0)),
+        "metadata": Field(fields.as_map),
+        "config": Field(fields.as_map),
+    }
+    given = fields.read(known, fields.envelope(call.body, "cluster"))
+    async with asking(call) as ask:
+        row, action_id = await clusters.create(ask, given)
+        return accepted(call, action_id, await _shown(ask.connection, row.id))
+
+
+@routes.get("/{cluster_id}", rule="clusters:get")
+async def show(call: Call) -> Reply:
+    """One cluster."""
+    async with asking(call) as ask:
+        row = await ask.find(call.path["cluster_id"], lock=False)
+        return await _shown(ask.connection, row.id)
+
+
+@routes.patch("/{cluster_id}", rule="clusters:update", status=202)
+async def update(call: Call) -> Reply:
+    """Change a cluster."""
+    known = {
+        "name": Field(fields.as_name),
+        "profile_id": Field(fields.as_text),
+        "metadata": Field(fields.as_map),
+        "timeout": Field(fields.as_integer(0)),
+        "profile_only": Field(fields.as_boolean),
+        "config": Field(fields.as_map),
+    }
+    given = fields.read(known, fields.envelope(call.body, "cluster", change=True))
+    for field, since in (("profile_only", Version(1, 6)), ("config", Version(1, 7))):
+        if call.version < since:
+            given.pop(field, None)
+    async with asking(call) as ask:
+        row, action_id = await clusters.update(ask, call.path["cluster_id"], given)
+        return accepted(call, action_id, await _shown(ask.connection, row.id))
+
+
+def forced(call: Call) -> bool:
+    """Whether a deletion is by force, which it can be since 1.8."""
+    if call.version < Version(1, 8):
+        return False
+    if isinstance(call.body, dict) and call.body.get("force") is not None:
+        return fields.as_boolean("force", call.body["force"])
+    return "force" in call.query and boolean("force", call.query["force"])
+
+
+@routes.delete("/{cluster_id}", rule="clusters:delete", status=202)
+async def delete(call: Call) -> Reply:
+    """Delete a cluster with its nodes."""
+    async with asking(call) as ask:
+        return accepted(call, await clusters.delete(ask, call.path["cluster_id"], force=forced(call)), None)
+
+
+# Actions: one key says which
+
+
+@dataclass(frozen=True, slots=True)
+class _Action:
+    do: Callable[[Call, Asking, Mapping[str, Any]], Awaitable[str]]
+    read: Callable[[Call, Any], Mapping[str, Any]]
+    since: Version = CLUSTERING.oldest
+
+
+def _map(call: Call, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise BadRequest("The data provided is not a map")
+    return value
+
+
+def _fields(known: Mapping[str, Field]) -> Callable[[Call, Any], Mapping[str, Any]]:
+    return lambda call, value: fields.read(known, _map(call, value))
+
+
+def _node_list(field: str, value: Any) -> list[str]:
+    items = value if isinstance(value, list) else list(str(value))
+    if not items:
+        raise BadRequest(f"Value for '{field}' must have at least 1 item(s).")
+    if len(set(map(str, items))) != len(items):
+        raise BadRequest(f"Items for '{field}' must be unique")
+    return [str(item) for item in items]
+
+
+def _some_nodes(more: Mapping[str, Field]) -> Callable[[Call, Any], Mapping[str, Any]]:
+    def read(call: Call, value: Any) -> Mapping[str, Any]:
+        given = dict(_map(call, value))
+        if not given.get("nodes"):
+            raise BadRequest("Value for 'nodes' must have at least 1 item(s).")
+        return fields.read({"nodes": Field(_node_list, required=True), **more}, given)
+
+    return read
+
+
+def _pairs(call: Call, value: Any) -> Mapping[str, Any]:
+    # Clients send the pairs either alone or under 'nodes'.
+    given = _map(call, value)
+    pairs = given.get("nodes", given)
+    if not isinstance(pairs, dict) or not pairs:
+        raise BadRequest("The data provided is not a map")
+    for old, new in pairs.items():
+        if new is None:
+            raise BadRequest(f"Field `nodes[{old}]' cannot be None")
+    if len(set(map(str, pairs.values()))) != len(pairs):
+        raise BadRequest("Map contains duplicated values")
+    return {"nodes": {str(old): str(new) for old, new in pairs.items()}}
+
+
+def _resize(call: Call, value: Any) -> Mapping[str, Any]:
+    known = {
+        "adjustment_type": Field(fields.one_of(*ADJUSTMENTS)),
+        "number": Field(fields.as_number),
+        **_sizes(call),
+        "min_step": Field(fields.as_integer(0)),
+        "strict": Field(fields.as_boolean),
+    }
+    given = fields.read(known, _map(call, value))
+    kind, number = given.get("adjustment_type"), given.get("number")
+    if kind is not None and number is None:
+        raise BadRequest("Missing number value for size adjustment.")
+    if number is not None and kind is None:
+        raise BadRequest("Missing adjustment_type value for size adjustment.")
+    if kind != CHANGE_IN_PERCENTAGE:
+        given.pop("min_step", None)
+    if not set(given) - {"strict"}:
+        raise BadRequest("Not enough parameters to do resize action.")
+    least, most = given.get("min_size"), given.get("max_size")
+    if least is not None and most is not None and 0 < most < least:
+        raise BadRequest(f"The specified min_size ({least}) is greater than the specified max_size ({most}).")
+    return given
+
+
+_COUNT = _fields({"count": Field(fields.as_integer(0))})
+
+
+def _scale(action: str) -> Callable[[Call, Asking, Mapping[str, Any]], Awaitable[str]]:
+    async def do(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+        return await clusters.scale(ask, call.path["cluster_id"], action, given.get("count"))
+
+    return do
+
+
+async def _do_resize(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+    return await clusters.resize(ask, call.path["cluster_id"], given)
+
+
+async def _add(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+    return await clusters.add_nodes(ask, call.path["cluster_id"], given["nodes"])
+
+
+async def _del(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+    destroy = given.get("destroy_after_deletion") if call.version >= Version(1, 4) else None
+    return await clusters.del_nodes(ask, call.path["cluster_id"], given["nodes"], destroy)
+
+
+async def _replace(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+    return await clusters.replace_nodes(ask, call.path["cluster_id"], given["nodes"])
+
+
+async def _attach(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+    enabled = given.get("enabled", True)
+    return await clusters.attach_policy(ask, call.path["cluster_id"], given["policy_id"], enabled)
+
+
+async def _detach(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+    action = "CLUSTER_DETACH_POLICY"
+    return await clusters.change_policy(ask, call.path["cluster_id"], action, given["policy_id"])
+
+
+async def _change(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+    more = {"enabled": given["enabled"]} if "enabled" in given else {}
+    action = "CLUSTER_UPDATE_POLICY"
+    return await clusters.change_policy(ask, call.path["cluster_id"], action, given["policy_id"], **more)
+
+
+async def _check(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+    return await clusters.check(ask, call.path["cluster_id"], given)
+
+
+async def _recover(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+    return await clusters.recover(ask, call.path["cluster_id"], given)
+
+
+async def _complete(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+    return await clusters.complete_lifecycle(ask, call.path["cluster_id"], given["lifecycle_action_token"])
+
+
+_POLICY = {"policy_id": Field(fields.as_text, required=True)}
+_ENABLED = {**_POLICY, "enabled": Field(fields.as_boolean)}
+_DESTROY = {"destroy_after_deletion": Field(fields.as_boolean)}
+_TOKEN = {"lifecycle_action_token": Field(fields.as_text, required=True)}
+
+_ACTIONS: Mapping[str, _Action] = {
+    "add_nodes": _Action(_add, _some_nodes({})),
+    "del_nodes": _Action(_del, _some_nodes(_DESTROY)),
+    "replace_nodes": _Action(_replace, _pairs, Version(1, 3)),
+    "scale_out": _Action(_scale("CLUSTER_SCALE_OUT"), _COUNT),
+    "scale_in": _Action(_scale("CLUSTER_SCALE_IN"), _COUNT),
+    "resize": _Action(_do_resize, _resize),
+    "check": _Action(_check, _map),
+    "recover": _Action(_recover, _map),
+    "policy_attach": _Action(_attach, _fields(_ENABLED)),
+    "policy_detach": _Action(_detach, _fields(_POLICY)),
+    "policy_update": _Action(_change, _fields(_ENABLED)),
+    "complete_lifecycle": _Action(_complete, _fields(_TOKEN), Version(1, 9)),
+}
+
+
+@routes.post("/{cluster_id}/actions", rule=_ACT, status=202)
+async def act(call: Call) -> Reply:
+    """Have something done to a cluster."""
+    name, value = fields.single(call.body, "action", tuple(_ACTIONS))
+    action = _ACTIONS[name]
+    if call.version < action.since:
+        raise unsupported(call.version)
+    given = action.read(call, {} if value is None else value)
+    async with asking(call) as ask:
+        return started(call, await action.do(call, ask, given))
+
+
+def unsupported(version: Version) -> Invalid:
+    """What to say of a method that is not in a version."""
+    return MethodVersionNotFound(f"API version '{version}' is not supported on this method.")
+
+
+class MethodVersionNotFound(Invalid):
+    """The method exists, but not in this version."""
+
+
+@routes.post("/{cluster_id}/ops", since="1.4", rule="clusters:operation", status=202)
+async def operate(call: Call) -> Reply:
+    """Have one of the profile's operations done to the nodes of a cluster."""
+    name, value = fields.single(call.body, "operation", ())
+    given = fields.as_map(name, value or {})
+    enveloped = bool(set(given) & {"params", "filters"})
+    params = fields.as_map("params", given.get("params") or {}) if enveloped else given
+    filters = fields.as_map("filters", given.get("filters") or {}) if enveloped else {}
+    async with asking(call) as ask:
+        return started(call, await clusters.operate(ask, call.path["cluster_id"], name, params, filters))
+
+
+# Attributes of nodes
+
+
+@routes.get("/{cluster_id}/attrs", since="1.2", rule="clusters:collect")
+async def collect_nothing(call: Call) -> Reply:
+    """A path is needed."""
+    raise BadRequest("Required path attribute is missing.")
+
+
+@routes.get("/{cluster_id}/attrs/{path}", since="1.2", rule="clusters:collect")
+async def collect(call: Call) -> Reply:
+    """One attribute of every node, by its path."""
+    path = call.path["path"]
+    if path == "None":
+        raise BadRequest("Required path attribute is missing.")
+    async with asking(call) as ask:
+        cluster = await ask.find(call.path["cluster_id"], lock=False)
+        query = sa.select(tables.nodes).where(tables.nodes.c.cluster_id == cluster.id).order_by(tables.nodes.c.index)
+        rows = list((await ask.connection.execute(query)).all())
+        details = await nodes.details(ask, cloud_of(call), rows) if path.split(".")[0] == "details" else {}
+    found = []
+    for row in rows:
+        attributes = {**row._asdict(), "details": dict(details.get(row.id, {}))}
+        for time in ("init_at", "created_at", "updated_at"):
+            attributes[time] = moment(attributes[time])
+        found += [{"id": row.id, "value": value} for value in follow(path, attributes)]
+    return {"cluster_attributes": found}

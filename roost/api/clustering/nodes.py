@@ -1,0 +1,195 @@
+"""Nodes: made, listed, changed, deleted, adopted, and told what to do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.api.clustering import fields
+from roost.api.clustering.asking import accepted, asking, cloud_of, started
+from roost.api.clustering.clusters import forced
+from roost.api.clustering.fields import Field
+from roost.api.clustering.lists import Listing, boolean, one_of, text
+from roost.api.clustering.moments import moment
+from roost.api.permissions import MEMBER, READER, Rule
+from roost.api.routes import Call, Reply, Table
+from roost.api.versions import Version
+from roost.clusters import lookup, nodes
+from roost.clusters.errors import BadRequest, ResourceNotFound
+from roost.store.tables import clusters as tables
+
+RULES = (
+    Rule("nodes:index", READER, "List nodes."),
+    Rule("nodes:create", MEMBER, "Create a node."),
+    Rule("nodes:adopt", MEMBER, "Make a node of a server that exists."),
+    Rule("nodes:adopt_preview", MEMBER, "See what profile a server that exists would have."),
+    Rule("nodes:get", READER, "Show a node."),
+    Rule("nodes:update", MEMBER, "Change a node."),
+    Rule("nodes:delete", MEMBER, "Delete a node."),
+    Rule("nodes:action", MEMBER, "Have something done to a node."),
+    Rule("nodes:operation", MEMBER, "Have an operation done to a node."),
+)
+routes = Table("/v1/nodes")
+
+_LISTING = Listing(
+    tables.nodes,
+    sorts=("index", "name", "status", "init_at", "created_at", "updated_at"),
+    default_sort="init_at",
+    filters={"cluster_id": text, "name": text, "status": one_of(nodes.STATUSES)},
+)
+_CREATE = {
+    "name": Field(fields.as_name, required=True),
+    "profile_id": Field(fields.as_text, required=True),
+    "cluster_id": Field(fields.as_text),
+    "role": Field(fields.as_text),
+    "metadata": Field(fields.as_map),
+}
+_UPDATE = {
+    "name": Field(fields.as_name),
+    "profile_id": Field(fields.as_text),
+    "role": Field(fields.as_text),
+    "metadata": Field(fields.as_map),
+    "tainted": Field(fields.as_boolean),
+}
+_PREVIEW = {
+    "identity": Field(fields.as_text, required=True),
+    "type": Field(fields.as_text, required=True),
+    "overrides": Field(fields.as_map),
+    "snapshot": Field(fields.as_boolean),
+}
+_ADOPT = {
+    **_PREVIEW,
+    "name": Field(fields.as_name),
+    "role": Field(fields.as_text),
+    "metadata": Field(fields.as_map),
+}
+
+
+def _query() -> sa.Select[Any]:
+    return sa.select(tables.nodes, tables.profiles.c.name.label("profile_name")).join(
+        tables.profiles, tables.profiles.c.id == tables.nodes.c.profile_id
+    )
+
+
+def _view(row: sa.Row[Any], version: Version) -> dict[str, Any]:
+    shown = {
+        "id": row.id,
+        "name": row.name,
+        "profile_id": row.profile_id,
+        "profile_name": row.profile_name,
+        "cluster_id": row.cluster_id or "",
+        "physical_id": row.physical_id,
+        "index": row.index,
+        "role": row.role,
+        "init_at": moment(row.init_at),
+        "created_at": moment(row.created_at),
+        "updated_at": moment(row.updated_at),
+        "status": row.status,
+        "status_reason": row.status_reason,
+        "metadata": row.metadata,
+        "data": row.data,
+        "dependents": row.dependents,
+        "user": row.user_id,
+        "project": row.project_id,
+        "domain": row.domain_id,
+    }
+    return {**shown, "tainted": row.tainted} if version >= Version(1, 13) else shown
+
+
+async def _shown(connection: AsyncConnection, node_id: str, version: Version) -> dict[str, Any]:
+    row = (await connection.execute(_query().where(tables.nodes.c.id == node_id))).one()
+    return {"node": _view(row, version)}
+
+
+@routes.get("", rule="nodes:index")
+async def index(call: Call) -> Reply:
+    """The nodes of the project."""
+    page = _LISTING.read(call)
+    async with call.services.database.begin() as connection:
+        if "cluster_id" in page.filters:
+            given = page.filters["cluster_id"][-1]
+            try:
+                cluster = await lookup.find(connection, tables.clusters, "cluster", given, call.caller)
+            except ResourceNotFound:
+                raise BadRequest(f"Cannot find the given cluster: {given}.") from None
+            page.filters["cluster_id"][:] = [cluster.id]
+        rows = await _LISTING.rows(connection, call, page, query=_query())
+    return {"nodes": [_view(row, call.version) for row in rows]}
+
+
+@routes.post("", rule="nodes:create", status=202)
+async def create(call: Call) -> Reply:
+    """Make a node."""
+    given = fields.read(_CREATE, fields.envelope(call.body, "node"))
+    async with asking(call) as ask:
+        row, action_id = await nodes.create(ask, given)
+        return accepted(call, action_id, await _shown(ask.connection, row.id, call.version))
+
+
+@routes.post("/adopt", since="1.7", rule="nodes:adopt")
+async def adopt(call: Call) -> Reply:
+    """Make a node of a server that exists."""
+    given = fields.read(_ADOPT, fields.as_map("node", call.body))
+    async with asking(call) as ask:
+        row = await nodes.adopt(ask, cloud_of(call), given)
+        return await _shown(ask.connection, row.id, call.version)
+
+
+@routes.post("/adopt-preview", since="1.7", rule="nodes:adopt_preview")
+async def preview(call: Call) -> Reply:
+    """What profile a server that exists would have."""
+    given = fields.read(_PREVIEW, fields.as_map("node", call.body))
+    async with asking(call) as ask:
+        return {"node_profile": {"node_preview": await nodes.preview(ask, cloud_of(call), given)}}
+
+
+@routes.get("/{node_id}", rule="nodes:get")
+async def show(call: Call) -> Reply:
+    """One node; with `show_details`, also what the cloud shows of it."""
+    detailed = "show_details" in call.query and boolean("show_details", call.query["show_details"])
+    async with asking(call) as ask:
+        row = await nodes.find(ask, call.path["node_id"], lock=False)
+        shown = await _shown(ask.connection, row.id, call.version)
+        if detailed:
+            shown["node"]["details"] = dict((await nodes.details(ask, cloud_of(call), [row])).get(row.id, {}))
+        return shown
+
+
+@routes.patch("/{node_id}", rule="nodes:update", status=202)
+async def update(call: Call) -> Reply:
+    """Change a node."""
+    given = fields.read(_UPDATE, fields.envelope(call.body, "node", change=True))
+    if call.version < Version(1, 13):
+        given.pop("tainted", None)
+    async with asking(call) as ask:
+        row, action_id = await nodes.update(ask, call.path["node_id"], given)
+        return accepted(call, action_id, await _shown(ask.connection, row.id, call.version))
+
+
+@routes.delete("/{node_id}", rule="nodes:delete", status=202)
+async def delete(call: Call) -> Reply:
+    """Delete a node."""
+    async with asking(call) as ask:
+        return accepted(call, await nodes.delete(ask, call.path["node_id"], force=forced(call)), None)
+
+
+@routes.post("/{node_id}/actions", rule="nodes:action", status=202)
+async def act(call: Call) -> Reply:
+    """Have a node checked or recovered."""
+    name, value = fields.single(call.body, "action", ("check", "recover"))
+    if value is not None and not isinstance(value, dict):
+        raise BadRequest("The params provided is not a map.")
+    given: Mapping[str, Any] = value or {}
+    async with asking(call) as ask:
+        do = nodes.check if name == "check" else nodes.recover
+        return started(call, await do(ask, call.path["node_id"], given))
+
+
+@routes.post("/{node_id}/ops", since="1.4", rule="nodes:operation", status=202)
+async def operate(call: Call) -> Reply:
+    """Have one of the profile's operations done."""
+    name, value = fields.single(call.body, "operation", ())
+    params = fields.as_map(name, value or {})
+    async with asking(call) as ask:
+        return started(call, await nodes.operate(ask, call.path["node_id"], name, params))

@@ -1,0 +1,137 @@
+"""Receivers: made, listed, changed, deleted and notified."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+import sqlalchemy as sa
+from starlette.responses import Response
+
+from roost.api.clustering import fields
+from roost.api.clustering.asking import asking
+from roost.api.clustering.fields import Field
+from roost.api.clustering.lists import Listing, one_of, text
+from roost.api.clustering.moments import moment
+from roost.api.permissions import MEMBER, READER, Rule
+from roost.api.routes import Call, Reply, Table
+from roost.api.versions import Version
+from roost.clusters import receivers
+from roost.clusters.errors import BadRequest
+from roost.store.tables import clusters as tables
+
+_NOTIFY = "receivers:notify"
+
+RULES = (
+    Rule("receivers:index", READER, "List receivers."),
+    Rule("receivers:create", MEMBER, "Create a receiver."),
+    Rule("receivers:get", READER, "Show a receiver."),
+    Rule("receivers:update", MEMBER, "Change a receiver."),
+    Rule("receivers:delete", MEMBER, "Delete a receiver."),
+    Rule(_NOTIFY, MEMBER, "Notify a receiver, or see the address that triggers it."),
+)
+routes = Table("/v1/receivers")
+
+_LISTING = Listing(
+    tables.receivers,
+    sorts=("name", "type", "action", "cluster_id", "created_at", "user"),
+    default_sort="name",
+    filters={
+        "name": text,
+        "type": one_of(receivers.TYPES),
+        "cluster_id": text,
+        "action": one_of(receivers.ACTIONS),
+        "user": text,
+    },
+    columns={"user": "user_id"},
+)
+_CREATE = {
+    "name": Field(fields.as_name, required=True),
+    "type": Field(fields.one_of(*receivers.TYPES), required=True),
+    "cluster_id": Field(fields.as_text),
+    "action": Field(fields.as_text),
+    "actor": Field(fields.as_map),
+    "params": Field(fields.as_map),
+}
+_UPDATE = {
+    "name": Field(fields.as_name),
+    "action": Field(fields.as_text),
+    "params": Field(fields.as_map),
+}
+
+
+def _view(call: Call, row: sa.Row[Any]) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "type": row.type,
+        "user": row.user_id,
+        "project": row.project_id,
+        "domain": row.domain_id,
+        "created_at": moment(row.created_at),
+        "updated_at": moment(row.updated_at),
+        "cluster_id": row.cluster_id,
+        "actor": row.actor,
+        "action": row.action,
+        "params": row.params,
+        "channel": _channel(call, row),
+    }
+
+
+def _channel(call: Call, row: sa.Row[Any]) -> dict[str, Any]:
+    """How to reach a receiver. Who may only read does not learn the secret, since it lets anybody act."""
+    if row.type == "message":
+        return {"queue_name": f"senlin-receiver-{row.id}"}
+    query: dict[str, Any] = {"V": 2}
+    if call.may(_NOTIFY, project_id=row.project_id):
+        query["token"] = row.secret
+    query |= {key: row.params[key] for key in sorted(row.params)}
+    return {"alarm_url": f"{call.base}/v1/webhooks/{row.id}/trigger?{urlencode(query)}"}
+
+
+@routes.get("", rule="receivers:index")
+async def index(call: Call) -> Reply:
+    """The receivers of the project."""
+    page = _LISTING.read(call)
+    if "user" in page.filters and call.version < Version(1, 4):
+        raise BadRequest("Invalid parameter user")
+    async with call.services.database.begin() as connection:
+        return {"receivers": [_view(call, row) for row in await _LISTING.rows(connection, call, page)]}
+
+
+@routes.post("", rule="receivers:create", status=201)
+async def create(call: Call) -> Reply:
+    """Make a receiver."""
+    given = fields.read(_CREATE, fields.envelope(call.body, "receiver"))
+    async with asking(call) as ask:
+        return {"receiver": _view(call, await receivers.create(ask, given))}
+
+
+@routes.get("/{receiver_id}", rule="receivers:get")
+async def show(call: Call) -> Reply:
+    """One receiver."""
+    async with asking(call) as ask:
+        return {"receiver": _view(call, await receivers.find(ask, call.path["receiver_id"]))}
+
+
+@routes.patch("/{receiver_id}", rule="receivers:update")
+async def update(call: Call) -> Reply:
+    """Change a receiver."""
+    given = fields.read(_UPDATE, fields.envelope(call.body, "receiver", change=True))
+    async with asking(call) as ask:
+        return {"receiver": _view(call, await receivers.update(ask, call.path["receiver_id"], given))}
+
+
+@routes.delete("/{receiver_id}", rule="receivers:delete", status=204)
+async def delete(call: Call) -> Reply:
+    """Forget a receiver."""
+    async with asking(call) as ask:
+        await receivers.delete(ask, call.path["receiver_id"])
+    return Response(status_code=204)
+
+
+@routes.post("/{receiver_id}/notify", rule=_NOTIFY, status=204)
+async def notify(call: Call) -> Reply:
+    """Give a message to a message receiver."""
+    message = fields.as_map("message", call.body) if call.body is not None else {}
+    async with asking(call) as ask:
+        await receivers.notify(ask, call.path["receiver_id"], message)
+    return Response(status_code=204)

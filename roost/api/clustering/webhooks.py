@@ -1,0 +1,23 @@
+"""Webhooks: whoever knows the address may trigger what it is for."""
+
+from roost.api.clustering import fields
+from roost.api.clustering.asking import asking, started
+from roost.api.routes import Call, Reply, Table
+from roost.clusters import receivers
+from roost.clusters.errors import BadRequest
+
+routes = Table("/v1/webhooks")
+
+
+@routes.post("/{webhook_id}/trigger", public=True, status=202)
+async def trigger(call: Call) -> Reply:
+    """Do what the webhook is for. What the address and the body say more becomes the action's inputs."""
+    if "V" not in call.query:
+        raise BadRequest("V query parameter is required in webhook trigger URL")
+    body = fields.as_map("params", call.body) if call.body is not None else {}
+    if call.query["V"] == "1":
+        body = fields.as_map("params", body.get("params") or {})
+    named = {key: value for key, value in call.query.items() if key not in ("V", "token")}
+    async with asking(call) as ask:
+        identifier, secret = call.path["webhook_id"], call.query.get("token", "")
+        return started(call, await receivers.trigger(ask, identifier, secret, {**named, **body}))

@@ -1,0 +1,148 @@
+"""Receivers: what others can trigger on a cluster, without knowing more than an address with a secret in it."""
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from roost.clusters import clusters, lookup
+from roost.clusters.actions.requests import Owner
+from roost.clusters.clusters import Asking
+from roost.clusters.errors import BadRequest, MultipleChoices, ResourceNotFound
+from roost.clusters.ids import new_id
+from roost.errors import NotFound
+from roost.identity.tokens import Caller
+from roost.store.tables.clusters import clusters as clusters_table
+from roost.store.tables.clusters import receivers
+
+TYPES = ("webhook", "message")
+
+Trigger = Callable[[Asking, str, Mapping[str, Any]], Awaitable[str]]
+
+
+async def _scale(ask: Asking, cluster_id: str, action: str, inputs: Mapping[str, Any]) -> str:
+    given = inputs.get("count")
+    try:
+        count = None if given is None else int(given)
+    except (TypeError, ValueError):
+        raise BadRequest(f"The value for count must be an integer: '{given}'.") from None
+    if count is not None and count < 0:
+        raise BadRequest("Value must be >= 0 for field 'count'.")
+    return await clusters.scale(ask, cluster_id, action, count)
+
+
+async def _resize(ask: Asking, cluster_id: str, inputs: Mapping[str, Any]) -> str:
+    given = {"strict": False, **inputs}
+    try:
+        whole = {key: int(given[key]) for key in ("min_size", "max_size", "min_step") if given.get(key) is not None}
+        exact = {"number": float(given["number"])} if given.get("number") is not None else {}
+    except (TypeError, ValueError) as error:
+        raise BadRequest(f"The inputs of the resize cannot be understood: {error}.") from None
+    return await clusters.resize(ask, cluster_id, {**given, **whole, **exact})
+
+
+async def _delete(ask: Asking, cluster_id: str, inputs: Mapping[str, Any]) -> str:
+    return await clusters.delete(ask, cluster_id, force=False)
+
+
+ACTIONS: Mapping[str, Trigger] = {
+    "CLUSTER_SCALE_OUT": lambda ask, identity, given: _scale(ask, identity, "CLUSTER_SCALE_OUT", given),
+    "CLUSTER_SCALE_IN": lambda ask, identity, given: _scale(ask, identity, "CLUSTER_SCALE_IN", given),
+    "CLUSTER_RESIZE": _resize,
+    "CLUSTER_CHECK": clusters.check,
+    "CLUSTER_RECOVER": clusters.recover,
+    "CLUSTER_DELETE": _delete,
+}
+"""What can be triggered."""
+
+
+def check_action(action: str) -> None:
+    """Refuse what cannot be triggered."""
+    if action not in ACTIONS:
+        raise BadRequest(f"Illegal action '{action}' specified.")
+
+
+async def create(ask: Asking, given: Mapping[str, Any]) -> sa.Row[Any]:
+    """Make a receiver."""
+    kind, cluster_id = given["type"], None
+    if kind == "webhook":
+        for key, words in (("cluster_id", "Cluster identity"), ("action", "Action name")):
+            if not given.get(key):
+                raise BadRequest(f"{words} is required for creating webhook receiver.")
+    if given.get("action"):
+        check_action(given["action"])
+    if given.get("cluster_id"):
+        try:
+            found = await lookup.find(ask.connection, clusters_table, "cluster", given["cluster_id"], ask.caller)
+        except ResourceNotFound:
+            raise BadRequest(f"The referenced cluster '{given['cluster_id']}' could not be found.") from None
+        except MultipleChoices as error:
+            raise BadRequest(error.message) from None
+        cluster_id = found.id
+    owner = Owner.of(ask.caller)
+    insert = receivers.insert().values(
+        id=new_id(),
+        name=given["name"],
+        type=kind,
+        cluster_id=cluster_id,
+        action=given.get("action"),
+        params=given.get("params") or {},
+        secret=secrets.token_urlsafe(24),
+        user_id=owner.user_id,
+        project_id=owner.project_id,
+        domain_id=owner.domain_id,
+    )
+    row: sa.Row[Any] = (await ask.connection.execute(insert.returning(receivers))).one()
+    return row
+
+
+async def find(ask: Asking, identity: str) -> sa.Row[Any]:
+    """The receiver that an address names."""
+    return await lookup.find(ask.connection, receivers, "receiver", identity, ask.caller)
+
+
+async def update(ask: Asking, identity: str, given: Mapping[str, Any]) -> sa.Row[Any]:
+    """Change what a receiver is called, or what it triggers."""
+    row = await find(ask, identity)
+    changes = {key: value for key, value in given.items() if value != getattr(row, key)}
+    if not changes:
+        raise BadRequest("No property needs an update.")
+    if "action" in changes:
+        check_action(changes["action"])
+    change = receivers.update().where(receivers.c.id == row.id).values(**changes)
+    changed: sa.Row[Any] = (await ask.connection.execute(change.returning(receivers))).one()
+    return changed
+
+
+async def delete(ask: Asking, identity: str) -> None:
+    """Forget a receiver: its address leads nowhere from now on."""
+    row = await find(ask, identity)
+    await ask.connection.execute(receivers.delete().where(receivers.c.id == row.id))
+
+
+async def trigger(ask: Asking, receiver_id: str, secret: str, inputs: Mapping[str, Any]) -> str:
+    """Do what a webhook is for, in the name of its owner; the caller needs to know no more than its address."""
+    query = sa.select(receivers).where(receivers.c.id == receiver_id, receivers.c.type == "webhook")
+    row = (await ask.connection.execute(query)).one_or_none()
+    if row is None or not secrets.compare_digest(row.secret.encode(), secret.encode()):
+        raise NotFound(f"The receiver '{receiver_id}' could not be found.")
+    return await _do(ask, row, row.action, row.cluster_id, {**row.params, **inputs})
+
+
+async def notify(ask: Asking, identity: str, message: Mapping[str, Any]) -> str | None:
+    """Take a message for a message receiver: which action on which cluster, and with what."""
+    row = await find(ask, identity)
+    if row.type != "message":
+        raise BadRequest("Notifying non-message receiver is not allowed.")
+    action = message.get("action") or row.action
+    cluster_id = message.get("cluster") or row.cluster_id
+    if not message or not action or not cluster_id:
+        return None
+    check_action(str(action))
+    return await _do(ask, row, str(action), str(cluster_id), {**row.params, **(message.get("params") or {})})
+
+
+async def _do(ask: Asking, row: sa.Row[Any], action: str, cluster_id: str, inputs: Mapping[str, Any]) -> str:
+    owner = Caller(row.user_id, "", row.project_id, None, ("member",))
+    return await ACTIONS[action](Asking(ask.connection, owner, ask.settings, ask.plugins), cluster_id, inputs)
