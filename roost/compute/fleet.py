@@ -41,8 +41,6 @@ class LiveFleet:
 
     fleet: Fleet = field(default_factory=Fleet)
     generation: int = -1
-    loadings: int = 0
-    """How often the whole fleet was read: the places of hosts in the columns are good for one of them."""
     origin: str = field(default_factory=lambda: secrets.token_hex(4))
     """Marks this process's own announcements, which it need not read back."""
     _hosts: dict[int, Host] = field(default_factory=dict)
@@ -59,16 +57,20 @@ class LiveFleet:
         """The host at a place in the columns."""
         return self._hosts[index]
 
-    def named(self, name: str) -> Host | None:
-        """The host with this name."""
-        index = self.fleet.index(name)
-        return None if index is None else self._hosts[index]
+    def has_zone(self, name: str) -> bool:
+        """Whether any host is in this zone."""
+        zone = self.fleet.aggregate_index(AVAILABILITY_ZONE, name)
+        return zone >= 0 and bool((self.fleet.division(AVAILABILITY_ZONE).column == zone).any())
+
+    def doubt(self, host_ids: Iterable[int]) -> None:
+        """Read these hosts again before the next decision."""
+        self._stale.update(host_ids)
 
     async def noted(self, payload: str) -> None:
         """A process has claimed or released on these hosts; no hosts means that any may have changed."""
         origin, _, changed = payload.partition(":")
         if changed and origin != self.origin:
-            self._stale.update(int(part) for part in changed.split(","))
+            self.doubt(int(part) for part in changed.split(","))
         elif not changed:
             self._all_stale = True
 
@@ -87,7 +89,11 @@ class LiveFleet:
         changed = self._stale.union(*(row.host_ids for row in rows))
         if changed:
             self._stale = set()
-            await self.refresh(connection, changed)
+            try:
+                await self.refresh(connection, changed)
+            except BaseException:
+                self.doubt(changed)
+                raise
         if rows:
             self.generation = rows[-1].generation
 
@@ -100,16 +106,33 @@ class LiveFleet:
         for host_id in set(host_ids) - {row.id for row in rows}:
             self._remove(host_id)
 
+    async def read_room(self, connection: AsyncConnection) -> None:
+        """Read again how much room every host has left: before somebody is told that there is none."""
+        columns = (hosts.c.id, *(hosts.c[f"{name}_used"].label(name) for name in Resources._fields))
+        for host_id, *used in await connection.execute(sa.select(*columns)):
+            index = self._indexes.get(host_id)
+            if index is not None:
+                total, free = self.fleet.total(index), self.fleet.free(index)
+                taken = Resources(*(f - (t - u) for f, t, u in zip(free, total, used, strict=True)))
+                if any(taken):
+                    self.fleet.claim(index, taken)
+
     async def _load(self, connection: AsyncConnection) -> None:
+        """Read everything. A host that is known keeps its place in the columns: others may be deciding on it."""
         # The generation first: what commits between the two reads is then read again, not missed.
         generation = await latest_generation(connection)
-        rows = (await connection.execute(sa.select(hosts).order_by(hosts.c.id))).all()
-        belongs = await _memberships(connection, None)
-        self.fleet, self._hosts, self._indexes, self._memberships = Fleet(), {}, {}, {}
-        self._stale, self._all_stale, self.generation = set(), False, generation
-        self.loadings += 1
+        self._stale, self._all_stale = set(), False
+        try:
+            rows = (await connection.execute(sa.select(hosts).order_by(hosts.c.id))).all()
+            belongs = await _memberships(connection, None)
+        except BaseException:
+            self._all_stale = True
+            raise
         for row in rows:
             self._put(row, belongs.get(row.id, {}))
+        for host_id in self._indexes.keys() - {row.id for row in rows}:
+            self._remove(host_id)
+        self.generation = generation
         logger.info("fleet loaded", extra={"hosts": len(rows), "generation": generation})
 
     def _put(self, row: sa.Row[Any], scopes_of_host: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ busier the process, the more of them share a commit. Inside the transaction
 2. the projects' usage and the groups are locked, so that quotas, rules and members stay as they are read;
 3. each request is decided in memory, seeing what those before it took;
 4. the chosen hosts are locked and looked at: if another process took the room, they are read again and all is decided
-   anew, with the locks kept;
+   anew, with the locks kept; nobody is told that there is no room before all hosts were read again;
 5. servers, claims, usage and notifications are written, and committed at once.
 
 A group's members are read once and remembered with the group's version; who changes them raises it.
@@ -33,9 +33,9 @@ from roost.compute.claims import Claim, Usage
 from roost.compute.fleet import LiveFleet, announce_claims
 from roost.config import Settings
 from roost.errors import Invalid, OverQuota, RoostError, Unavailable
-from roost.placement.decision import Decision, Move, Refused, Request
+from roost.placement.decision import Decision, Move, Refusal, Refused, Request
 from roost.placement.fleet import Fleet, Members, Resources
-from roost.placement.rules import AVAILABILITY_ZONE, Rule
+from roost.placement.rules import Rule
 from roost.placement.scheduler import place
 from roost.store.database import Database, worth_retrying
 from roost.store.tables.compute import flavor_access, flavors, images, keypairs
@@ -47,6 +47,9 @@ logger = logging.getLogger(__name__)
 _LARGEST_BATCH = 64
 _ATTEMPTS = 8
 _GROUPS_REMEMBERED = 10_000
+_SHORTAGES = frozenset(
+    {Refusal.TOO_FEW_VCPUS, Refusal.TOO_LITTLE_MEMORY, Refusal.TOO_LITTLE_DISK, Refusal.TOO_SMALL_FOR_ALL}
+)
 
 
 class NoValidHost(Invalid):
@@ -59,6 +62,7 @@ class NewServer:
 
     name: str
     metadata: Mapping[str, str] = field(default_factory=dict)
+    addresses: Mapping[str, Any] = field(default_factory=dict)
     hostname: str | None = None
     token: str | None = None
     """Names this server across attempts: asked for again, it is found and not made again."""
@@ -81,10 +85,11 @@ class Boot:
     description: str | None = None
     config_drive: bool = False
     tags: tuple[str, ...] = ()
-    addresses: Mapping[str, Any] = field(default_factory=dict)
     zone: str | None = None
     target: str | None = None
     """The one host to use, by name."""
+    target_must_exist: bool = False
+    """Refuse a target that is not there; else the servers are made, and in ERROR."""
     hints: Mapping[str, Any] = field(default_factory=dict)
     group_id: str | None = None
     same_host: tuple[str, ...] | None = None
@@ -106,7 +111,6 @@ class _Group:
     """A group as it was at a version."""
 
     version: int
-    loading: int
     rules: tuple[Rule, ...]
     members: Members
     users: Counter[str]
@@ -127,7 +131,9 @@ class _Case:
     wanted: tuple[NewServer, ...]
     existing: Mapping[str, str]
     request: Request
-    hosts: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
+    """Where the chosen hosts stand in the columns."""
+    host_ids: tuple[int, ...] = ()
     decision: Decision | None = None
     ids: tuple[str, ...] = ()
     reservation_id: str = field(default_factory=lambda: f"r-{secrets.token_hex(4)}")
@@ -139,7 +145,15 @@ class _Case:
     @property
     def made(self) -> tuple[NewServer, ...]:
         """Those of the wanted servers that are made: as many as found a place; if that is none, the least to fail."""
-        return self.wanted[: len(self.hosts) or self.boot.least]
+        return self.wanted[: len(self.host_ids) or self.boot.least]
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether more room somewhere might have made another decision."""
+        decision = self.decision
+        if decision is None or len(self.host_ids) == len(self.wanted):
+            return False
+        return decision.candidates > 0 or any(refused.reason in _SHORTAGES for refused in decision.refused)
 
 
 @dataclass(slots=True)
@@ -192,9 +206,15 @@ class Scheduler:
         if server.group_id is not None:
             locked = await claims.lock_groups(connection, [server.group_id])
             group = (await self._load_groups(connection, locked)).get(server.group_id)
+        near, apart = await self._hinted(connection, server)
+        read_again = False
         for _ in range(_ATTEMPTS):
             request = self._move_request(server, resources, group, target, zone, may_stay)
-            decision = place(self.live.fleet, request)
+            decision = place(self.live.fleet, replace(request, same_host=near, different_host=apart))
+            if not decision and not read_again:
+                read_again = True
+                await self.live.read_room(connection)
+                continue
             if not decision:
                 raise NoValidHost(f"No valid host was found. {sentence(decision)}")
             host = self.live.host(decision.hosts[0])
@@ -225,7 +245,7 @@ class Scheduler:
                     await self._serve([pending])
                 return
             for pending in batch:
-                pending.future.set_exception(error)
+                _refuse(pending, error)
             return
         self._remember(done)
         for case in done.cases:
@@ -233,11 +253,19 @@ class Scheduler:
 
     async def _attempt(self, batch: list[_Pending]) -> _Batch:
         for attempt in range(_ATTEMPTS):
+            done = None
             try:
                 async with self.database.begin() as connection:
-                    return await self._transact(connection, [each for each in batch if not each.future.done()])
-            except DBAPIError as error:
-                if not worth_retrying(error) or attempt == _ATTEMPTS - 1:
+                    done = await self._transact(connection, [each for each in batch if not each.future.done()])
+                    # Before the commit: a host that is read again in between then seems to have too much room, which
+                    # the next claim finds out; after it, the room could be taken off twice, and nobody would.
+                    self._take_over(done)
+                return done
+            except BaseException as error:
+                if done is not None:
+                    self.live.doubt(host_id for case in done.cases for host_id in case.host_ids)
+                again = isinstance(error, DBAPIError) and worth_retrying(error)
+                if not again or attempt == _ATTEMPTS - 1:
                     raise
                 logger.info("a batch lost to another transaction and is tried again", extra={"attempt": attempt + 1})
         raise AssertionError("unreachable")
@@ -263,15 +291,17 @@ class Scheduler:
             try:
                 cases.append(self._case(pending, named))
             except RoostError as error:
-                pending.future.set_exception(error)
+                _refuse(pending, error)
         return cases
 
     def _case(self, pending: _Pending, named: "_Named") -> _Case:
         boot = pending.boot
         flavor = named.flavor(boot)
         named.check(boot, flavor)
-        if boot.zone is not None and self.live.fleet.aggregate_index(AVAILABILITY_ZONE, boot.zone) < 0:
+        if boot.zone is not None and not self.live.has_zone(boot.zone):
             raise Invalid("The requested availability zone is not available")
+        if boot.target_must_exist and not self._targets(boot.target):
+            raise Invalid(f"Compute host {boot.target} could not be found.")
         tokens = {each.token for each in boot.servers if each.token is not None}
         existing = {token: named.tokens[token] for token in tokens if token in named.tokens}
         wanted = tuple(each for each in boot.servers if each.token not in existing)
@@ -280,8 +310,8 @@ class Scheduler:
             count=max(len(wanted), 1),
             zone=boot.zone,
             targets=self._targets(boot.target),
-            same_host=None if boot.same_host is None else self._places(named, boot, boot.same_host),
-            different_host=self._places(named, boot, boot.different_host),
+            same_host=None if boot.same_host is None else self._near(named, boot, boot.same_host),
+            different_host=self._near(named, boot, boot.different_host),
             seed=random.getrandbits(32),
         )
         return _Case(pending, flavor, wanted, existing, request)
@@ -292,10 +322,13 @@ class Scheduler:
         index = self.live.fleet.index(name)
         return [] if index is None else [index]
 
-    def _places(self, named: "_Named", boot: Boot, server_ids: Iterable[str]) -> list[int]:
+    def _near(self, named: "_Named", boot: Boot, server_ids: Iterable[str]) -> list[int]:
         found = (named.places.get(server_id) for server_id in server_ids)
         allowed = (row for row in found if row is not None and (boot.may_see_all or row[0] == boot.project_id))
-        indexes = (self.live.index(host_id) for _, host_id in allowed if host_id is not None)
+        return self._indexes(host_id for _, host_id in allowed)
+
+    def _indexes(self, host_ids: Iterable[int | None]) -> list[int]:
+        indexes = (self.live.index(host_id) for host_id in host_ids if host_id is not None)
         return [index for index in indexes if index is not None]
 
     async def _within_quota(
@@ -310,8 +343,11 @@ class Scheduler:
         for case in cases:
             project, wants = case.boot.project_id, _usage(case.flavor, len(case.wanted))
             problem = _over_quota(used[project], wants, limits[project]) if case.wanted else None
+            most_items = limits[project]["metadata_items"] if case.wanted else -1
+            if any(0 <= most_items < len(new.metadata) for new in case.wanted):
+                problem = f"Maximum number of metadata items exceeds {most_items}"
             if problem is not None:
-                case.pending.future.set_exception(OverQuota(problem))
+                _refuse(case.pending, OverQuota(problem))
                 continue
             if case.wanted:
                 used[project] = _plus(used[project], wants)
@@ -333,14 +369,14 @@ class Scheduler:
             group = known.get(boot.group_id)
             foreign = group is not None and locked[boot.group_id].project_id != boot.project_id
             if group is None or (foreign and not boot.may_see_all):
-                case.pending.future.set_exception(Invalid(f"Instance group {boot.group_id} could not be found."))
+                _refuse(case.pending, Invalid(f"Instance group {boot.group_id} could not be found."))
                 continue
             joining = joined.setdefault(boot.group_id, Counter())
             limit, most = limits[boot.project_id]["server_group_members"], self.settings.group_max_members
             theirs = group.users[boot.user_id] + joining[boot.user_id] + len(case.wanted)
             everyone = group.users.total() + joining.total() + len(case.wanted)
             if 0 <= limit < theirs or 0 <= most < everyone:
-                case.pending.future.set_exception(OverQuota("Quota exceeded, too many servers in group"))
+                _refuse(case.pending, OverQuota("Quota exceeded, too many servers in group"))
                 continue
             joining[boot.user_id] += len(case.wanted)
             case.request = replace(case.request, rules=group.rules, members=group.members)
@@ -352,16 +388,18 @@ class Scheduler:
         unknown = []
         for group_id, row in locked.items():
             group = self._groups.get(group_id)
-            if group is not None and group.version == row.version and group.loading == self.live.loadings:
+            if group is not None and group.version == row.version:
                 known[group_id] = group
             else:
                 unknown.append(group_id)
         if unknown:
+            # Members may be on hosts that came after this transaction began.
+            await self.live.sync(connection)
             rules = await groups.rules_of(connection, unknown)
             present = await self._read_members(connection, unknown)
             for group_id in unknown:
                 members, users = present[group_id]
-                known[group_id] = _Group(locked[group_id].version, self.live.loadings, rules[group_id], members, users)
+                known[group_id] = _Group(locked[group_id].version, rules[group_id], members, users)
         return known
 
     async def _read_members(
@@ -390,6 +428,7 @@ class Scheduler:
 
     async def _place(self, connection: AsyncConnection, batch: _Batch) -> None:
         """Decide all, and look under lock whether the hosts still have the room; decide anew until they do."""
+        read_again = False
         for _ in range(_ATTEMPTS):
             fleet = self.live.fleet.snapshot()
             batch.members = {group_id: group.members.copy() for group_id, group in batch.groups.items()}
@@ -397,9 +436,12 @@ class Scheduler:
             for case in batch.cases:
                 if case.wanted:
                     self._decide(case, fleet, batch.members)
-                for index in case.hosts:
-                    needs.setdefault(self.live.host(index).id, []).append(case.request.resources)
-            if await self._stands(connection, needs):
+                for host_id in case.host_ids:
+                    needs.setdefault(host_id, []).append(case.request.resources)
+            if not read_again and any(case.lacks_room for case in batch.cases):
+                read_again = True
+                await self.live.read_room(connection)
+            elif await self._stands(connection, needs):
                 return
         raise Unavailable("The hosts chosen were taken by others each time; try again.")
 
@@ -410,7 +452,8 @@ class Scheduler:
         least = min(case.boot.least, len(case.wanted))
         if not decision and least < request.count:
             decision = _most(fleet, request, least) or decision
-        case.decision, case.hosts = decision, decision.hosts
+        case.decision, case.places = decision, decision.hosts
+        case.host_ids = tuple(self.live.host(index).id for index in decision.hosts)
         for index in decision.hosts:
             fleet.claim(index, request.resources)
             if case.boot.group_id is not None:
@@ -433,7 +476,7 @@ class Scheduler:
             made = case.made
             case.ids = tuple(str(uuid.uuid4()) for _ in made)
             for number, (server_id, new) in enumerate(zip(case.ids, made, strict=True)):
-                host_id = self.live.host(case.hosts[number]).id if case.hosts else None
+                host_id = case.host_ids[number] if case.host_ids else None
                 rows.append(_row(case, new, server_id, number, host_id))
                 if host_id is not None:
                     taken.append(Claim(server_id, host_id, case.request.resources))
@@ -450,27 +493,43 @@ class Scheduler:
         await groups.member_added(connection, self.settings, joined)
         await announce_claims(connection, (claim.host_id for claim in taken), self.live.origin, lifecycle.CHANNEL)
 
+    def _take_over(self, batch: _Batch) -> None:
+        """Take the claims of a batch off the room that this process knows of."""
+        for case in batch.cases:
+            for index in case.places:
+                self.live.fleet.claim(index, case.request.resources)
+
     def _remember(self, batch: _Batch) -> None:
         """The transaction is committed: the groups are at their next version, with the members that it added."""
         if len(self._groups) > _GROUPS_REMEMBERED:
             self._groups.clear()
         for group_id, group in batch.groups.items():
-            users = group.users + Counter(
-                {case.boot.user_id: len(case.ids) for case in batch.cases if case.boot.group_id == group_id}
-            )
+            users = Counter(group.users)
+            for case in batch.cases:
+                if case.boot.group_id == group_id:
+                    users[case.boot.user_id] += len(case.ids)
             self._groups[group_id] = replace(
                 group, version=group.version + 1, members=batch.members[group_id], users=users
             )
 
     def _settle(self, case: _Case) -> None:
-        """The transaction is committed: take its claims over into memory, and answer."""
-        for index in case.hosts:
-            self.live.fleet.claim(index, case.request.resources)
+        """The transaction is committed: answer, unless nobody waits any more."""
         new = iter(case.ids)
         ids = (case.existing.get(each.token or "") or next(new, None) for each in case.boot.servers)
-        case.pending.future.set_result(Booted(tuple(filter(None, ids)), case.reservation_id))
+        if not case.pending.future.done():
+            case.pending.future.set_result(Booted(tuple(filter(None, ids)), case.reservation_id))
 
     # A server that moves
+
+    async def _hinted(
+        self, connection: AsyncConnection, server: sa.Row[Any]
+    ) -> tuple[Sequence[int] | None, Sequence[int]]:
+        """Where the servers are that this one asked to be with, or away from; those that are gone do not count."""
+        near, apart = named_servers(server.hints, "same_host"), named_servers(server.hints, "different_host")
+        rows = await _rows(connection, servers, "id", {*(near or ()), *(apart or ())})
+        places = {row.id: row.host_id for row in rows if row.project_id == server.project_id}
+        together = self._indexes(places.get(server_id) for server_id in near or ())
+        return together or None, self._indexes(places.get(server_id) for server_id in apart or ())
 
     def _move_request(
         self,
@@ -565,6 +624,22 @@ async def _rows(connection: AsyncConnection, table: sa.Table, key: str, values: 
     return (await connection.execute(sa.select(table).where(table.c[key].in_(wanted)))).all()
 
 
+def named_servers(hints: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
+    """The servers that a hint names, given as one id or several; None if there is no such hint."""
+    value = hints.get(key)
+    if value is None:
+        return None
+    return tuple(str(each).lower() for each in (value if isinstance(value, list) else [value]) if _is_uuid(each))
+
+
+def _is_uuid(value: object) -> bool:
+    try:
+        uuid.UUID(str(value))
+    except ValueError:
+        return False
+    return True
+
+
 def resources_of(flavor: sa.Row[Any]) -> Resources:
     """What a server of this flavor takes of a host."""
     return Resources(flavor.vcpus, flavor.memory_mb, flavor.disk_gb + flavor.ephemeral_gb)
@@ -628,6 +703,12 @@ def _most(fleet: Fleet, request: Request, least: int) -> Decision | None:
     return best
 
 
+def _refuse(pending: _Pending, error: Exception) -> None:
+    """Answer with an error, unless nobody waits any more."""
+    if not pending.future.done():
+        pending.future.set_exception(error)
+
+
 def _has_room(row: sa.Row[Any] | None, wanted: Sequence[Resources]) -> bool:
     if row is None or not row.enabled or row.forced_down:
         return False
@@ -680,7 +761,7 @@ def _row(case: _Case, new: NewServer, server_id: str, number: int, host_id: int 
         "config_drive": boot.config_drive,
         "metadata": dict(new.metadata),
         "tags": list(boot.tags),
-        "addresses": dict(boot.addresses),
+        "addresses": dict(new.addresses),
         "hints": dict(boot.hints),
         "zone": boot.zone,
         "reservation_id": case.reservation_id,

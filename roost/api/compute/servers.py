@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 from starlette.responses import JSONResponse
 
@@ -20,7 +19,7 @@ from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import BOOLEAN, NAME, POSITIVE_INTEGER, STRING, Schema, array, boolean, thing
 from roost.api.versions import Version
 from roost.compute import servers
-from roost.compute.scheduling import Boot, NewServer
+from roost.compute.scheduling import Boot, NewServer, named_servers
 from roost.compute.servers import Actor, Filters, Server
 from roost.errors import Forbidden, Invalid, NotFound
 
@@ -168,7 +167,7 @@ def _boot(call: Call) -> Boot:
     body = call.body["server"]
     hints = call.body.get("os:scheduler_hints") or call.body.get("OS-SCH-HNT:scheduler_hints") or {}
     least, most = _counts(body)
-    zone, target = _destination(call, body)
+    zone, target, must_exist = _destination(call, body)
     assert call.caller.project_id is not None
     return Boot(
         project_id=call.caller.project_id,
@@ -178,6 +177,7 @@ def _boot(call: Call) -> Boot:
             NewServer(
                 name=body["name"] if most == 1 else f"{body['name']}-{number + 1}",
                 metadata=body.get("metadata", {}),
+                addresses=_addresses(body),
                 hostname=body.get("hostname") if most == 1 else None,
             )
             for number in range(most)
@@ -190,13 +190,13 @@ def _boot(call: Call) -> Boot:
         description=body.get("description"),
         config_drive=boolean(body.get("config_drive", False)),
         tags=tuple(dict.fromkeys(body.get("tags", ()))),
-        addresses=_addresses(body),
         zone=zone,
         target=target,
+        target_must_exist=must_exist,
         hints=hints,
         group_id=_group(hints),
-        same_host=_server_ids(hints, "same_host"),
-        different_host=_server_ids(hints, "different_host") or (),
+        same_host=named_servers(hints, "same_host"),
+        different_host=named_servers(hints, "different_host") or (),
         may_see_all=call.caller.is_admin,
     )
 
@@ -213,8 +213,9 @@ def _counts(body: Mapping[str, Any]) -> tuple[int, int]:
     return least, most
 
 
-def _destination(call: Call, body: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """The zone and the host asked for: `zone`, `zone:host`, `zone:host:node`, or `host` and `hypervisor_hostname`."""
+def _destination(call: Call, body: Mapping[str, Any]) -> tuple[str | None, str | None, bool]:
+    """The zone and the host asked for: `zone`, `zone:host`, `zone:host:node`, or `host` and `hypervisor_hostname`; and
+    whether the host must exist, which the last form asks."""
     zone, *forced = body.get("availability_zone", "").split(":")
     if len(forced) > 2:
         raise Invalid("Invalid input received: Unable to parse availability_zone")
@@ -228,14 +229,13 @@ def _destination(call: Call, body: Mapping[str, Any]) -> tuple[str | None, str |
         call.permit(_FORCED_HOST)
         # A host has one node, of its own name.
         wanted = {part for part in forced if part}
-        return zone or None, wanted.pop() if len(wanted) == 1 else "no such host and node"
+        return zone or None, wanted.pop() if len(wanted) == 1 else "no such host and node", False
     if named:
         call.permit(_REQUESTED_HOST)
-        for name in named:
-            if call.services.scheduler.live.named(name) is None or name != named[0]:
-                raise Invalid(f"Compute host {name} could not be found.")
-        return zone or None, named[0]
-    return zone or None, None
+        if named[-1] != named[0]:
+            raise Invalid(f"Compute host {named[-1]} could not be found.")
+        return zone or None, named[0], True
+    return zone or None, None, False
 
 
 def _image(body: Mapping[str, Any]) -> str | None:
@@ -291,21 +291,6 @@ def _group(hints: Mapping[str, Any]) -> str | None:
             raise Invalid("A server can be in one group: give one 'group' hint.")
         group = group[0] if group else None
     return None if group is None else str(group).lower()
-
-
-def _server_ids(hints: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
-    value = hints.get(key)
-    if value is None:
-        return None
-    return tuple(str(each).lower() for each in (value if isinstance(value, list) else [value]) if _is_uuid(each))
-
-
-def _is_uuid(value: object) -> bool:
-    try:
-        UUID(str(value))
-    except ValueError:
-        return False
-    return True
 
 
 # Listing
