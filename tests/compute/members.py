@@ -20,12 +20,6 @@ async def put_server(
         return str(row["id"])
 
 
-async def put_servers(connection: AsyncConnection, project_id: str, places: list[tuple[str, int]]) -> None:
-    """Many servers at once, each in a group and on a host, by their ids."""
-    rows = [{**_row(project_id, "somebody", group), "host_id": host_id} for group, host_id in places]
-    await connection.execute(servers.insert(), rows)
-
-
 def _row(project_id: str, user_id: str, group: str | None) -> dict[str, object]:
     identifier = str(uuid.uuid4())
     return {
