@@ -7,7 +7,9 @@ from typing import Any
 
 from roost import config
 from roost.clusters import plugins
-from roost.clusters.policies.base import ActionView, ClusterView, NodeView, Policy, ProfileView
+from roost.clusters.bindings import Consultation, chain, consult
+from roost.clusters.policies.base import ActionView, ClusterView, NodeView, Policy, ProfileView, Verdict
+from roost.clusters.state import Binding
 from tests.clusters.memory_cloud import MemoryCloud
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -101,3 +103,22 @@ async def after(asked: Policy, view: ActionView) -> dict[str, Any]:
     if outcome is not None:
         await outcome
     return view.data
+
+
+async def attach(asked: Policy, view: ActionView) -> Verdict:
+    """Attach a policy to the cluster of the action."""
+    outcome = asked.attach(view.cluster.id, view)
+    return outcome if isinstance(outcome, tuple) else await outcome
+
+
+async def detach(asked: Policy, view: ActionView) -> Verdict:
+    """Detach a policy from the cluster of the action."""
+    outcome = asked.detach(view.cluster.id, view)
+    return outcome if isinstance(outcome, tuple) else await outcome
+
+
+async def ask_all(when: str, view: ActionView, *asked: tuple[Policy, Mapping[str, Any]]) -> Consultation:
+    """Ask several policies, each with what it keeps in its binding, in the order in which the engine does."""
+    own = {each.id: each for each, _ in asked}
+    kept = [Binding(each.id, {"id": each.id}, True, each.PRIORITY, data, view.last_op, NOW) for each, data in asked]
+    return await consult(chain(kept, lambda row: own[row["id"]]), when, view)

@@ -33,7 +33,7 @@ from roost.clusters.policies.zone_placement import ZonePlacementPolicy
 from roost.clusters.spec import AllowedValues, Boolean, InvalidSpec, List, Map, Property, String
 from roost.config import ClusterSettings
 from roost.errors import RoostError
-from roost.placement.rules import AVAILABILITY_ZONE, HOST, TYPES, Kind, Rule, RuleError
+from roost.placement.rules import AVAILABILITY_ZONE, HOST, TYPES, Kind, Limit, Rule, RuleError
 
 NO_DRS_HOST = "No suitable vSphere host is available."
 NOT_ADMIN = "The vSphere DRS extension needs a cluster that is owned by an administrator of the cloud."
@@ -107,6 +107,10 @@ class AffinityPolicy(Policy):
             self.rules = self._rules()
         except RuleError as error:
             raise InvalidSpec(f"The policies of the servergroup cannot be used: {error}.") from None
+        # A server group has one map of limits, which belongs to its first policy.
+        self.rules.sort(key=lambda rule: not rule.limits)
+        if any(rule.limits for rule in self.rules[1:]):
+            raise InvalidSpec("Only one of the policies of the servergroup can have 'rules'.")
 
     def _rules(self) -> list[Rule]:
         group = self.spec_data["servergroup"] or {}
@@ -175,7 +179,7 @@ class AffinityPolicy(Policy):
         return True, self.bound({"servergroup_id": group.id, "inherited_group": True})
 
     async def _make_group(self, action: ActionView, name: str | None) -> Verdict:
-        limits = {str(limit): value for rule in self.rules for limit, value in rule.limits.items()}
+        limits = {str(limit): value for limit, value in self.rules[0].limits.items()}
         try:
             group = await action.cloud.create_server_group(
                 name or f"server_group_{secrets.token_hex(4)}", [str(rule) for rule in self.rules], limits or None
@@ -189,8 +193,8 @@ class AffinityPolicy(Policy):
             existing = [Rule.parse(text) for text in group.policies]
         except RuleError:
             return False
-        limits = {str(limit): value for rule in self.rules for limit, value in rule.limits.items()}
-        same_limits = self.version == "1.0" or {key: int(value) for key, value in group.rules.items()} == limits
+        given = {limit: int(group.rules[limit]) for limit in Limit if limit in group.rules}
+        same_limits = self.version == "1.0" or given == self.rules[0].limits
         return same_limits and sorted(map(str, existing)) == sorted(map(str, self.rules))
 
     async def detach(self, cluster_id: str, action: ActionView) -> Verdict:

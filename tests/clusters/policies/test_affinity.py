@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from roost.clouds.base import ServerGroup
-from roost.clusters.policies import chain
 from roost.clusters.policies.affinity import NOT_ADMIN
 from roost.clusters.policies.base import (
     BEFORE,
@@ -18,9 +17,20 @@ from roost.clusters.policies.base import (
     NODE_CREATE,
     ActionView,
 )
-from roost.clusters.policies.chain import Bound
 from roost.clusters.spec import InvalidSpec
-from tests.clusters.builders import SETTINGS, action, before, cluster, node, nodes, pinned, policy
+from tests.clusters.builders import (
+    SETTINGS,
+    action,
+    ask_all,
+    attach,
+    before,
+    cluster,
+    detach,
+    node,
+    nodes,
+    pinned,
+    policy,
+)
 from tests.clusters.memory_cloud import MemoryCloud
 
 INHERITED = {"AffinityPolicy": {"version": 1.0, "data": {"servergroup_id": "XYZ-ABCD", "inherited_group": True}}}
@@ -44,12 +54,12 @@ def bound(view: ActionView) -> ActionView:
 @pytest.mark.parametrize("group", ["my-group", "XYZ-ABCD"])
 async def test_s1_the_group_of_the_profile_is_inherited(group: str) -> None:
     view = action(CLUSTER_ATTACH_POLICY, cluster(profile=pinned(scheduler_hints={"group": group})), cloud_with_group())
-    assert await chain.attach(policy("affinity-1.0", {}), view) == (True, INHERITED)
+    assert await attach(policy("affinity-1.0", {}), view) == (True, INHERITED)
 
 
 async def test_s1_a_group_that_does_not_exist_is_an_error() -> None:
     view = action(CLUSTER_ATTACH_POLICY, cluster(profile=pinned(scheduler_hints={"group": "gone"})))
-    assert await chain.attach(policy("affinity-1.0", {}), view) == (
+    assert await attach(policy("affinity-1.0", {}), view) == (
         False,
         "Failed in retrieving servergroup 'gone': it does not exist.",
     )
@@ -61,7 +71,7 @@ async def test_s1_a_group_with_other_rules_is_an_error() -> None:
         cluster(profile=pinned(scheduler_hints={"group": "my-group"})),
         cloud_with_group(("soft-affinity",)),
     )
-    ok, reason = await chain.attach(policy("affinity-1.0", {"servergroup": {"policies": "affinity"}}), view)
+    ok, reason = await attach(policy("affinity-1.0", {"servergroup": {"policies": "affinity"}}), view)
     assert (ok, reason) == (
         False,
         "Policies specified (affinity) doesn't match that of the existing servergroup (soft-affinity).",
@@ -74,14 +84,14 @@ async def test_s1_profile_and_policy_that_name_different_groups_are_an_error() -
         cluster(profile=pinned(scheduler_hints={"group": "my-group"})),
         cloud_with_group(),
     )
-    ok, reason = await chain.attach(policy("affinity-1.0", {"servergroup": {"name": "another"}}), view)
+    ok, reason = await attach(policy("affinity-1.0", {"servergroup": {"name": "another"}}), view)
     assert not ok
     assert reason == "The profile names servergroup 'my-group', and the policy names 'another'."
 
 
 async def test_s1_an_inherited_group_survives_the_policy() -> None:
     cloud = cloud_with_group()
-    ok, _ = await chain.detach(policy("affinity-1.0", {}), bound(action(CLUSTER_DETACH_POLICY, cluster(), cloud)))
+    ok, _ = await detach(policy("affinity-1.0", {}), bound(action(CLUSTER_DETACH_POLICY, cluster(), cloud)))
     assert ok
     assert list(cloud.groups) == ["XYZ-ABCD"]
 
@@ -106,7 +116,7 @@ async def test_s1_new_nodes_get_the_group() -> None:
 async def test_s2_a_group_is_made_and_deleted_again(properties: dict[str, Any], rules: tuple[str, ...]) -> None:
     cloud = MemoryCloud()
     affinity = policy("affinity-1.0", properties)
-    ok, binding = await chain.attach(affinity, action(CLUSTER_ATTACH_POLICY, cluster(), cloud))
+    ok, binding = await attach(affinity, action(CLUSTER_ATTACH_POLICY, cluster(), cloud))
     [group] = cloud.groups.values()
     assert ok
     assert binding == {
@@ -116,17 +126,17 @@ async def test_s2_a_group_is_made_and_deleted_again(properties: dict[str, Any], 
 
     view = action(CLUSTER_DETACH_POLICY, cluster(), cloud)
     view.binding = binding
-    assert await chain.detach(affinity, view) == (True, "Servergroup resource deletion succeeded.")
+    assert await detach(affinity, view) == (True, "Servergroup resource deletion succeeded.")
     assert cloud.groups == {}
 
 
 async def test_s2_a_named_group_is_found_or_made_under_that_name() -> None:
     cloud = MemoryCloud()
     affinity = policy("affinity-1.0", {"servergroup": {"name": "mine"}})
-    ok, _ = await chain.attach(affinity, action(CLUSTER_ATTACH_POLICY, cluster(), cloud))
+    ok, _ = await attach(affinity, action(CLUSTER_ATTACH_POLICY, cluster(), cloud))
     assert ok
     assert [group.name for group in cloud.groups.values()] == ["mine"]
-    ok, again = await chain.attach(affinity, action(CLUSTER_ATTACH_POLICY, cluster(), cloud))
+    ok, again = await attach(affinity, action(CLUSTER_ATTACH_POLICY, cluster(), cloud))
     assert ok
     assert again["AffinityPolicy"]["data"]["inherited_group"]
 
@@ -134,8 +144,8 @@ async def test_s2_a_named_group_is_found_or_made_under_that_name() -> None:
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        (chain.attach, "Failed in creating servergroup: groups does not answer"),
-        (chain.detach, "Failed in deleting servergroup: groups does not answer"),
+        (attach, "Failed in creating servergroup: groups does not answer"),
+        (detach, "Failed in deleting servergroup: groups does not answer"),
     ],
 )
 async def test_s2_a_cloud_that_does_not_answer_is_a_reason(call: Any, reason: str) -> None:
@@ -175,13 +185,13 @@ async def test_s3_without_such_a_hypervisor_the_check_fails_and_the_user_reads_w
     await before(affinity, view)
     assert view.data == {"status": "ERROR", "status_reason": "No suitable vSphere host is available."}
 
-    checked = await chain.check([Bound(affinity, INHERITED)], BEFORE, view)
-    assert checked.reason == "Failed policy 'near': No suitable vSphere host is available."
+    said = await ask_all(BEFORE, view, (affinity, INHERITED))
+    assert said.refusal == "Failed policy 'near': No suitable vSphere host is available."
 
 
 async def test_s3_only_clusters_of_administrators_may_have_it() -> None:
     affinity = policy("affinity-1.0", {"enable_drs_extension": True})
-    assert await chain.attach(affinity, action(CLUSTER_ATTACH_POLICY, cluster())) == (False, NOT_ADMIN)
+    assert await attach(affinity, action(CLUSTER_ATTACH_POLICY, cluster())) == (False, NOT_ADMIN)
     view = bound(action(CLUSTER_SCALE_OUT, cluster(), MemoryCloud(hosts=["drs"])))
     await before(affinity, view)
     assert view.refusal == NOT_ADMIN
@@ -255,7 +265,7 @@ async def test_version_1_1_takes_rules_with_scopes() -> None:
         {"name": "affinity", "scope": "availability_zone", "identifier": "nova-1"},
     ]
     affinity = policy("affinity-1.1", {"servergroup": {"policies": rules}})
-    ok, binding = await chain.attach(affinity, action(CLUSTER_ATTACH_POLICY, cluster(), cloud))
+    ok, binding = await attach(affinity, action(CLUSTER_ATTACH_POLICY, cluster(), cloud))
     [group] = cloud.groups.values()
     assert ok
     assert binding["AffinityPolicy"]["version"] == 1.1

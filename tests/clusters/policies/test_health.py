@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from roost.clusters.policies import chain
 from roost.clusters.policies.base import (
     CLUSTER_ATTACH_POLICY,
     CLUSTER_DEL_NODES,
@@ -19,7 +18,7 @@ from roost.clusters.policies.base import (
     ProfileView,
 )
 from roost.clusters.spec import InvalidSpec
-from tests.clusters.builders import SETTINGS, action, after, before, cluster, nodes, policy
+from tests.clusters.builders import SETTINGS, action, after, attach, before, cluster, detach, nodes, policy
 from tests.clusters.memory_cloud import MemoryCloud
 
 POLLING = {"type": "NODE_STATUS_POLLING"}
@@ -38,14 +37,14 @@ HEALTH = policy("health-1.1", spec(POLLING, URL))
 
 async def test_attach_begins_to_watch_and_detach_ends_it() -> None:
     view = action(CLUSTER_ATTACH_POLICY, cluster())
-    ok, binding = await chain.attach(HEALTH, view)
+    ok, binding = await attach(HEALTH, view)
     assert ok
     assert view.effects.health == "register"
     kept = binding["HealthPolicy"]["data"]
     assert (kept["interval"], kept["node_update_timeout"], kept["recovery_conditional"]) == (60, 300, "ANY_FAILED")
     assert [mode["type"] for mode in kept["detection_modes"]] == ["NODE_STATUS_POLLING", "NODE_STATUS_POLL_URL"]
     view = action(CLUSTER_DETACH_POLICY, cluster())
-    await chain.detach(HEALTH, view)
+    await detach(HEALTH, view)
     assert view.effects.health == "unregister"
 
 
@@ -53,7 +52,7 @@ async def test_attach_begins_to_watch_and_detach_ends_it() -> None:
 async def test_servers_alone_can_be_rebuilt_and_rebooted(way: str) -> None:
     stack = ProfileView("p", "stack", "os.heat.stack-1.0", {})
     asked = policy("health-1.1", spec(POLLING, actions=(way,)))
-    assert await chain.attach(asked, action(CLUSTER_ATTACH_POLICY, cluster(profile=stack))) == (
+    assert await attach(asked, action(CLUSTER_ATTACH_POLICY, cluster(profile=stack))) == (
         False,
         f"Recovery action {way} is only applicable to os.nova.server clusters.",
     )

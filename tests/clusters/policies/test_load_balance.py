@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from roost.clusters.policies import chain
 from roost.clusters.policies.base import (
     CLUSTER_ADD_NODES,
     CLUSTER_ATTACH_POLICY,
@@ -20,10 +19,13 @@ from roost.clusters.policies.base import (
     NODE_RECOVER,
 )
 from roost.clusters.spec import InvalidSpec
-from tests.clusters.builders import SETTINGS, action, after, before, cluster, node, policy
+from tests.clusters.builders import SETTINGS, action, after, attach, before, cluster, detach, node, policy
 from tests.clusters.memory_cloud import MemoryCloud
 
-SPEC: dict[str, Any] = {"pool": {"subnet": "private-subnet", "protocol_port": 8080}, "vip": {"subnet": "private-subnet"}}
+SPEC: dict[str, Any] = {
+    "pool": {"subnet": "private-subnet", "protocol_port": 8080},
+    "vip": {"subnet": "private-subnet"},
+}
 BALANCE = policy("loadbalance-1.3", SPEC)
 DATA = {"loadbalancer": "lb-0", "listener": "listener-0", "pool": "pool-0", "healthmonitor": None}
 BINDING = {"LoadBalancingPolicy": {"version": 1.3, "data": {**DATA, "vip_address": "192.0.2.7"}}}
@@ -37,7 +39,7 @@ def cloud(**more: Any) -> MemoryCloud:
 async def test_attach_makes_a_load_balancer_and_puts_all_nodes_into_it() -> None:
     empty = MemoryCloud()
     view = action(CLUSTER_ATTACH_POLICY, cluster(node("a"), node("b"), node("unmade", physical=None)), empty)
-    assert await chain.attach(BALANCE, view) == (True, BINDING)
+    assert await attach(BALANCE, view) == (True, BINDING)
     assert empty.balancers == {
         "pool-0": {"member-of-server-a": "server-a", "member-of-server-b": "server-b"},
     }
@@ -48,14 +50,14 @@ async def test_attach_makes_a_load_balancer_and_puts_all_nodes_into_it() -> None
 async def test_attach_leaves_nothing_behind_when_a_node_cannot_be_added() -> None:
     empty = MemoryCloud(broken={"server-b"})
     view = action(CLUSTER_ATTACH_POLICY, cluster(node("a"), node("b")), empty)
-    assert await chain.attach(BALANCE, view) == (False, "Failed in adding node into lb pool")
+    assert await attach(BALANCE, view) == (False, "Failed in adding node into lb pool")
     assert empty.balancers == {}
     assert view.effects.node_data == {}
 
 
 async def test_attach_says_why_no_load_balancer_could_be_made() -> None:
     view = action(CLUSTER_ATTACH_POLICY, cluster(), MemoryCloud(broken={"balancers"}))
-    assert await chain.attach(BALANCE, view) == (
+    assert await attach(BALANCE, view) == (
         False,
         "Failed in creating a load balancer: balancers does not answer",
     )
@@ -65,7 +67,7 @@ async def test_detach_deletes_the_load_balancer() -> None:
     full = cloud()
     view = action(CLUSTER_DETACH_POLICY, cluster(*MEMBERS, data={"loadbalancers": {BALANCE.id: {}}}), full)
     view.binding = BINDING
-    assert await chain.detach(BALANCE, view) == (True, "LB resources deletion succeeded.")
+    assert await detach(BALANCE, view) == (True, "LB resources deletion succeeded.")
     assert full.balancers == {}
     assert view.effects.cluster_data == {"loadbalancers": None}
     assert view.effects.node_data == {name: {"lb_member": None} for name in "abc"}
@@ -75,7 +77,7 @@ async def test_a_load_balancer_that_was_there_before_stays() -> None:
     existing = {**SPEC, "loadbalancer": "lb-9", "pool": {**SPEC["pool"], "id": "pool-9"}}
     asked, theirs = policy("loadbalance-1.3", existing), MemoryCloud()
     view = action(CLUSTER_ATTACH_POLICY, cluster(node("a")), theirs)
-    ok, binding = await chain.attach(asked, view)
+    ok, binding = await attach(asked, view)
     assert ok
     assert binding["LoadBalancingPolicy"]["data"]["preexisting"] is True
     assert theirs.balancers == {"pool-9": {"member-of-server-a": "server-a"}}
@@ -83,7 +85,7 @@ async def test_a_load_balancer_that_was_there_before_stays() -> None:
     member = node("a", lb_member="member-of-server-a")
     view = action(CLUSTER_DETACH_POLICY, cluster(member), theirs)
     view.binding = binding
-    assert (await chain.detach(asked, view))[0]
+    assert (await detach(asked, view))[0]
     assert theirs.balancers == {"pool-9": {}}
 
 

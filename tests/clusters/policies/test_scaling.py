@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from roost.clusters.policies import chain
 from roost.clusters.policies.base import AFTER, CLUSTER_SCALE_IN, CLUSTER_SCALE_OUT, Policy
-from roost.clusters.policies.chain import Bound
 from roost.clusters.spec import InvalidSpec
-from tests.clusters.builders import NOW, action, after, before, cluster, nodes, policy
+from tests.clusters.builders import NOW, action, after, ask_all, before, cluster, nodes, policy
 
 
 def scaling(event: str, **adjustment: Any) -> Policy:
@@ -88,8 +86,8 @@ async def test_scaling_either_way_is_remembered(event: str) -> None:
     view = action(event, cluster())
     await after(asked, view)
     assert view.last_op == NOW
-    checked = await chain.check([Bound(asked)], AFTER, action(event, cluster()))
-    assert checked.last_ops == {asked.id: NOW}
+    said = await ask_all(AFTER, action(event, cluster()), (asked, {}))
+    assert said.last_ops == {asked.id: NOW}
 
 
 @pytest.mark.parametrize(
