@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.placement.fleet import Resources
 from roost.store.tables.compute import hosts
+from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import project_usage, server_groups
 
 
@@ -33,6 +34,21 @@ class Usage:
     instances: int
     cores: int
     ram: int
+
+    @classmethod
+    def of(cls, flavor: Mapping[str, Any], step: Mapping[str, Any] | None) -> "Usage":
+        """What one server counts for: the larger of its flavors until it is clear which one stays."""
+        other = (step or {}).get("flavor") or flavor
+        return cls(1, max(flavor["vcpus"], other["vcpus"]), max(flavor["memory_mb"], other["memory_mb"]))
+
+    def __add__(self, more: "Usage") -> "Usage":
+        return Usage(self.instances + more.instances, self.cores + more.cores, self.ram + more.ram)
+
+    def __sub__(self, less: "Usage") -> "Usage":
+        return Usage(self.instances - less.instances, self.cores - less.cores, self.ram - less.ram)
+
+
+NOTHING = Usage(0, 0, 0)
 
 
 async def lock_hosts(connection: AsyncConnection, host_ids: Iterable[int]) -> dict[int, sa.Row[Any]]:
@@ -80,6 +96,12 @@ async def release(connection: AsyncConnection, pairs: Sequence[tuple[str, int]])
     rows = [{"server_id": server_id, "host_id": host_id} for server_id, host_id in pairs]
     await lock_hosts(connection, {host_id for _, host_id in pairs})
     return {row.host_id for row in await connection.execute(_RELEASE, {"rows": json.dumps(rows)})}
+
+
+async def held_by(connection: AsyncConnection, server_id: str) -> list[int]:
+    """The hosts that keep room for a server."""
+    query = sa.select(claims_table.c.host_id).where(claims_table.c.server_id == server_id)
+    return list((await connection.execute(query)).scalars())
 
 
 async def lock_usage(connection: AsyncConnection, project_ids: Iterable[str]) -> dict[str, sa.Row[Any]]:

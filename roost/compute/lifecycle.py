@@ -19,8 +19,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute import claims, topology
-from roost.compute.claims import Usage
+from roost.compute.claims import NOTHING, Claim, Usage
 from roost.compute.fleet import announce_claims
+from roost.placement.fleet import Resources
 from roost.store.database import Database, notify, worth_retrying
 from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import instance_actions, migrations, servers
@@ -42,9 +43,14 @@ class _Outcome:
     """What finishing a batch of steps comes to."""
 
     changed: list[dict[str, Any]] = field(default_factory=list)
-    deleted: list[sa.Row[Any]] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
     released: list[tuple[str, int]] = field(default_factory=list)
+    resized: list[Claim] = field(default_factory=list)
+    """Claims that end with another size."""
     migrated: dict[int, str] = field(default_factory=dict)
+    usage: dict[str, Usage] = field(default_factory=dict)
+    """By how much the projects' usage changes."""
 
 
 async def run(database: Database) -> None:
@@ -99,37 +105,45 @@ async def _apply(connection: AsyncConnection, rows: Sequence[sa.Row[Any]], failu
     for row in rows:
         failed = row.step.get("undo") is not None and random.random() < failure_rate
         _finish_one(row, row.step["undo"] if failed else row.step, outcome, failed)
-    outcome.released += await _all_claims(connection, [row.id for row in outcome.deleted])
-    usage: dict[str, Usage] = {}
-    for row in outcome.deleted:
-        before = usage.get(row.project_id, Usage(0, 0, 0))
-        usage[row.project_id] = Usage(
-            before.instances - 1, before.cores - row.flavor["vcpus"], before.ram - row.flavor["memory_mb"]
-        )
-    if usage:
-        await claims.lock_usage(connection, usage)
-    changing = {server_id for server_id, _ in outcome.released} | {row.id for row in outcome.deleted}
+    outcome.released += await _all_claims(connection, outcome.deleted)
+    await claims.lock_usage(connection, outcome.usage)
+    changing = {server_id for server_id, _ in outcome.released}.union(outcome.deleted)
     groups = {row.group_id for row in rows if row.group_id is not None and row.id in changing}
     await claims.lock_groups(connection, groups)
+    await claims.lock_hosts(
+        connection, {host_id for _, host_id in outcome.released} | {claim.host_id for claim in outcome.resized}
+    )
     freed = await claims.release(connection, outcome.released)
+    for claim in outcome.resized:
+        await claims.change(connection, claim)
+        freed.add(claim.host_id)
     if outcome.changed:
         await connection.execute(_CHANGE, {"rows": json.dumps(outcome.changed)})
     if outcome.deleted:
-        await connection.execute(servers.delete().where(servers.c.id.in_([row.id for row in outcome.deleted])))
-        await claims.count_usage(connection, usage)
+        await connection.execute(servers.delete().where(servers.c.id.in_(outcome.deleted)))
+    await claims.count_usage(connection, outcome.usage)
     await claims.touch_groups(connection, groups)
-    await _close(connection, [row.id for row in rows], outcome.migrated)
+    await _close(connection, [row.id for row in rows], outcome)
     await announce_claims(connection, freed)
 
 
 def _finish_one(row: sa.Row[Any], step: Mapping[str, Any], outcome: _Outcome, failed: bool) -> None:
+    counted = Usage.of(row.flavor, row.step)
     if step.get("delete"):
-        outcome.deleted.append(row)
+        outcome.deleted.append(row.id)
+        _count(outcome, row.project_id, NOTHING - counted)
         return
+    if failed:
+        outcome.failed.append(row.id)
     outcome.released += [(row.id, host_id) for host_id in step.get("release", ())]
     migration = row.step.get("migration")
     if migration is not None:
         outcome.migrated[migration] = "error" if failed else step.get("migration_status", "completed")
+    flavor, next_step = step.get("flavor", row.flavor), step.get("then")
+    _count(outcome, row.project_id, Usage.of(flavor, next_step) - counted)
+    if step.get("shrink"):
+        size = Resources(*(flavor[key] for key in Resources._fields))
+        outcome.resized.append(Claim(row.id, row.host_id, size))
     message = step.get("fault")
     fault = {"code": 500, "created": datetime.now(UTC).isoformat(), "message": message} if message else None
     outcome.changed.append(
@@ -138,12 +152,17 @@ def _finish_one(row: sa.Row[Any], step: Mapping[str, Any], outcome: _Outcome, fa
             "vm_state": step.get("vm_state", row.vm_state),
             "power_state": step.get("power_state", row.power_state),
             "host_id": step.get("host_id", row.host_id),
-            "flavor": step.get("flavor", row.flavor),
+            "flavor": flavor,
             "fault": fault or (row.fault if step.get("vm_state", row.vm_state) == "error" else None),
-            "launched": step.get("kind") == "boot" or "host_id" in step,
-            "next_step": step.get("then"),
+            "launched": not failed and step.get("host_id", row.host_id) is not None and bool(step.get("launches")),
+            "next_step": next_step,
         }
     )
+
+
+def _count(outcome: _Outcome, project_id: str, change: Usage) -> None:
+    if change != NOTHING:
+        outcome.usage[project_id] = outcome.usage.get(project_id, NOTHING) + change
 
 
 async def _all_claims(connection: AsyncConnection, server_ids: Sequence[str]) -> list[tuple[str, int]]:
@@ -153,15 +172,18 @@ async def _all_claims(connection: AsyncConnection, server_ids: Sequence[str]) ->
     return [(row.server_id, row.host_id) for row in await connection.execute(query)]
 
 
-async def _close(connection: AsyncConnection, server_ids: Sequence[str], migrated: Mapping[int, str]) -> None:
+async def _close(connection: AsyncConnection, server_ids: Sequence[str], outcome: _Outcome) -> None:
     """End the instance actions that these steps belong to, and the migrations."""
     open_actions = instance_actions.update().where(
         instance_actions.c.server_id.in_(server_ids), instance_actions.c.finish_time.is_(None)
     )
-    await connection.execute(open_actions.values(finish_time=sa.func.now()))
-    for status in set(migrated.values()):
-        ended = [migration for migration, its_status in migrated.items() if its_status == status]
-        await connection.execute(migrations.update().where(migrations.c.id.in_(ended)).values(status=status))
+    went_wrong = sa.case((instance_actions.c.server_id.in_(outcome.failed), "Error"))
+    message = went_wrong if outcome.failed else instance_actions.c.message
+    await connection.execute(open_actions.values(finish_time=sa.func.now(), message=message))
+    for status in set(outcome.migrated.values()):
+        ended = [migration for migration, its_status in outcome.migrated.items() if its_status == status]
+        changed = migrations.update().where(migrations.c.id.in_(ended))
+        await connection.execute(changed.values(status=status, updated_at=sa.func.now()))
 
 
 # `next_step` is what a resized server keeps, so that it can be confirmed or reverted.

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute import claims, quotas, servers
+from roost.compute import claims, quotas, servers, zones
 from roost.compute.claims import Claim, Usage
 from roost.compute.fleet import announce_claims
 from roost.compute.scheduling import Scheduler, embedded, resources_of
@@ -18,7 +18,6 @@ from roost.errors import Conflict, Invalid, OverQuota
 from roost.placement.fleet import Resources
 from roost.store.tables.compute import flavor_access, flavors, hosts
 from roost.store.tables.servers import migrations
-from roost.store.tables.servers import servers as servers_table
 
 _MOVABLE = frozenset({"active", "stopped"})
 
@@ -114,6 +113,7 @@ async def _start_resize(
     flavor: dict[str, Any],
 ) -> None:
     migration = await _record_move(connection, server, host_id, kind, "migrating", actor, flavor["id"])
+    moves = host_id != server.host_id
     remembered = {
         "source": server.host_id,
         "flavor": server.flavor,
@@ -127,11 +127,9 @@ async def _start_resize(
         "flavor": flavor,
         "migration": migration,
         "migration_status": "finished",
+        "launches": True,
         "then": remembered,
-        "undo": {
-            "vm_state": server.vm_state,
-            "release": [host_id] if host_id != server.host_id else [],
-        },
+        "undo": {"vm_state": server.vm_state, **({"release": [host_id]} if moves else {"shrink": True})},
     }
     await servers.start(connection, server, action, actor, "resize_migrating", step)
 
@@ -140,7 +138,7 @@ async def confirm(connection: AsyncConnection, server: Server, actor: Actor) -> 
     """Keep the server where, and as, it was moved or resized to."""
     servers.check(server, "confirmResize", frozenset({"resized"}), actor)
     kept = server.step
-    await _use_less(connection, server, old=kept["flavor"], stays=server.flavor)
+    await _count_again(connection, server, server.flavor)
     await _give_back(connection, server, kept["source"], stays=server.host_id)
     await _end_resize(connection, server, kept, "confirmed", {})
     await servers.record(connection, server.id, "confirmResize", actor, done=True)
@@ -150,16 +148,17 @@ async def revert(connection: AsyncConnection, server: Server, actor: Actor) -> N
     """Put the server back where, and as, it was."""
     servers.check(server, "revertResize", frozenset({"resized"}), actor)
     kept = server.step
-    await _use_less(connection, server, old=server.flavor, stays=kept["flavor"])
+    await _count_again(connection, server, kept["flavor"])
     back = {"host_id": kept["source"], "flavor": kept["flavor"]}
     await _give_back(connection, server, server.host_id, stays=kept["source"], flavor=kept["flavor"])
     await _end_resize(connection, server, kept, "reverted", back)
     await servers.record(connection, server.id, "revertResize", actor, done=True)
 
 
-async def _use_less(connection: AsyncConnection, server: Server, *, old: dict[str, Any], stays: dict[str, Any]) -> None:
-    less = Usage(0, min(0, stays["vcpus"] - old["vcpus"]), min(0, stays["memory_mb"] - old["memory_mb"]))
+async def _count_again(connection: AsyncConnection, server: Server, stays: dict[str, Any]) -> None:
+    """Count a server with the flavor that stays, and no longer with the other one."""
     await claims.lock_usage(connection, {server.project_id})
+    less = Usage.of(stays, None) - Usage.of(server.flavor, server.step)
     await claims.count_usage(connection, {server.project_id: less})
 
 
@@ -189,6 +188,23 @@ async def _end_resize(
     await connection.execute(ended.values(status=status))
 
 
+async def reset(connection: AsyncConnection, server: Server, vm_state: str) -> None:
+    """Set the state of a server by hand. What was under way with it is over: it keeps its host and its flavor."""
+    await _count_again(connection, server, server.flavor)
+    groups = [server.group_id] if server.group_id else []
+    await claims.lock_groups(connection, groups)
+    held = await claims.held_by(connection, server.id)
+    await claims.lock_hosts(connection, held)
+    changed = await claims.release(connection, [(server.id, host_id) for host_id in held if host_id != server.host_id])
+    if server.host_id is not None:
+        await claims.change(connection, Claim(server.id, server.host_id, _held(server)))
+        changed.add(server.host_id)
+    await claims.touch_groups(connection, groups)
+    await announce_claims(connection, changed)
+    state = {"vm_state": vm_state, "task_state": None, "due_at": None, "step": None}
+    await servers.update(connection, server.id, state)
+
+
 async def live_migrate(
     connection: AsyncConnection, scheduler: Scheduler, server: Server, actor: Actor, target: str | None
 ) -> None:
@@ -202,6 +218,7 @@ async def live_migrate(
     migration = await _record_move(connection, server, host_id, "live-migration", "running", actor, server.flavor["id"])
     step = {
         "host_id": host_id,
+        "launches": True,
         "release": [server.host_id],
         "migration": migration,
         "undo": {"release": [host_id]},
@@ -235,6 +252,7 @@ async def evacuate(
         "vm_state": "stopped" if off else "active",
         "power_state": SHUTDOWN if off else RUNNING,
         "host_id": host_id,
+        "launches": True,
         "release": [server.host_id],
         "migration": migration,
     }
@@ -277,6 +295,8 @@ async def unshelve(
     servers.check(server, "unshelve", frozenset({"shelved", "shelved_offloaded"}), actor)
     if target is not None:
         await _host(connection, target)
+    if zone is not None and not await zones.exists(connection, zone):
+        raise Invalid("The requested availability zone is not available")
     if zone is not None or any_zone:
         await servers.update(connection, server.id, {"zone": zone})
         server = await servers.find(connection, server.id)
@@ -285,6 +305,7 @@ async def unshelve(
         "vm_state": "active",
         "power_state": RUNNING,
         "host_id": host_id,
+        "launches": True,
         "undo": {"vm_state": server.vm_state, "release": [host_id]},
     }
     await servers.start(connection, server, "unshelve", actor, "unshelving", step)
@@ -292,6 +313,5 @@ async def unshelve(
 
 async def refused(connection: AsyncConnection, server_id: str, action: str, actor: Actor) -> None:
     """Note in the server's history that a move found no host."""
-    exists = await connection.scalar(sa.select(servers_table.c.id).where(servers_table.c.id == server_id))
-    if exists is not None:
-        await servers.record(connection, server_id, action, actor, error=True)
+    server = await servers.find(connection, server_id, lock=True)
+    await servers.record(connection, server.id, action, actor, error=True)

@@ -28,12 +28,12 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute import claims, groups, lifecycle, quotas
-from roost.compute.claims import Claim, Usage
+from roost.compute import claims, explain, groups, lifecycle, quotas
+from roost.compute.claims import NOTHING, Claim, Usage
 from roost.compute.fleet import LiveFleet, announce_claims
 from roost.config import Settings
-from roost.errors import Invalid, OverQuota, RoostError, Unavailable
-from roost.placement.decision import Decision, Move, Refusal, Refused, Request
+from roost.errors import Conflict, Invalid, OverQuota, RoostError, Unavailable
+from roost.placement.decision import Decision, Move, Refusal, Request
 from roost.placement.fleet import Fleet, Members, Resources
 from roost.placement.rules import Rule
 from roost.placement.scheduler import place
@@ -54,6 +54,14 @@ _SHORTAGES = frozenset(
 
 class NoValidHost(Invalid):
     """No host may take the server; the message says why."""
+
+
+class Overtaken(Conflict):
+    """What was expected of a request is no longer what would become of it."""
+
+    def __init__(self, now: "Decision") -> None:
+        super().__init__("The servers would no longer be placed as planned.")
+        self.now = now
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,10 @@ class Boot:
     different_host: tuple[str, ...] = ()
     may_see_all: bool = False
     """The caller may name servers, groups and flavors of other projects."""
+    seed: int | None = None
+    """What decides between equals; random if not given."""
+    expected: tuple[int, ...] | None = None
+    """The ids of the hosts that the servers must come to, as a plan said; else `Overtaken` is raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +146,8 @@ class _Case:
     places: tuple[int, ...] = ()
     """Where the chosen hosts stand in the columns."""
     host_ids: tuple[int, ...] = ()
+    records: list[explain.Record] = field(default_factory=list)
+    """What each server keeps of the decision."""
     decision: Decision | None = None
     ids: tuple[str, ...] = ()
     reservation_id: str = field(default_factory=lambda: f"r-{secrets.token_hex(4)}")
@@ -216,7 +230,7 @@ class Scheduler:
                 await self.live.read_room(connection)
                 continue
             if not decision:
-                raise NoValidHost(f"No valid host was found. {sentence(decision)}")
+                raise NoValidHost(f"No valid host was found. {explain.sentence(decision)}")
             host = self.live.host(decision.hosts[0])
             if host.id == server.host_id:
                 if await self._resize_claim(connection, server, resources):
@@ -228,12 +242,21 @@ class Scheduler:
                 return host.id
         raise Unavailable("The hosts chosen were taken by others each time; try again.")
 
+    async def members_of(self, connection: AsyncConnection, group_id: str) -> Members:
+        """Where the members of a group are, as a decision counts them: a server that moves is in both places."""
+        return (await self._read_members(connection, [group_id]))[group_id][0]
+
     # A batch of new servers
 
     async def _drain(self) -> None:
         while self._pending:
             batch, self._pending = self._pending[:_LARGEST_BATCH], self._pending[_LARGEST_BATCH:]
-            await self._serve(batch)
+            # What must go as expected goes alone: whoever shares its transaction would share its failure.
+            for planned in [each for each in batch if each.boot.expected is not None]:
+                batch.remove(planned)
+                await self._serve([planned])
+            if batch:
+                await self._serve(batch)
 
     async def _serve(self, batch: list[_Pending]) -> None:
         """Carry out a batch. What fails as a whole is tried one by one, so that one request cannot fail the others."""
@@ -279,6 +302,7 @@ class Scheduler:
         groups_known = await self._join_groups(connection, cases, limits)
         batch = _Batch([case for case in cases if not case.pending.future.done()], groups_known)
         await self._place(connection, batch)
+        _check_expected(batch.cases)
         await self._write(connection, batch)
         return batch
 
@@ -312,7 +336,7 @@ class Scheduler:
             targets=self._targets(boot.target),
             same_host=None if boot.same_host is None else self._near(named, boot, boot.same_host),
             different_host=self._near(named, boot, boot.different_host),
-            seed=random.getrandbits(32),
+            seed=random.getrandbits(32) if boot.seed is None else boot.seed,
         )
         return _Case(pending, flavor, wanted, existing, request)
 
@@ -350,7 +374,7 @@ class Scheduler:
                 _refuse(case.pending, OverQuota(problem))
                 continue
             if case.wanted:
-                used[project] = _plus(used[project], wants)
+                used[project] += wants
             kept.append(case)
         return kept
 
@@ -454,6 +478,7 @@ class Scheduler:
             decision = _most(fleet, request, least) or decision
         case.decision, case.places = decision, decision.hosts
         case.host_ids = tuple(self.live.host(index).id for index in decision.hosts)
+        case.records = explain.records(decision, self.live, least)
         for index in decision.hosts:
             fleet.claim(index, request.resources)
             if case.boot.group_id is not None:
@@ -483,7 +508,7 @@ class Scheduler:
                 if case.boot.group_id is not None:
                     joined.append((case.boot.group_id, server_id))
             project = case.boot.project_id
-            usage[project] = _plus(usage.get(project, _NOTHING), _usage(case.flavor, len(made)))
+            usage[project] = usage.get(project, NOTHING) + _usage(case.flavor, len(made))
         if not rows:
             return
         await connection.execute(_INSERT, {"rows": json.dumps(rows)})
@@ -658,38 +683,6 @@ def embedded(flavor: sa.Row[Any]) -> dict[str, Any]:
     }
 
 
-def sentence(decision: Decision) -> str:
-    """Why nowhere, in plain words that name no identifier: some are hidden from tenants."""
-    text = replace(decision, refused=tuple(_nameless(refused) for refused in decision.refused)).sentence()
-    return text[:1].upper() + text[1:] + "."
-
-
-def explanation(decision: Decision) -> dict[str, Any]:
-    """The decision as data."""
-    return {
-        "verdict": decision.verdict,
-        "sentence": sentence(decision),
-        "hosts": decision.candidates + sum(refused.hosts for refused in decision.refused),
-        "candidates": decision.candidates,
-        "refused": [
-            {
-                "reason": refused.reason,
-                "hosts": refused.hosts,
-                "policy": None if refused.rule is None else str(_nameless(refused).rule),
-                "rules": {} if refused.rule is None else {str(k): v for k, v in refused.rule.limits.items()},
-                "scope": refused.scope,
-                "sentence": str(_nameless(refused)),
-            }
-            for refused in decision.refused
-        ],
-    }
-
-
-def _nameless(refused: Refused) -> Refused:
-    rule = refused.rule
-    return refused if rule is None or rule.identifier is None else replace(refused, rule=replace(rule, identifier=None))
-
-
 def _most(fleet: Fleet, request: Request, least: int) -> Decision | None:
     """As many of the servers as find a place, if that is enough of them."""
     best, low, high = None, least, request.count - 1
@@ -709,6 +702,12 @@ def _refuse(pending: _Pending, error: Exception) -> None:
         pending.future.set_exception(error)
 
 
+def _check_expected(cases: Iterable[_Case]) -> None:
+    for case in cases:
+        if case.boot.expected is not None and case.decision is not None and case.host_ids != case.boot.expected:
+            raise Overtaken(case.decision)
+
+
 def _has_room(row: sa.Row[Any] | None, wanted: Sequence[Resources]) -> bool:
     if row is None or not row.enabled or row.forced_down:
         return False
@@ -720,15 +719,8 @@ def _has_room(row: sa.Row[Any] | None, wanted: Sequence[Resources]) -> bool:
     )
 
 
-_NOTHING = Usage(0, 0, 0)
-
-
 def _usage(flavor: sa.Row[Any], count: int) -> Usage:
     return Usage(count, count * flavor.vcpus, count * flavor.memory_mb)
-
-
-def _plus(one: Usage, other: Usage) -> Usage:
-    return Usage(one.instances + other.instances, one.cores + other.cores, one.ram + other.ram)
 
 
 def _over_quota(used: Usage, wants: Usage, limits: Mapping[str, int]) -> str | None:
@@ -771,15 +763,15 @@ def _row(case: _Case, new: NewServer, server_id: str, number: int, host_id: int 
         "client_token": new.token,
         "request_id": boot.request_id,
         "step": None if host_id is None else _booting(host_id),
-        "fault": None if host_id is not None else f"No valid host was found. {sentence(decision)}",
-        "explanation": None if host_id is not None else explanation(decision),
+        "fault": None if host_id is not None else f"No valid host was found. {explain.sentence(decision)}",
+        "explanation": case.records[number],
     }
 
 
 def _booting(host_id: int) -> dict[str, Any]:
     failed = {"vm_state": "error", "fault": "The boot failed, as the topology's failure_rate asks.", "host_id": None}
     return {
-        "kind": "boot",
+        "launches": True,
         "vm_state": "active",
         "power_state": 1,
         "undo": {**failed, "release": [host_id]},

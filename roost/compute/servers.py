@@ -76,10 +76,18 @@ def status(server: Server) -> str:
     return by_task.get(server.task_state or "", by_task[""])
 
 
-def states_of(words: Sequence[str]) -> set[str]:
-    """The states of machines that can have these statuses."""
+def _has_status(words: Sequence[str]) -> sa.ColumnElement[bool]:
+    """Whether a server is in one of these statuses."""
     wanted = {word.upper() for word in words}
-    return {state for state, by_task in STATUSES.items() if wanted & set(by_task.values())}
+    matches = []
+    for state, by_task in STATUSES.items():
+        tasks = {task for task, word in by_task.items() if task and word in wanted}
+        others = by_task.keys() - tasks - {""}
+        here: sa.ColumnElement[bool] = servers.c.task_state.in_(tasks)
+        if by_task[""] in wanted:
+            here = sa.or_(servers.c.task_state.is_(None), servers.c.task_state.not_in(others))
+        matches.append(sa.and_(servers.c.vm_state == state, here))
+    return sa.or_(*matches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,7 @@ class Filters:
     name: str | None = None
     """A regular expression, as Nova has it."""
     statuses: tuple[str, ...] = ()
+    vm_states: tuple[str, ...] = ()
     host: str | None = None
     zone: str | None = None
     flavor_id: str | None = None
@@ -107,18 +116,25 @@ class Filters:
     """Keys of `SORT_KEYS`, each with whether it descends."""
 
 
+# None of them is ever null: a page would end before what cannot be compared.
 SORT_KEYS: Mapping[str, sa.ColumnElement[Any]] = {
     "created_at": servers.c.created_at,
     "display_name": servers.c.name,
-    "updated_at": servers.c.updated_at,
+    "updated_at": sa.func.coalesce(servers.c.updated_at, servers.c.created_at),
     "uuid": servers.c.id,
     "vm_state": servers.c.vm_state,
-    "host": hosts.c.name,
+    "task_state": sa.func.coalesce(servers.c.task_state, ""),
+    "power_state": servers.c.power_state,
+    "host": sa.func.coalesce(hosts.c.name, ""),
     "project_id": servers.c.project_id,
     "user_id": servers.c.user_id,
     "launch_index": servers.c.launch_index,
-    "launched_at": servers.c.launched_at,
-    "key_name": servers.c.key_name,
+    "launched_at": sa.func.coalesce(servers.c.launched_at, servers.c.created_at),
+    "availability_zone": sa.func.coalesce(hosts.c.availability_zone, servers.c.zone, ""),
+    "display_description": sa.func.coalesce(servers.c.description, ""),
+    "image_ref": sa.func.coalesce(servers.c.image_id, ""),
+    "instance_type_id": servers.c.flavor["id"].astext,
+    "key_name": sa.func.coalesce(servers.c.key_name, ""),
     "hostname": servers.c.hostname,
 }
 
@@ -154,7 +170,7 @@ async def index(connection: AsyncConnection, filters: Filters) -> Sequence[Serve
     keys = [(SORT_KEYS[key], descends) for key, descends in filters.sorts]
     keys.append((servers.c.number, not filters.sorts or filters.sorts[-1][1]))
     if filters.marker is not None:
-        query = query.where(await _after(connection, filters.marker, keys))
+        query = query.where(await _after(connection, filters.marker, filters.project_id, keys))
     query = query.order_by(*(key.desc() if descends else key.asc() for key, descends in keys)).limit(filters.limit)
     try:
         rows: Sequence[Server] = (await connection.execute(query)).all()
@@ -186,9 +202,11 @@ def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
             else servers.c.name.regexp_match(filters.name)
         )
     if filters.statuses:
-        conditions.append(servers.c.vm_state.in_(states_of(filters.statuses)))
+        conditions.append(_has_status(filters.statuses))
+    if filters.vm_states:
+        conditions.append(servers.c.vm_state.in_(filters.vm_states))
     if filters.zone is not None:
-        conditions.append(sa.or_(hosts.c.availability_zone == filters.zone, servers.c.zone == filters.zone))
+        conditions.append(sa.func.coalesce(hosts.c.availability_zone, servers.c.zone) == filters.zone)
     changed = sa.func.coalesce(servers.c.updated_at, servers.c.created_at)
     if filters.changed_since is not None:
         conditions.append(changed >= filters.changed_since)
@@ -200,11 +218,16 @@ def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
 
 
 async def _after(
-    connection: AsyncConnection, marker: str, keys: Sequence[tuple[sa.ColumnElement[Any], bool]]
+    connection: AsyncConnection,
+    marker: str,
+    project_id: str | None,
+    keys: Sequence[tuple[sa.ColumnElement[Any], bool]],
 ) -> sa.ColumnElement[bool]:
     """What comes after the marker in this order: greater in the last key, or in an earlier one."""
     columns = [key.label(f"key{place}") for place, (key, _) in enumerate(keys)]
     source = sa.select(*columns).select_from(servers.outerjoin(hosts, hosts.c.id == servers.c.host_id))
+    if project_id is not None:
+        source = source.where(servers.c.project_id == project_id)
     last = (await connection.execute(source.where(sa.cast(servers.c.id, sa.Text) == marker))).one_or_none()
     if last is None:
         raise Invalid(f"marker [{marker}] not found")
@@ -289,7 +312,11 @@ async def change_state(connection: AsyncConnection, server: Server, name: str, a
     """Begin one of `STEPS`."""
     step = STEPS[name]
     check(server, step.action, step.allowed, actor)
+    if server.host_id is None:
+        raise Conflict(f"Instance {server.id} is not ready")
     end = {"vm_state": step.vm_state, "power_state": step.power_state}
+    if name == "rebuild" and server.vm_state == "stopped":
+        end = {}
     await start(connection, server, step.action, actor, step.task_state, end)
 
 
@@ -298,7 +325,8 @@ async def delete(connection: AsyncConnection, server: Server, actor: Actor) -> N
     if server.locked and not actor.is_admin:
         raise Conflict(f"Instance {server.id} is locked")
     if server.task_state != "deleting":
-        await start(connection, server, "delete", actor, "deleting", {"delete": True}, at_once=True)
+        step = {"delete": True, "flavor": (server.step or {}).get("flavor")}
+        await start(connection, server, "delete", actor, "deleting", step, at_once=True)
 
 
 async def update(connection: AsyncConnection, server_id: str, values: Mapping[str, Any]) -> None:

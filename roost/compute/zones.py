@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute import hosts
+from roost.store.tables.compute import hosts as hosts_table
 
 
 def zone_of(host: sa.Row[Any]) -> str:
@@ -20,3 +21,10 @@ async def index(connection: AsyncConnection) -> Mapping[str, Sequence[sa.Row[Any
     for host in await hosts.index(connection):
         zones.setdefault(zone_of(host), []).append(host)
     return dict(sorted(zones.items()))
+
+
+async def exists(connection: AsyncConnection, name: str) -> bool:
+    """Whether any host is in this zone."""
+    named = sa.func.coalesce(sa.func.nullif(hosts_table.c.availability_zone, ""), hosts.DEFAULT_ZONE)
+    query = sa.select(hosts_table.c.id).where(named == name).limit(1)
+    return (await connection.execute(query)).first() is not None

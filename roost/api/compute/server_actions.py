@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import JSONResponse, Response
 
@@ -18,11 +19,13 @@ from roost.compute import moves, servers
 from roost.compute.scheduling import NoValidHost
 from roost.compute.servers import Server
 from roost.errors import Invalid
+from roost.store.database import worth_retrying
 
 routes = Table(prefix="/v2.1")
 
 Carried = Callable[[Call, AsyncConnection, Server, Any], Awaitable[Response | None]]
 
+_ATTEMPTS = 5
 _NOTHING: Schema = {}
 _HOST: Schema = {"oneOf": [NAME, {"type": "null"}]}
 
@@ -37,6 +40,8 @@ class Action:
     carry_out: Carried
     bodies: tuple[tuple[Version, Validator], ...]
     status: int = 202
+    history: str | None = None
+    """What instance actions call it, where that is not its name."""
 
     def validator(self, version: Version) -> Validator:
         """The schema of what the action takes in this version."""
@@ -107,16 +112,13 @@ async def _unshelve(call: Call, connection: AsyncConnection, server: Server, val
     wishes = value or {}
     if wishes.get("host") is not None:
         call.permit("os_compute_api:os-shelve:unshelve_to_host", project_id=server.project_id)
-    zone = wishes.get("availability_zone")
-    if zone is not None and call.services.scheduler.live.fleet.aggregate_index("availability_zone", zone) < 0:
-        raise Invalid("The requested availability zone is not available")
     await moves.unshelve(
         connection,
         call.services.scheduler,
         server,
         actor(call),
         target=wishes.get("host"),
-        zone=zone,
+        zone=wishes.get("availability_zone"),
         any_zone="availability_zone" in wishes,
     )
 
@@ -133,7 +135,7 @@ async def _unlock(call: Call, connection: AsyncConnection, server: Server, value
 
 
 async def _reset(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
-    await servers.update(connection, server.id, {"vm_state": value["state"], "task_state": None, "due_at": None})
+    await moves.reset(connection, server, value["state"])
 
 
 async def _rebuild(call: Call, connection: AsyncConnection, server: Server, value: Any) -> Response:
@@ -218,6 +220,7 @@ ACTIONS: Mapping[str, Action] = {
             ("2.30", {**_FLEXIBLE, "properties": {**_FLEXIBLE["properties"], **_FORCE}}),
             ("2.68", _FLEXIBLE),
         ),
+        history="live-migration",
     ),
     "evacuate": Action(
         "os_compute_api:os-evacuate",
@@ -314,11 +317,22 @@ async def act(call: Call) -> Reply:
         raise Invalid(f"There is no such action: {name}")
     action.validator(call.version).check_body(value, schemas.nova_sentence)
     try:
-        async with call.services.database.begin() as connection:
-            server = await owned(call, connection, action.rule, lock=True)
-            answer = await action.carry_out(call, connection, server, value)
+        answer = await _carry_out(call, action, value)
     except NoValidHost:
         async with call.services.database.begin() as connection:
-            await moves.refused(connection, call.path["server_id"], name, actor(call))
+            await moves.refused(connection, call.path["server_id"], action.history or name, actor(call))
         raise
     return answer or Response(status_code=action.status)
+
+
+async def _carry_out(call: Call, action: Action, value: Any) -> Response | None:
+    """In one transaction; again, where it lost to another one that wanted the same hosts in another order."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            async with call.services.database.begin() as connection:
+                server = await owned(call, connection, action.rule, lock=True)
+                return await action.carry_out(call, connection, server, value)
+        except DBAPIError as error:
+            if not worth_retrying(error) or attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("unreachable")

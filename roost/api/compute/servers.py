@@ -40,7 +40,6 @@ RULES = (
     Rule(server_view.EXTENDED, ADMIN, "See on which host a server is."),
     Rule(_RULE + "update", MEMBER, "Rename or describe a server."),
     Rule(_RULE + "delete", MEMBER, "Delete a server."),
-    Rule(_RULE + "explain", READER, "Ask why a server is where it is, or nowhere."),
 )
 
 routes = Table(prefix="/v2.1")
@@ -338,9 +337,6 @@ def _filters(call: Call) -> Filters | None:
     project = query.get("project_id") or query.get("tenant_id")
     if not everybody:
         project = call.caller.project_id
-    statuses = tuple(value for key, value in values if key in ("status", "vm_state"))
-    if statuses and not servers.states_of(statuses):
-        return None
     if query.get("deleted") is not None and call.caller.is_admin and _truth(query["deleted"], "deleted"):
         return None
     admin = call.caller.is_admin
@@ -349,7 +345,8 @@ def _filters(call: Call) -> Filters | None:
         user_id=query.get("user_id") if admin else None,
         ids=tuple(value for key, value in values if key == "uuid"),
         name=query.get("name"),
-        statuses=statuses,
+        statuses=tuple(value for key, value in values if key == "status"),
+        vm_states=tuple(value.lower() for key, value in values if key == "vm_state"),
         host=(query.get("host") or query.get("hypervisor_hostname")) if admin else None,
         zone=query.get("availability_zone") if admin else None,
         flavor_id=query.get("flavor", "").rpartition("/")[2] or None,
@@ -462,14 +459,6 @@ async def delete(call: Call) -> Reply:
         server = await owned(call, connection, _RULE + "delete", lock=True)
         await servers.delete(connection, server, actor(call))
     return None
-
-
-@routes.get("/servers/{server_id}/explanation", since="2.1003", rule=_RULE + "explain", owned=True)
-async def explain(call: Call) -> Reply:
-    """Why a server found no host: what each rule and each lack of room removed, in order."""
-    async with call.services.database.begin() as connection:
-        server = await owned(call, connection, _RULE + "explain")
-    return {"explanation": server.explanation}
 
 
 _declare_create()
