@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute import hosts as all_hosts
 from roost.compute.changes import host_changed
+from roost.compute.scopes import check_not_targeted
 from roost.errors import Conflict, Invalid, NotFound, RoostError
 from roost.store.database import violated
 from roost.store.tables.compute import aggregate_hosts, aggregate_metadata, aggregates, hosts, scopes
@@ -163,14 +164,13 @@ async def remove_host(connection: AsyncConnection, aggregate_id: int, name: str)
 
 
 async def delete(connection: AsyncConnection, aggregate_id: int) -> None:
-    """Remove an aggregate that has no hosts."""
+    """Remove an aggregate that has no hosts, and that no server group targets."""
     await _lock(connection, aggregate_id)
+    await check_not_targeted(connection, aggregate_id)
     try:
         await connection.execute(aggregates.delete().where(aggregates.c.id == aggregate_id))
-    except IntegrityError as error:
-        if violated(error) == "fk_aggregate_hosts_aggregate":
-            raise _DELETE.refused(aggregate_id, "Host aggregate is not empty") from None
-        raise Invalid(f"Cannot delete aggregate {aggregate_id}. Reason: A policy of a server group names it.") from None
+    except IntegrityError:
+        raise _DELETE.refused(aggregate_id, "Host aggregate is not empty") from None
 
 
 def _missing(aggregate_id: int) -> NotFound:
@@ -251,6 +251,8 @@ async def _move(
     keep_no_zone: bool = False,
 ) -> None:
     """Give an aggregate another zone or scope, and with it all its hosts."""
+    if scope_id != aggregate.scope_id:
+        await check_not_targeted(connection, aggregate.id)
     if not zone and not keep_no_zone:
         reason = f"Aggregate {aggregate.name} does not support empty named availability zone"
         raise change.refused(aggregate.id, reason)

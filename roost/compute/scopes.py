@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute import identifiers
+from roost.compute import claims, identifiers
 from roost.compute.changes import host_changed
 from roost.compute.identifiers import BUILT_IN, Aggregate, Scope
 from roost.errors import Conflict, Invalid, NotFound
@@ -77,7 +77,19 @@ async def update(connection: AsyncConnection, scope_uuid: str, values: Mapping[s
         row = (await connection.execute(changed)).one()
     except IntegrityError:
         raise _taken(values["name"]) from None
+    if row.name != scope.name:
+        await _renamed(connection, scope)
     return identifiers.scope_of(row)
+
+
+async def _renamed(connection: AsyncConnection, scope: Scope) -> None:
+    """Hosts and rules are remembered by the names of their scopes, and have to be looked at again."""
+    policies = sa.select(server_group_policies.c.group_id).where(server_group_policies.c.scope_id == scope.id)
+    group_ids = set((await connection.scalars(policies)).all())
+    await claims.lock_groups(connection, group_ids)
+    await claims.touch_groups(connection, group_ids)
+    inside = sa.select(aggregate_hosts.c.host_id).where(aggregate_hosts.c.scope_id == scope.id)
+    await host_changed(connection, (await connection.scalars(inside)).all())
 
 
 async def delete(connection: AsyncConnection, scope_uuid: str) -> None:

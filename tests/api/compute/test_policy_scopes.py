@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from roost.store.tables.compute import aggregate_hosts, aggregates, fleet_changes
+from roost.store.tables.servers import server_groups
 from tests.conftest import Api
 
 SCOPES = "/compute/v2.1/os-policy-scopes"
@@ -260,6 +261,20 @@ async def test_what_is_in_use_stays_and_says_by_what(api: Api) -> None:
     assert len((await show(api, rack))["aggregates"]) == 12
 
 
+async def test_a_targeted_aggregate_keeps_its_scope_and_its_existence_from_the_other_side_too(api: Api) -> None:
+    scope = await make(api, allow_identifiers=True)
+    number = await new_aggregate(api, "mz1")
+    await act(api, scope["id"], "add_aggregate", number)
+    await use(api, f"affinity:maintenance_zone:{number}")
+    path = f"/compute/v2.1/os-aggregates/{number}"
+    for answer in (
+        await api.post(f"{path}/action", {"set_metadata": {"metadata": {"policy_scope": None}}}),
+        await api.delete(path),
+    ):
+        said = f"Aggregate {number} is in use by the policies of 1 server group."
+        assert (answer.status_code, message(answer)) == (409, said)
+
+
 async def test_an_unused_scope_is_deleted(api: Api) -> None:
     scope = await make(api)
     assert (await api.delete(f"{SCOPES}/{scope['id']}", version="2.1002")).status_code == 204
@@ -272,3 +287,7 @@ async def test_a_renamed_scope_keeps_its_groups(api: Api) -> None:
     await api.post(f"{SCOPES}/{rack}", {"policy_scope": {"name": "shelf"}}, version="2.1002")
     (group,) = (await api.get(GROUPS, cloud="roost", version="2.1002")).json()["server_groups"]
     assert group["policies"] == ["anti-affinity:shelf"]
+    async with api.services.database.begin() as connection:
+        newest = sa.select(fleet_changes.c.host_ids).order_by(fleet_changes.c.generation.desc()).limit(1)
+        assert len((await connection.execute(newest)).scalar_one()) == 48
+        assert (await connection.execute(sa.select(server_groups.c.version))).scalar_one() == 2
