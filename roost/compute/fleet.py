@@ -57,6 +57,10 @@ class LiveFleet:
         """The host at a place in the columns."""
         return self._hosts[index]
 
+    def places(self, index: int) -> Mapping[str, str]:
+        """The aggregate of a host, by its real identifier, in each scope that it is in."""
+        return self._memberships[index]
+
     def has_zone(self, name: str) -> bool:
         """Whether any host is in this zone."""
         zone = self.fleet.aggregate_index(AVAILABILITY_ZONE, name)

@@ -3,6 +3,7 @@
 from roost.api.compute import (
     aggregates,
     availability_zones,
+    explanations,
     extensions,
     flavors,
     hosts,
@@ -30,6 +31,7 @@ _NOUNS = (
     server_history,
     server_metadata,
     server_groups,
+    explanations,
     policy_scopes,
     aggregates,
     availability_zones,

@@ -89,7 +89,7 @@ _NESTED_POLICY: Schema = {
 _SCOPED_POLICIES = array(
     {"type": "string", "minLength": 1, "maxLength": 1024}, minItems=1, uniqueItems=True, maxItems=_MOST_POLICIES
 )
-_JOINED_POLICIES = array(
+POLICIES = array(
     thing(
         {"name": {"type": "string", "enum": _TYPES}},
         {"scope": schemas.STRING, "identifier": schemas.NULLABLE_STRING, "rules": thing({}, _LIMITS)},
@@ -116,7 +116,7 @@ _WORDS = (
     ("2.102", "2.104", _FLAT_REQUEST, _FLAT_GROUP),
     ("2.1001", "2.1001", _asked_for(policy=_NESTED_POLICY), _NESTED_GROUP),
     ("2.1002", "2.1002", _asked_for(policies=_SCOPED_POLICIES), _SCOPED_GROUP),
-    ("2.1003", "2.1003", _asked_for(policies=_JOINED_POLICIES), _JOINED_GROUP),
+    ("2.1003", "2.1003", _asked_for(policies=POLICIES), _JOINED_GROUP),
 )
 
 # Long enough for any page, short enough for any integer.
@@ -141,7 +141,7 @@ _ACTION: Schema = {
 }
 _PLACEMENTS: Schema = {"type": "object", "additionalProperties": schemas.NULLABLE_STRING}
 _PLACED = array(thing({"instance_id": schemas.STRING, "placements": _PLACEMENTS}))
-_VIOLATION = thing(
+VIOLATION = thing(
     {
         "breach": schemas.STRING,
         "policy": _POLICY,
@@ -187,10 +187,11 @@ def _policies_view(policies: tuple[Policy, ...], version: Version) -> dict[str, 
         return {"policy": {"name": first.name, "rules": first.flat_rules}}
     if version < _JOINED:
         return {"policies": [str(policy) for policy in policies]}
-    return {"policies": [_policy_view(policy) for policy in policies]}
+    return {"policies": [policy_view(policy) for policy in policies]}
 
 
-def _policy_view(policy: Policy) -> dict[str, Any]:
+def policy_view(policy: Policy) -> dict[str, Any]:
+    """A policy in the words of 2.1003."""
     rule = policy.rule
     return {"name": policy.name, "scope": rule.scope, "identifier": rule.identifier, "rules": dict(rule.limits)}
 
@@ -198,7 +199,7 @@ def _policy_view(policy: Policy) -> dict[str, Any]:
 # What is asked for
 
 
-def _asked(body: Mapping[str, Any], version: Version) -> list[Policy]:
+def asked_policies(body: Mapping[str, Any], version: Version) -> list[Policy]:
     """The policies that a body asks for, in the words of its version."""
     if version < _FLAT:
         return [_policy(name) for name in body["policies"]]
@@ -245,7 +246,7 @@ def _policy(
     return Policy(rule, spelled_out=scope == placement.HOST)
 
 
-async def _find(call: Call, connection: AsyncConnection, rule: str) -> Group:
+async def find(call: Call, connection: AsyncConnection, rule: str) -> Group:
     """The group that the path names, if the caller may do this to it; else it does not exist for the caller."""
     group = await groups.find(connection, call.path["server_group_id"])
     if not call.may(rule, project_id=group.project_id):
@@ -277,7 +278,7 @@ async def index(call: Call) -> Reply:
 async def create(call: Call) -> Reply:
     """Make a server group."""
     body = call.body["server_group"]
-    policies = _asked(body, call.version)
+    policies = asked_policies(body, call.version)
     async with call.services.database.begin() as connection:
         group = await groups.create(
             connection,
@@ -293,7 +294,7 @@ async def create(call: Call) -> Reply:
 async def show(call: Call) -> Reply:
     """Show a server group."""
     async with call.services.database.begin() as connection:
-        return {"server_group": _view(await _find(call, connection, SHOW), call.version)}
+        return {"server_group": _view(await find(call, connection, SHOW), call.version)}
 
 
 for first, last, asked, group_shown in _WORDS:
@@ -311,7 +312,7 @@ for first, last, asked, group_shown in _WORDS:
 async def delete(call: Call) -> Reply:
     """Delete a server group; its members stay."""
     async with call.services.database.begin() as connection:
-        await groups.delete(connection, call.services.settings, await _find(call, connection, DELETE))
+        await groups.delete(connection, call.services.settings, await find(call, connection, DELETE))
     return None
 
 
@@ -327,15 +328,15 @@ async def delete(call: Call) -> Reply:
     _GROUP,
     since="2.1003",
     rule=UPDATE,
-    body=_change(_JOINED_POLICIES),
+    body=_change(POLICIES),
     response=thing({"server_group": _JOINED_GROUP}),
 )
 async def update(call: Call) -> Reply:
     """Rename a server group, or give it other policies; members that break them are left alone."""
     body = call.body["server_group"]
-    policies = _asked(body, call.version) if "policies" in body else None
+    policies = asked_policies(body, call.version) if "policies" in body else None
     async with call.services.database.begin() as connection:
-        group = await _find(call, connection, UPDATE)
+        group = await find(call, connection, UPDATE)
         group = await groups.update(connection, call.services.settings, group, name=body.get("name"), policies=policies)
     return {"server_group": _view(group, call.version)}
 
@@ -350,29 +351,30 @@ async def act(call: Call) -> Reply:
     }[action]
     call.permit(rule)
     async with call.services.database.begin() as connection:
-        group = await _find(call, connection, rule)
+        group = await find(call, connection, rule)
         group = await change(connection, call.services.settings, group, subject["instance_id"])
     return {"server_group": _view(group, call.version)}
 
 
 @routes.get(_GROUP + "/audit", since="2.1002", until="2.1002", rule=AUDIT, response=_audited())
-@routes.get(_GROUP + "/audit", since="2.1003", rule=AUDIT, response=_audited(violations=array(_VIOLATION)))
+@routes.get(_GROUP + "/audit", since="2.1003", rule=AUDIT, response=_audited(violations=array(VIOLATION)))
 async def show_audit(call: Call) -> Reply:
     """Show where each member is in each scope of the policies; from 2.1003 on, also which policies are broken."""
     async with call.services.database.begin() as connection:
-        group = await _find(call, connection, AUDIT)
+        group = await find(call, connection, AUDIT)
         found = await audit.audit_group(connection, group)
     placed = [{"instance_id": member, "placements": dict(places)} for member, places in found.placements.items()]
     view: dict[str, Any] = {"server_group_id": group.id, "members": placed}
     if call.version >= _JOINED:
-        view["violations"] = [_violation_view(violation) for violation in found.violations]
+        view["violations"] = [violation_view(violation) for violation in found.violations]
     return {"server_group_policy_audit": view}
 
 
-def _violation_view(violation: audit.Violation) -> dict[str, Any]:
+def violation_view(violation: audit.Violation) -> dict[str, Any]:
+    """A broken rule in the words of 2.1003."""
     return {
         "breach": violation.breach,
-        "policy": _policy_view(Policy(violation.rule)),
+        "policy": policy_view(Policy(violation.rule)),
         "aggregate": violation.aggregate,
         "members": list(violation.members),
         "excess": violation.excess,

@@ -1,0 +1,140 @@
+"""Explanations: why a server is where it is, or nowhere; and what would become of a request that is not made."""
+
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.api import schemas
+from roost.api.compute import server_groups, servers
+from roost.api.permissions import ADMIN, READER, Rule
+from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import Schema, array, thing
+from roost.compute import explain, flavors, identifiers, trials
+from roost.compute.scheduling import resources_of
+from roost.errors import Invalid, NotFound
+
+routes = Table(prefix="/v2.1")
+
+SERVER = "os_compute_api:servers:explain"
+GROUP = "os_compute_api:os-server-groups:explain"
+REAL = "os_compute_api:os-server-groups:explain:real"
+
+RULES = (
+    Rule(SERVER, READER, "Ask why a server is where it is, or nowhere."),
+    Rule(GROUP, READER, "Ask where new members of a server group would go, and why."),
+    Rule(REAL, ADMIN, "See hosts and real identifiers in explanations, plans and repairs."),
+)
+
+FIRST = "2.1003"
+
+_COUNT: Schema = {"type": "integer", "minimum": 0}
+_STANDING = thing(
+    {
+        "placements": {"type": "object", "additionalProperties": schemas.STRING},
+        "shares": array(
+            thing({"policy": schemas.STRING, "value": {"type": ["integer", "null"]}, "sentence": schemas.STRING})
+        ),
+    },
+    {"host": schemas.STRING, "headroom": _COUNT},
+)
+EXPLANATION = thing(
+    {
+        "verdict": {"enum": ["placed", "refused", "undecided"]},
+        "sentence": schemas.STRING,
+        "hosts": _COUNT,
+        "candidates": _COUNT,
+        "refused": array(
+            thing(
+                {
+                    "reason": schemas.STRING,
+                    "hosts": _COUNT,
+                    "policy": schemas.NULLABLE_STRING,
+                    "rules": {"type": "object"},
+                    "scope": schemas.NULLABLE_STRING,
+                    "sentence": schemas.STRING,
+                }
+            )
+        ),
+        "chosen": array(_STANDING),
+        "runners_up": array(_STANDING),
+        "help": array(
+            thing(
+                {
+                    "change": schemas.STRING,
+                    "amount": {"type": "integer"},
+                    "policy": schemas.NULLABLE_STRING,
+                    "by": {"enum": ["tenant", "operator"]},
+                    "sentence": schemas.STRING,
+                }
+            )
+        ),
+        "advice": schemas.NULLABLE_STRING,
+    }
+)
+_QUESTION = thing(
+    {
+        "explain": thing(
+            {"flavorRef": {"type": ["string", "integer"]}},
+            {"count": {"type": "integer", "minimum": 1, "maximum": 1000}, "availability_zone": schemas.STRING},
+        )
+    }
+)
+
+
+async def view(call: Call, connection: AsyncConnection, project_id: str) -> explain.View:
+    """What the caller may see of a project's servers."""
+    return explain.View(await identifiers.load_scopes(connection), project_id, call.may(REAL))
+
+
+@routes.get(
+    "/servers/{server_id}/explanation",
+    since=FIRST,
+    rule=SERVER,
+    owned=True,
+    response=thing({"explanation": {"oneOf": [EXPLANATION, {"type": "null"}]}}),
+)
+async def show(call: Call) -> Reply:
+    """Why a server was placed where it was: what each check removed and what decided between those left. For one that
+    found no host, also what would help now."""
+    async with call.services.database.begin() as connection:
+        server = await servers.owned(call, connection, SERVER)
+        if server.explanation is None:
+            return {"explanation": None}
+        seen = await view(call, connection, server.project_id)
+        refused = server.explanation["verdict"] != "placed"
+        trial = (
+            await trials.same_again(connection, call.services.scheduler, server, server.explanation["servers"])
+            if refused
+            else None
+        )
+    return {"explanation": seen.explanation(server.explanation, await trial.help() if trial else ())}
+
+
+@routes.post(
+    "/os-server-groups/{server_group_id}/explain",
+    since=FIRST,
+    rule=GROUP,
+    owned=True,
+    body=_QUESTION,
+    response=thing({"explanation": EXPLANATION}),
+)
+async def ask(call: Call) -> Reply:
+    """Where new members of a group would go, and why there or why nowhere. Nothing is made."""
+    asked = call.body["explain"]
+    async with call.services.database.begin() as connection:
+        group = await server_groups.find(call, connection, GROUP)
+        flavor = await wanted_flavor(connection, asked, group.project_id)
+        zone = asked.get("availability_zone")
+        trial = await trials.new_members(
+            connection, call.services.scheduler, group.id, resources_of(flavor), asked.get("count", 1), zone=zone
+        )
+        seen = await view(call, connection, group.project_id)
+    return {"explanation": seen.explanation(trial.record, await trial.help())}
+
+
+async def wanted_flavor(connection: AsyncConnection, asked: dict[str, Any], project_id: str) -> Any:
+    """The flavor that a body names, if the project may use it."""
+    try:
+        return await flavors.show(connection, str(asked["flavorRef"]).rpartition("/")[2], project_id=project_id)
+    except NotFound as error:
+        raise Invalid(error.message) from None

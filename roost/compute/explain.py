@@ -1,0 +1,203 @@
+"""Why a server is where it is, or nowhere: written down when it is decided, and put into words when somebody asks.
+
+What is written down has real names (`records`). Whoever asks sees their own share of it (`View`): an operator the
+hosts and the real identifiers, a tenant the group's rules, its own identifiers of aggregates, and counts.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from roost.compute.fleet import LiveFleet
+from roost.compute.identifiers import Scope, Surrogates
+from roost.placement.decision import Decision, Refusal, Refused, Share, Standing, Verdict
+from roost.placement.remedy import Change, Remedy
+from roost.placement.rules import HOST, Kind, Rule
+
+Record = dict[str, Any]
+"""A decision as it is stored: with real names, and no words."""
+
+_OPERATORS = frozenset({Change.ADD_AGGREGATES, Change.ENABLE_HOSTS, Change.FREE_CAPACITY})
+"""The changes that a tenant cannot make."""
+
+
+def sentence(decision: Decision) -> str:
+    """Why nowhere, in plain words that name no identifier: some are hidden from tenants."""
+    text = replace(decision, refused=tuple(_nameless(refused) for refused in decision.refused)).sentence()
+    return text[:1].upper() + text[1:] + "."
+
+
+def _nameless(refused: Refused) -> Refused:
+    rule = refused.rule
+    return refused if rule is None or rule.identifier is None else replace(refused, rule=replace(rule, identifier=None))
+
+
+# Writing down
+
+
+def record(decision: Decision, live: LiveFleet) -> Record:
+    """One decision, on all of its servers."""
+    told = decision.explain()
+    scopes = tuple(dict.fromkeys(rule.scope for rule in decision.request.rules))
+    return {
+        "verdict": decision.verdict,
+        "servers": decision.request.count,
+        "hosts": decision.candidates + sum(refused.hosts for refused in decision.refused),
+        "candidates": decision.candidates,
+        "refused": [
+            {"reason": refused.reason, "hosts": refused.hosts, "rule": _written(refused.rule)}
+            for refused in decision.refused
+        ],
+        "preferences": [_written(field.rule) for field in decision.ranking.fields],
+        "chosen": [_stood(standing, live, scopes) for standing in told.winners],
+        "runners_up": [_stood(standing, live, scopes) for standing in told.runners_up],
+    }
+
+
+def records(decision: Decision, live: LiveFleet, servers: int) -> list[Record]:
+    """One decision for each of its servers to keep: each with its own host."""
+    whole = record(decision, live)
+    if not decision:
+        return [whole] * servers
+    return [{**whole, "chosen": [chosen]} for chosen in whole["chosen"]]
+
+
+def _written(rule: Rule | None) -> dict[str, Any] | None:
+    return None if rule is None else {"policy": str(rule), "rules": rule.limits}
+
+
+def _stood(standing: Standing, live: LiveFleet, scopes: Iterable[str]) -> dict[str, Any]:
+    host = live.host(standing.host).name
+    places = {HOST: host, **live.places(standing.host)}
+    return {
+        "host": host,
+        "places": {scope: places[scope] for scope in scopes if scope in places},
+        "values": [share.value for share in standing.shares],
+        "headroom": standing.headroom,
+    }
+
+
+# Telling
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Who asks: which scopes there are, whose identifiers to use, and whether hosts may be named."""
+
+    scopes: Mapping[str, Scope]
+    project_id: str
+    real: bool
+
+    def explanation(self, stored: Record, helping: Sequence[Remedy] = ()) -> dict[str, Any]:
+        """A stored decision in words, with what would help where that is known."""
+        hidden = Surrogates(self.scopes, self.project_id)
+        preferences = [rule for each in stored["preferences"] if (rule := self._rule(each)) is not None]
+        return {
+            "verdict": stored["verdict"],
+            "sentence": self._sentence(stored),
+            "hosts": stored["hosts"],
+            "candidates": stored["candidates"],
+            "refused": [self._refused(each) for each in stored["refused"]],
+            "chosen": [self._standing(each, preferences, hidden) for each in stored["chosen"]],
+            "runners_up": [self._standing(each, preferences, hidden) for each in stored["runners_up"]],
+            "help": [self._help(remedy) for remedy in helping],
+            "advice": self._advice(helping),
+        }
+
+    def rule(self, rule: Rule) -> Rule:
+        """A rule as the one who asks may see it; an identifier of a scope that is gone is left out."""
+        if rule.identifier is None or self.real:
+            return rule
+        scope = self.scopes.get(rule.scope)
+        shown = None if scope is None else scope.identifier_for(self.project_id, rule.identifier)
+        return replace(rule, identifier=shown)
+
+    def _rule(self, written: Mapping[str, Any] | None) -> Rule | None:
+        return None if written is None else self.rule(Rule.parse(written["policy"], written["rules"]))
+
+    def _sentence(self, stored: Record) -> str:
+        if stored["verdict"] == Verdict.PLACED:
+            return self._why_here(stored)
+        refused = (self._refusal(each) for each in stored["refused"])
+        many = "1 server" if stored["servers"] == 1 else f"{stored['servers']} servers"
+        lead = "No place found in time for" if stored["verdict"] == Verdict.UNDECIDED else "No place for"
+        reasons = [str(each) for each in refused]
+        if stored["candidates"]:
+            passed = "1 host passes" if stored["candidates"] == 1 else f"{stored['candidates']} hosts pass"
+            reasons.append(f"{passed} every check, too few for all servers together")
+        return f"{lead} {many}: {'; '.join(reasons) or 'there are no hosts'}."
+
+    def _why_here(self, stored: Record) -> str:
+        passed = f"{stored['candidates']} of {stored['hosts']} hosts passed every check"
+        if len(stored["chosen"]) != 1:
+            return f"{passed}; the {len(stored['chosen'])} best were chosen, each after those before it."
+        chosen = stored["chosen"][0]
+        host = f"Host {chosen['host']}" if self.real else "The one chosen"
+        rules = (self._rule(each) for each in stored["preferences"])
+        shares = [Share(rule, value) for rule, value in zip(rules, chosen["values"], strict=True) if rule]
+        reasons = [_share_sentence(share) for share in shares]
+        reasons.append(f"{chosen['headroom']} % of it was free" if self.real else "it had room")
+        return f"{passed}. {host} came first: {', '.join(reasons)}."
+
+    def _refusal(self, stored: Mapping[str, Any]) -> Refused:
+        return Refused(Refusal(stored["reason"]), stored["hosts"], self._rule(stored["rule"]))
+
+    def _refused(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        refused = self._refusal(stored)
+        return {
+            "reason": refused.reason,
+            "hosts": refused.hosts,
+            "policy": None if refused.rule is None else str(refused.rule),
+            "rules": {} if refused.rule is None else refused.rule.limits,
+            "scope": refused.scope,
+            "sentence": str(refused),
+        }
+
+    def _standing(self, stored: Mapping[str, Any], rules: Sequence[Rule], hidden: Surrogates) -> dict[str, Any]:
+        shares = [Share(rule, value) for rule, value in zip(rules, stored["values"], strict=True)]
+        view: dict[str, Any] = {
+            "placements": {
+                scope: identifier if self.real else hidden.of(scope, identifier)
+                for scope, identifier in stored["places"].items()
+                if scope in self.scopes
+            },
+            "shares": [
+                {"policy": str(share.rule), "value": share.value, "sentence": _share_sentence(share)}
+                for share in shares
+            ],
+        }
+        return {"host": stored["host"], "headroom": stored["headroom"], **view} if self.real else view
+
+    def _help(self, remedy: Remedy) -> dict[str, Any]:
+        return {
+            "change": remedy.change,
+            "amount": remedy.amount,
+            "policy": None if remedy.rule is None else str(self.rule(remedy.rule)),
+            "by": "operator" if remedy.change in _OPERATORS else "tenant",
+            "sentence": self._remedy(remedy),
+        }
+
+    def _remedy(self, remedy: Remedy) -> str:
+        """What would help; hosts that are to be enabled or freed are named to operators only."""
+        if self.real or not remedy.hosts:
+            return remedy.sentence
+        if remedy.change is Change.ENABLE_HOSTS:
+            return f"enabling {remedy.amount} host{'s' * (remedy.amount > 1)}"
+        return remedy.sentence.rpartition(" on ")[0] + " on one host"
+
+    def _advice(self, helping: Sequence[Remedy]) -> str | None:
+        if not helping:
+            return None
+        text = ", or ".join(self._remedy(remedy) for remedy in helping)
+        return f"{text[:1].upper()}{text[1:]}{',' * (len(helping) > 1)} would help."
+
+
+def _share_sentence(share: Share) -> str:
+    rule, value = share.rule, share.value
+    if value is None:
+        return f"it is in no {rule.scope}"
+    if rule.identifier is not None:
+        inside = (value == 1) == (rule.kind is Kind.AFFINITY)
+        return f"it is {'inside' if inside else 'outside'} the {rule.scope} that '{rule}' names"
+    members = f"{value or 'no'} member{'s' * (value != 1)}"
+    return f"it held {members} ('{rule}')" if rule.scope == HOST else f"its {rule.scope} held {members} ('{rule}')"

@@ -1,0 +1,92 @@
+"""Decisions that nobody carries out: what would become of a request if it were made now."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute import explain, groups
+from roost.compute.scheduling import Scheduler, named_servers
+from roost.placement.decision import Decision, Request
+from roost.placement.fleet import Members, Resources
+from roost.placement.remedy import Remedy, remedies
+from roost.placement.rules import Rule
+from roost.placement.scheduler import place
+from roost.store.tables.servers import servers
+
+_SECONDS_TO_HELP = 0.2
+"""How long the exact search may take for each change that is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a decision came to, as it would be stored."""
+
+    decision: Decision
+    record: explain.Record
+
+    async def help(self) -> tuple[Remedy, ...]:
+        """The smallest changes, one at a time, that would turn a refusal into a placement."""
+        patient = replace(self.decision, request=replace(self.decision.request, time_limit=_SECONDS_TO_HELP))
+        return await asyncio.to_thread(remedies, patient)
+
+
+async def decide(connection: AsyncConnection, scheduler: Scheduler, request: Request) -> Trial:
+    """Decide on the fleet as it is now. Nobody is refused on stale news: the room is read again first."""
+    await scheduler.live.sync(connection)
+    decision = place(scheduler.live.fleet, request)
+    if not decision:
+        await scheduler.live.read_room(connection)
+        decision = place(scheduler.live.fleet, request)
+    return Trial(decision, explain.record(decision, scheduler.live))
+
+
+async def new_members(
+    connection: AsyncConnection,
+    scheduler: Scheduler,
+    group_id: str,
+    resources: Resources,
+    count: int,
+    *,
+    zone: str | None = None,
+    seed: int = 0,
+) -> Trial:
+    """New servers in a group."""
+    await scheduler.live.sync(connection)
+    rules, members = await _group(connection, scheduler, group_id)
+    return await decide(connection, scheduler, Request(resources, count, rules, members, zone=zone, seed=seed))
+
+
+async def same_again(connection: AsyncConnection, scheduler: Scheduler, server: sa.Row[Any], count: int) -> Trial:
+    """A request for servers like one that found no host."""
+    await scheduler.live.sync(connection)
+    rules, members = await _group(connection, scheduler, server.group_id)
+    near = named_servers(server.hints, "same_host")
+    request = Request(
+        resources=Resources(*(server.flavor[key] for key in Resources._fields)),
+        count=count,
+        rules=rules,
+        members=members,
+        zone=server.zone,
+        same_host=None if near is None else await _places(connection, scheduler, near),
+        different_host=await _places(connection, scheduler, named_servers(server.hints, "different_host") or ()),
+    )
+    return await decide(connection, scheduler, request)
+
+
+async def _group(
+    connection: AsyncConnection, scheduler: Scheduler, group_id: str | None
+) -> tuple[tuple[Rule, ...], Members]:
+    if group_id is None:
+        return (), Members()
+    rules = (await groups.rules_of(connection, [group_id]))[group_id]
+    return rules, await scheduler.members_of(connection, group_id)
+
+
+async def _places(connection: AsyncConnection, scheduler: Scheduler, server_ids: Iterable[str]) -> list[int]:
+    query = sa.select(servers.c.host_id).where(sa.cast(servers.c.id, sa.Text).in_(list(server_ids)))
+    indexes = [scheduler.live.index(host_id) for host_id in await connection.scalars(query) if host_id is not None]
+    return [index for index in indexes if index is not None]

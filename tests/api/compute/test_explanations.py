@@ -1,0 +1,176 @@
+"""Explanations: what tenants and operators are told of a decision, made or only asked about."""
+
+from typing import Any
+
+from roost.compute import lifecycle
+from tests.api.compute.conftest import Compute
+
+VERSION = "2.1003"
+RACKS_IN_A_ZONE = 4
+HOSTS = 48
+
+
+async def make_group(compute: Compute, *policies: dict[str, Any], cloud: str = "roost") -> str:
+    body = {"server_group": {"name": "g", "policies": list(policies)}}
+    return str((await compute.post("/os-server-groups", body, version=VERSION, cloud=cloud))["server_group"]["id"])
+
+
+async def boot(compute: Compute, group: str | None = None, count: int = 1, **more: Any) -> list[dict[str, Any]]:
+    image = (await compute.api.get("/image/v2/images")).json()["images"][0]["id"]
+    server = {"name": "s", "flavorRef": "1", "imageRef": image, "networks": "none", "min_count": count, **more}
+    hints = {"os:scheduler_hints": {"group": group}} if group else {}
+    response = await compute.api.post(
+        "/compute/v2.1/servers", {"server": server, **hints}, cloud="roost", version="2.90"
+    )
+    assert response.status_code == 202, response.text
+    await lifecycle.finish(compute.api.services.database)
+    listed = await compute.api.get("/compute/v2.1/servers/detail?all_tenants=1", version="2.90")
+    return [each for each in listed.json()["servers"] if each["name"].startswith("s")]
+
+
+async def explanation(compute: Compute, server: dict[str, Any], cloud: str) -> dict[str, Any]:
+    path = f"/servers/{server['id']}/explanation"
+    return dict((await compute.get(path, version=VERSION, cloud=cloud))["explanation"])
+
+
+async def asked(compute: Compute, group: str, cloud: str = "roost", **question: Any) -> dict[str, Any]:
+    body = {"explain": {"flavorRef": "1", **question}}
+    answer = await compute.post(f"/os-server-groups/{group}/explain", body, version=VERSION, cloud=cloud)
+    return dict(answer["explanation"])
+
+
+async def test_a_placed_server_says_why_there_and_who_came_next(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "soft-anti-affinity", "scope": "rack"})
+    *_, server = await boot(compute, group)
+    told = await explanation(compute, server, "roost-admin")
+    assert told["verdict"] == "placed"
+    assert (told["hosts"], told["candidates"]) == (HOSTS, HOSTS)
+    (chosen,) = told["chosen"]
+    assert chosen["host"] == server["OS-EXT-SRV-ATTR:host"]
+    assert chosen["shares"] == [
+        {
+            "policy": "soft-anti-affinity:rack",
+            "value": 0,
+            "sentence": "its rack held no members ('soft-anti-affinity:rack')",
+        }
+    ]
+    assert len(told["runners_up"]) == 3
+    assert told["sentence"] == (
+        f"48 of 48 hosts passed every check. Host {chosen['host']} came first: its rack held no members "
+        "('soft-anti-affinity:rack'), 100 % of it was free."
+    )
+
+
+async def test_a_tenant_sees_rules_and_scopes_and_no_host(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "soft-anti-affinity", "scope": "rack"})
+    (server,) = await boot(compute, group)
+    real = await explanation(compute, server, "roost-admin")
+    told = await explanation(compute, server, "roost")
+    names = {real["chosen"][0]["host"], *(each["host"] for each in real["runners_up"])}
+    assert not any(name in str(told) for name in names)
+    assert "headroom" not in told["chosen"][0]
+    assert set(told["chosen"][0]["placements"]) == {"rack"}
+    assert told["chosen"][0]["placements"] != real["chosen"][0]["placements"]
+    assert told["chosen"][0]["shares"] == real["chosen"][0]["shares"]
+
+
+async def test_each_server_of_a_request_keeps_its_own_host(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "anti-affinity", "scope": "rack"})
+    servers = await boot(compute, group, 3)
+    for server in servers:
+        told = await explanation(compute, server, "roost-admin")
+        assert [each["host"] for each in told["chosen"]] == [server["OS-EXT-SRV-ATTR:host"]]
+
+
+async def test_a_refused_server_says_what_would_help(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "anti-affinity", "scope": "rack"})
+    server = (await boot(compute, group, RACKS_IN_A_ZONE + 1, availability_zone="zone1"))[0]
+    assert server["status"] == "ERROR"
+    told = await explanation(compute, server, "roost")
+    assert told["sentence"] == (
+        "No place for 5 servers: 32 hosts are outside the availability zone; 16 hosts pass every check, too few for "
+        "all servers together."
+    )
+    assert told["advice"] == "A limit of 2 per rack, or 1 more rack, or asking for 4 servers, would help."
+    assert [(each["change"], each["by"]) for each in told["help"]] == [
+        ("raise_limit", "tenant"),
+        ("add_aggregates", "operator"),
+        ("ask_for_fewer", "tenant"),
+    ]
+
+
+async def test_what_would_help_is_what_would_help_now(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "anti-affinity", "scope": "rack"})
+    server = (await boot(compute, group, RACKS_IN_A_ZONE + 1, availability_zone="zone1"))[0]
+    policies = [{"name": "anti-affinity", "scope": "rack", "rules": {"max_server_per_aggregate": 2}}]
+    body = {"server_group": {"policies": policies}}
+    await compute.post(f"/os-server-groups/{group}", body, version=VERSION, cloud="roost")
+    told = await explanation(compute, server, "roost")
+    assert told["verdict"] == "refused"
+    assert told["help"] == []
+
+
+async def test_a_request_that_is_only_asked_about_makes_nothing(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "anti-affinity", "scope": "rack"})
+    told = await asked(compute, group, count=12)
+    assert told["verdict"] == "placed"
+    assert len(told["chosen"]) == 12
+    assert len({each["placements"]["rack"] for each in told["chosen"]}) == 12
+    refused = await asked(compute, group, count=13)
+    assert refused["verdict"] == "refused"
+    group_now = await compute.get(f"/os-server-groups/{group}", version=VERSION, cloud="roost")
+    assert group_now["server_group"]["members"] == []
+
+
+async def test_each_rule_says_how_many_hosts_it_removed(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "anti-affinity", "scope": "rack"})
+    await boot(compute, group)
+    told = await asked(compute, group, availability_zone="zone1")
+    assert [(each["reason"], each["policy"]) for each in told["refused"]] == [
+        ("outside_zone", None),
+        ("scope_full", "anti-affinity:rack"),
+    ][: len(told["refused"])]
+    assert told["refused"][0]["sentence"] == "32 hosts are outside the availability zone"
+
+
+async def test_hosts_to_enable_or_to_free_are_named_to_operators_only(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "affinity"})
+    (server,) = await boot(compute, group)
+    host = server["OS-EXT-SRV-ATTR:host"]
+    services = (await compute.get("/os-services", version="2.53"))["services"]
+    (service,) = [each["id"] for each in services if each["host"] == host]
+    await compute.put(f"/os-services/{service}", {"status": "disabled"}, version="2.53")
+    told = await asked(compute, group)
+    assert told["advice"] == "Enabling 1 host would help."
+    assert host not in str(told)
+    assert (await asked(compute, group, cloud="roost-admin"))["advice"] == f"Enabling {host} would help."
+
+
+async def test_a_tenant_reads_its_own_identifier_of_a_target(compute: Compute) -> None:
+    scopes = (await compute.get("/os-policy-scopes", version=VERSION))["policy_scopes"]
+    (rack,) = [scope for scope in scopes if scope["name"] == "rack"]
+    changed = {"policy_scope": {"allow_identifiers": True, "obfuscate_identifiers": True}}
+    await compute.post(f"/os-policy-scopes/{rack['id']}", changed, version=VERSION)
+    mine = await compute.get(f"/os-policy-scopes/{rack['id']}", version=VERSION, cloud="roost")
+    identifier = mine["policy_scope"]["aggregates"][0]["group_id"]
+    group = await make_group(compute, {"name": "affinity", "scope": "rack", "identifier": identifier})
+    told = await asked(compute, group)
+    assert told["refused"][0]["policy"] == f"affinity:rack:{identifier}"
+    assert told["refused"][0]["sentence"] == (f"44 hosts are outside the rack that 'affinity:rack:{identifier}' names")
+    assert told["chosen"][0]["placements"] == {"rack": identifier}
+
+
+async def test_the_groups_and_servers_of_others_do_not_exist(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "affinity"}, cloud="roost-admin")
+    body = {"explain": {"flavorRef": "1"}}
+    status, _ = await compute.refusal(
+        "POST", f"/os-server-groups/{group}/explain", body, version=VERSION, cloud="roost"
+    )
+    assert status == 404
+
+
+async def test_a_flavor_that_is_not_there_is_refused_in_words(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "affinity"})
+    body = {"explain": {"flavorRef": "nosuch"}}
+    refusal = await compute.refusal("POST", f"/os-server-groups/{group}/explain", body, version=VERSION, cloud="roost")
+    assert refusal == (400, "Flavor nosuch could not be found.")
