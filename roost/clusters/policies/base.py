@@ -376,23 +376,16 @@ def nonconformity(kind: object) -> str | None:
     """Why a class cannot be a policy type, in one sentence; None if it can."""
     if not (isinstance(kind, type) and issubclass(kind, Policy)):
         return f"{kind!r} is not a subclass of roost.clusters.policies.base.Policy."
-    problems = (
-        _name_problem(kind, "TYPE"),
-        versions_problem(kind),
-        _target_problem(kind),
-        _schema_problem(kind),
-        _keys_problem(kind),
-        _methods_problem(kind),
-    )
-    found = next((problem for problem in problems if problem), None)
+    checks = (_name_problem, versions_problem, _target_problem, _schema_problem, _keys_problem, _methods_problem)
+    found = next((problem for check in checks if (problem := check(kind))), None)
     return f"{kind.__module__}:{kind.__qualname__} {found}" if found else None
 
 
-def _name_problem(kind: type[Policy], attribute: str) -> str | None:
-    name = getattr(kind, attribute, None)
+def _name_problem(kind: type[Policy]) -> str | None:
+    name = getattr(kind, "TYPE", None)
     if isinstance(name, str) and re.fullmatch(r"[A-Za-z][\w.]*", name):
         return None
-    return f"has no {attribute}: give it a name such as 'acme.policy.curfew'."
+    return "has no TYPE: give it a name such as 'acme.policy.curfew'."
 
 
 def versions_problem(kind: type) -> str | None:

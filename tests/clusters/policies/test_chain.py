@@ -178,14 +178,15 @@ def test_a_profile_that_is_pinned_under_a_zone_policy_names_both_sides() -> None
         "both hold.",
     )
     assert check(zones("a", "b"), profile=pinned(availability_zone="a")).warnings == (
-        "The profile 'web' pins its servers to zone 'a', and policy 'spread' spreads them over a, b: the policy decides, "
-        "but for nodes created one by one.",
+        "The profile 'web' pins its servers to zone 'a', and policy 'spread' spreads them over a, b: the policy "
+        "decides, but for nodes created one by one.",
     )
 
 
 def test_a_profile_that_is_pinned_elsewhere_than_the_group() -> None:
     assert check(affinity(availability_zone="b"), profile=pinned(availability_zone="a")).warnings == (
-        "The profile 'web' pins its servers to zone 'a', and policy 'near' places them in zone 'b': the policy decides.",
+        "The profile 'web' pins its servers to zone 'a', and policy 'near' places them in zone 'b': the policy "
+        "decides.",
     )
 
 
