@@ -264,8 +264,10 @@ class Decision:
         left = self.ranking.copy()
         left.key[list(self.hosts)] = 0
         found: list[Standing] = []
-        while len(found) < RUNNERS_UP and left.key.any():
+        for _ in range(min(RUNNERS_UP, self.candidates)):
             host = left.best()
+            if not left.key[host]:
+                break
             found.append(self._standing(host, left.row(host)))
             left.key[host] = 0
         return found

@@ -114,14 +114,22 @@ def passes(world: World, request: PlainRequest, chosen: tuple[int, ...]) -> bool
     )
 
 
-def level(world: World, request: PlainRequest, chosen: tuple[int, ...]) -> bool:
-    """Whether every skew holds: over the aggregates where one server alone could go."""
-    for rule in request.rules:
-        if rule.skew is None:
-            continue
-        feasible = {aggregate(world, h, rule.scope) for h in range(len(world)) if passes(world, request, (h,))}
+Floors = list[tuple[PlainRule, set[str | None]]]
+
+
+def floors(world: World, request: PlainRequest) -> Floors:
+    """For each skew, the aggregates where one server alone could go."""
+    hosts = [host for host in range(len(world)) if passes(world, request, (host,))]
+    skewed = [rule for rule in request.rules if rule.skew is not None]
+    return [(rule, {aggregate(world, host, rule.scope) for host in hosts}) for rule in skewed]
+
+
+def level(world: World, request: PlainRequest, chosen: tuple[int, ...], floors: Floors) -> bool:
+    """Whether every skew holds."""
+    for rule, feasible in floors:
         after = held(world, rule.scope, request.members + chosen)
         lowest = min(after[place] for place in feasible)
+        assert rule.skew is not None
         if any(after[aggregate(world, host, rule.scope)] > lowest + rule.skew for host in chosen):
             return False
     return True
@@ -129,14 +137,15 @@ def level(world: World, request: PlainRequest, chosen: tuple[int, ...]) -> bool:
 
 def allowed(world: World, request: PlainRequest, chosen: tuple[int, ...]) -> bool:
     """Whether a choice of hosts, one for each server, is right."""
-    return passes(world, request, chosen) and level(world, request, chosen)
+    return passes(world, request, chosen) and level(world, request, chosen, floors(world, request))
 
 
 def placements(world: World, request: PlainRequest) -> Iterator[tuple[int, ...]]:
     """Every right choice of hosts, the order of servers aside."""
     hosts = [host for host in range(len(world)) if eligible(world, request, host)]
+    lows = floors(world, request)
     for chosen in combinations_with_replacement(hosts, request.count):
-        if allowed(world, request, chosen):
+        if passes(world, request, chosen) and level(world, request, chosen, lows):
             yield chosen
 
 

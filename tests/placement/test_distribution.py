@@ -1,6 +1,5 @@
 """The distribution is the best there is by its own measure, for any count."""
 
-from fractions import Fraction
 from itertools import product
 
 import pytest
@@ -39,10 +38,11 @@ def best(zones: list[Zone], ways: list[dict[str, int]]) -> dict[str, int]:
     if not any(weights.values()):
         weights = dict.fromkeys(weights, 1)
 
-    def distance(way: dict[str, int]) -> tuple[Fraction, list[int]]:
+    whole = sum(weights.values())
+
+    def distance(way: dict[str, int]) -> tuple[int, list[int]]:
         total = sum(way.values())
-        ideals = {name: Fraction(total * weight, sum(weights.values())) for name, weight in weights.items()}
-        return sum(((way[name] - ideals[name]) ** 2 for name in way), Fraction()), [-way[n] for n in sorted(way)]
+        return sum((way[n] * whole - total * weights[n]) ** 2 for n in way), [-way[n] for n in sorted(way)]
 
     return min(ways, key=distance)
 
@@ -111,10 +111,11 @@ def test_a_million_servers_cost_no_more_than_one() -> None:
     assert sum(plan.changes.values()) == 10**9
 
 
-@pytest.mark.parametrize("values", [{"weight": -1}, {"servers": -1}, {"minimum": -1}, {"cap": -1}])
-def test_numbers_below_nought_are_refused(values: dict[str, int]) -> None:
+@pytest.mark.parametrize("numbers", [(-1, 0, 0, 0), (0, -1, 0, 0), (0, 0, -1, 0), (0, 0, 0, -1)])
+def test_numbers_below_nought_are_refused(numbers: tuple[int, int, int, int]) -> None:
+    weight, standing, cap, minimum = numbers
     with pytest.raises(ValueError, match="below 0"):
-        Zone("a", **values)
+        Zone("a", weight, standing, cap=cap, minimum=minimum)
 
 
 def test_nothing_to_do_and_nowhere_to_do_it() -> None:

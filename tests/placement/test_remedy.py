@@ -10,17 +10,20 @@ from roost.placement.fleet import Fleet, Members, Resources
 from roost.placement.remedy import Change, advice, remedies
 from roost.placement.rules import Rule
 from roost.placement.scheduler import place
-from tests.placement import oracle, worlds
+from tests.placement import oracle
 from tests.placement.worlds import Case, cases, plain_rule
 
 ONE = Resources(1, 1, 1)
 
 
-def found(case: Case, **changes: object) -> bool:
+def found(case: Case, count: int | None = None, rules: tuple[oracle.PlainRule, ...] | None = None) -> bool:
     """Whether the oracle finds a placement once the request is changed."""
-    return (
-        next(oracle.placements(case.world, oracle.PlainRequest(**{**case.plain.__dict__, **changes})), None) is not None
+    plain = replace(
+        case.plain,
+        count=case.plain.count if count is None else count,
+        rules=case.plain.rules if rules is None else rules,
     )
+    return next(oracle.placements(case.world, plain), None) is not None
 
 
 @settings(max_examples=1000, deadline=None, derandomize=True)
@@ -117,4 +120,3 @@ def test_nothing_helps_a_placement_or_the_impossible(request_: Request) -> None:
     decision = place(racks(1), request_)
     assert remedies(decision) == ()
     assert "would do" not in advice(decision)
-    assert worlds.Resources is Resources

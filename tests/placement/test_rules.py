@@ -116,6 +116,7 @@ def test_rules_that_can_never_hold_together_are_named(
 
 @pytest.mark.parametrize("limit", list(Limit))
 def test_a_limit_of_none_is_named(limit: Limit) -> None:
-    (found,) = contradictions([Rule.parse("anti-affinity", {str(limit): 0})], 1)
+    others = {str(other): 3 for other in Limit if other is not limit}
+    (found,) = contradictions([Rule.parse("anti-affinity", {**others, str(limit): 0})], 1)
     assert found.conflict is Conflict.LIMIT_OF_NONE
     assert "use 1 or more" in found.sentence

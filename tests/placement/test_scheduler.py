@@ -2,6 +2,7 @@
 
 import pytest
 
+from roost.placement import scheduler
 from roost.placement.decision import Move, Refusal, Request, Verdict
 from roost.placement.fleet import Fleet, Members, Resources
 from roost.placement.rules import Rule
@@ -99,6 +100,15 @@ def test_seeds_scatter_what_is_equal() -> None:
 def test_the_exact_search_finds_what_the_quick_one_misses() -> None:
     fleet, request = dead_end()
     assert sorted(place(fleet, request).hosts) == [3, 4, 5]
+
+
+def test_the_exact_search_also_chooses_the_aggregate_for_an_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet, request = dead_end()
+    for host in fleet.hosts():
+        fleet.join(host, "hall", "main")
+    monkeypatch.setattr(scheduler, "_TRIES", 1)
+    together = Request(ONE, 3, (*request.rules, *rules("affinity:hall")))
+    assert sorted(place(fleet, together).hosts) == [3, 4, 5]
 
 
 def test_no_time_is_said_to_be_no_time() -> None:

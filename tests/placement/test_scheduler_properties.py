@@ -1,18 +1,19 @@
 """The scheduler against the oracle: never a wrong placement, never a refusal where there is a way."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 
 from roost.placement.decision import Request, Verdict, Weight
-from roost.placement.fleet import Members
+from roost.placement.fleet import Resources
 from roost.placement.scheduler import broken_rules, place, place_all
 from tests.placement import oracle, worlds
 from tests.placement.worlds import Case, cases, tight_cases
 
-often = settings(max_examples=2500, deadline=None, derandomize=True)
-rarely = settings(max_examples=1500, deadline=None, derandomize=True)
+often = settings(max_examples=1500, deadline=None, derandomize=True)
+rarely = settings(max_examples=1000, deadline=None, derandomize=True)
 
 
 def agrees(case: Case) -> None:
@@ -39,7 +40,7 @@ def test_several_servers_are_placed_whenever_they_can_be(case: Case) -> None:
     agrees(case)
 
 
-@often
+@rarely
 @given(tight_cases(worlds.limit_rules, 4))
 def test_overlapping_limits_are_solved_together(case: Case) -> None:
     agrees(case)
@@ -57,13 +58,13 @@ def test_the_aggregate_chosen_for_an_affinity_holds_all_servers(case: Case) -> N
     agrees(case)
 
 
-@often
+@rarely
 @given(tight_cases(lambda dice: worlds.skew_rules(dice) + worlds.limit_rules(dice), 5))
 def test_skews_and_limits_hold_together(case: Case) -> None:
     agrees(case)
 
 
-@often
+@rarely
 @given(tight_cases(worlds.affinity_rules, 4))
 def test_affinities_and_limits_hold_together(case: Case) -> None:
     agrees(case)
@@ -117,14 +118,9 @@ def test_several_servers_go_where_one_by_one_would_put_them(case: Case) -> None:
     request = case.request
     if any(rule.together or rule.max_skew for rule in request.rules):
         return
-    one = Request(**{**_fields(request), "count": 1})
-    singles = place_all(case.fleet, [one] * request.count)
+    singles = place_all(case.fleet, [replace(request, count=1)] * request.count)
     if all(singles):
         assert place(case.fleet, request).hosts == tuple(single.hosts[0] for single in singles)
-
-
-def _fields(request: Request) -> dict[str, object]:
-    return {name: getattr(request, name) for name in Request.__slots__}
 
 
 @rarely
@@ -151,6 +147,12 @@ def test_the_same_input_gives_the_same_decision(case: Case) -> None:
     assert (first.hosts, first.refused, first.explain()) == (second.hosts, second.refused, second.explain())
 
 
+def carrying(host: oracle.PlainHost, need: oracle.Triple, servers: int) -> oracle.PlainHost:
+    """A host once it carries some servers more."""
+    vcpus, memory, disk = (free - servers * each for free, each in zip(host.free, need, strict=True))
+    return replace(host, free=(vcpus, memory, disk))
+
+
 @rarely
 @given(cases(2))
 def test_a_batch_never_breaks_what_single_decisions_keep(case: Case) -> None:
@@ -162,21 +164,13 @@ def test_a_batch_never_breaks_what_single_decisions_keep(case: Case) -> None:
             assert next(oracle.placements(world, plain), None) is None
             continue
         assert oracle.allowed(world, plain, decision.hosts)
-        taken = [host.free for host in world]
-        for host in decision.hosts:
-            taken[host] = tuple(f - n for f, n in zip(taken[host], plain.need, strict=True))  # type: ignore[call-overload]
-        world = [
-            oracle.PlainHost(free, host.total, host.up, host.aggregates)
-            for host, free in zip(world, taken, strict=True)
-        ]
-        plain = oracle.PlainRequest(
-            **{**plain.__dict__, "members": plain.members + decision.hosts},
-        )
+        world = [carrying(host, plain.need, decision.hosts.count(at)) for at, host in enumerate(world)]
+        plain = replace(plain, members=plain.members + decision.hosts)
     assert case.request.members.total == len(case.plain.members)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_no_hosts_no_place(count: int) -> None:
-    decision = place(worlds.fleet_of([]), Request(worlds.Resources(1, 1, 1), count, members=Members()))
+    decision = place(worlds.fleet_of([]), Request(Resources(1, 1, 1), count))
     assert not decision
     assert decision.explain().runners_up == ()

@@ -1,0 +1,293 @@
+"""The placement core against Nova's scheduler, against one bare pass over the columns, and against its own bars.
+
+    python -m bench.placement [--nova PYTHON] [--figures FILE]
+
+PYTHON is the interpreter of an environment in which Nova is installed; without one, Nova is left out and said to be.
+All figures are CPU time, the best of several runs, so that a busy machine disturbs them least.
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+
+from roost.placement import scheduler
+from roost.placement.decision import Request
+from roost.placement.distribution import Zone, create
+from roost.placement.fleet import Fleet, Members, Resources
+from roost.placement.repair import Server, repair
+from roost.placement.rules import Rule
+from roost.placement.scheduler import place
+
+HOSTS = (1_000, 10_000)
+MEMBERS = (10, 100, 1_000)
+MANY = 100
+FLAVOR = Resources(2, 4096, 20)
+NOVA = Path(".venv-nova/bin/python")
+FIGURES = Path("bench/figures/placement.md")
+
+
+class NovaResult(TypedDict, total=False):
+    hosts: int
+    members: int
+    one_ms: float
+    many_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Something that must hold, what was measured, and whether it holds."""
+
+    what: str
+    bar: str
+    measured: str
+    met: bool | None
+
+    def row(self) -> str:
+        verdict = {True: "met", False: "**missed**", None: "not measured"}[self.met]
+        return f"| {self.what} | {self.bar} | {self.measured} | {verdict} |"
+
+
+def cpu(act: Callable[[], object], repeats: int, rounds: int = 9) -> float:
+    """CPU seconds for one call: the best round."""
+    act()
+    times = []
+    for _ in range(rounds):
+        start = time.process_time()
+        for _ in range(repeats):
+            act()
+        times.append((time.process_time() - start) / repeats)
+    return min(times)
+
+
+def fleet_of(number: int) -> Fleet:
+    """Hosts in three zones, racks of 40 and eight maintenance zones, each with something on it."""
+    dice, fleet = random.Random(number), Fleet()
+    for at in range(number):
+        used = dice.randint(10, 90)
+        places = {"availability_zone": f"az{at % 3}", "rack": f"r{at // 40}", "maintenance_zone": f"mz{at % 8}"}
+        host = fleet.add_host(f"host{at:06}", Resources(512, 1048576, 20000), aggregates=places)
+        fleet.claim(host, Resources(used, used * 4096, used * 20))
+    return fleet
+
+
+def group_request(fleet: Fleet, members: int, count: int = 1) -> Request:
+    """Anti-affinity between hosts, as Nova is asked for it."""
+    limit = 2 if members >= len(fleet) else 1
+    rules = (Rule.parse("anti-affinity", {"max_server_per_host": limit}),)
+    spots = random.Random(members).sample(range(len(fleet)), min(members, len(fleet)))
+    return Request(FLAVOR, count, rules, Members(spots))
+
+
+def bare_pass(fleet: Fleet) -> None:
+    """Every column that a decision needs, read once: three compared, one copied, one combined with a seed."""
+    for free, need in zip(fleet.free_columns, FLAVOR, strict=True):
+        _ = free >= need
+    _ = fleet.enabled_column.copy()
+    _ = fleet.order_column ^ 5
+
+
+def ask_nova(python: Path) -> list[NovaResult]:
+    """Nova's figures, or none if it is not there; 100 servers over 10,000 hosts take it minutes, so once is enough."""
+    if not python.exists():
+        print(f"Nova is left out: there is no {python}", file=sys.stderr)
+        return []
+    cases = [
+        f"{hosts}:{members}:{MANY if hosts == 1_000 or members == 100 else 0}" for hosts in HOSTS for members in MEMBERS
+    ]
+    peer = Path(__file__).with_name("nova_peer.py")
+    command = [str(python), "-W", "ignore", str(peer), "--cases", ",".join(cases)]
+    answer: list[NovaResult] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return answer
+
+
+def scheduler_section(nova: list[NovaResult]) -> tuple[list[str], list[Bar]]:
+    lines = [
+        "| hosts | members | bare pass, us | one decision, us | to bare | Nova, ms | times faster "
+        "| 100 servers, ms | Nova, s | times faster |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    by_case = {(result["hosts"], result["members"]): result for result in nova}
+    ratios: list[float] = []
+    speedups: list[float] = []
+    many_speedups: list[float] = []
+    ones: dict[tuple[int, int], float] = {}
+    for hosts in HOSTS:
+        fleet = fleet_of(hosts)
+        for members in MEMBERS:
+            single, several = group_request(fleet, members), group_request(fleet, members, MANY)
+            assert place(fleet, single)
+            assert place(fleet, several)
+            bare = cpu(lambda fleet=fleet: bare_pass(fleet), 200)  # type: ignore[misc]
+            one = cpu(lambda fleet=fleet, single=single: place(fleet, single), 100)  # type: ignore[misc]
+            many = cpu(lambda fleet=fleet, several=several: place(fleet, several), 5)  # type: ignore[misc]
+            ones[hosts, members] = one
+            theirs = by_case.get((hosts, members), NovaResult())
+            their_one, their_many = theirs.get("one_ms"), theirs.get("many_ms")
+            lines.append(
+                f"| {hosts:,} | {members:,} | {bare * 1e6:.1f} | {one * 1e6:.1f} | {one / bare:.1f} "
+                f"| {_number(their_one, 1)} | {_times(their_one, one * 1e3)} "
+                f"| {many * 1e3:.2f} | {_number(their_many, 1e-3)} | {_times(their_many, many * 1e3)} |"
+            )
+            if hosts == max(HOSTS):
+                ratios.append(one / bare)
+                speedups += [their_one / one / 1e3] if their_one else []
+                many_speedups += [their_many / many / 1e3] if their_many else []
+    largest = max(HOSTS)
+    growth = max(ones[largest, m] for m in MEMBERS) / min(ones[largest, m] for m in MEMBERS)
+    return lines, [
+        _least("one decision, 10,000 hosts, to Nova's", 10_000, speedups),
+        _least("100 servers in one request, 10,000 hosts, to Nova's", 100_000, many_speedups),
+        Bar("one decision, 10,000 hosts, to the bare pass", "<= 5x", f"{max(ratios):.1f}x", max(ratios) <= 5),
+        Bar("100 times the members, 10,000 hosts", "no growth (<= 1.5x)", f"{growth:.2f}x", growth <= 1.5),
+    ]
+
+
+def _number(value: float | None, scale: float) -> str:
+    return "-" if value is None else f"{value * scale:,.0f}"
+
+
+def _times(theirs: float | None, ours: float) -> str:
+    return "-" if theirs is None else f"{theirs / ours:,.0f}"
+
+
+def _least(what: str, bar: int, found: list[float]) -> Bar:
+    if not found:
+        return Bar(what, f">= {bar:,}x", "-", None)
+    return Bar(what, f">= {bar:,}x", f"{min(found):,.0f}x", min(found) >= bar)
+
+
+def large_section() -> list[Bar]:
+    """A hundred thousand hosts with two scopes; what counting the reasons and explaining the winner add."""
+    rules = (
+        Rule.parse("anti-affinity:rack", {"max_server_per_aggregate": 2}),
+        Rule.parse("soft-anti-affinity:maintenance_zone"),
+    )
+    bars, costs = [], {}
+    for hosts in (10_000, 100_000):
+        fleet = fleet_of(hosts)
+        request = Request(FLAVOR, 1, rules, Members(range(0, hosts, hosts // 100)))
+        decision = place(fleet, request)
+        assert decision
+        costs[hosts] = cpu(lambda fleet=fleet, request=request: place(fleet, request), 20)  # type: ignore[misc]
+        explaining = cpu(decision.explain, 20) / costs[hosts]
+        counting = _cost_of_counting(fleet, request)
+        bars += [
+            Bar(
+                f"counting what each check refuses, {hosts:,} hosts",
+                "< 10 % of deciding",
+                f"{counting:.1%}",
+                counting < 0.1,
+            ),
+            Bar(
+                f"naming winner and runners-up when asked, {hosts:,} hosts",
+                "< 10 % of deciding",
+                f"{explaining:.1%}",
+                explaining < 0.1,
+            ),
+        ]
+    growth = costs[100_000] / costs[10_000]
+    return [
+        Bar("two scopes over 100,000 hosts", "< 2 ms", f"{costs[100_000] * 1e3:.2f} ms", costs[100_000] < 2e-3),
+        Bar("ten times the hosts", "linear (<= 12x)", f"{growth:.1f}x", growth <= 12),
+        *bars,
+    ]
+
+
+def _cost_of_counting(fleet: Fleet, request: Request) -> float:
+    """The share of a decision that goes into counting: what it costs to count a mask once, times how often it does."""
+    calls = 0
+    count = np.count_nonzero
+
+    def counted(mask: object) -> int:
+        nonlocal calls
+        calls += 1
+        return int(count(mask))  # type: ignore[call-overload]
+
+    np.count_nonzero = counted  # type: ignore[assignment]
+    try:
+        place(fleet, request)
+    finally:
+        np.count_nonzero = count
+    mask = scheduler.candidates(fleet, request)
+    return calls * cpu(lambda: int(count(mask)), 500) / cpu(lambda: place(fleet, request), 20)
+
+
+def distribution_section() -> list[Bar]:
+    zones = [Zone(f"zone{at:02}", 100 + at, at * 7 % 13, cap=None if at % 3 else 10**6) for at in range(50)]
+    costs = [cpu(lambda count=count: create(zones, count), 200) for count in (100, 100_000_000)]  # type: ignore[misc]
+    even = create([Zone(name) for name in "abcde"], 16)
+    shares = [even.changes.get(name, 0) for name in "abcde"]
+    return [
+        Bar("plan for 50 zones, 100 servers", "< 0.1 ms", f"{costs[0] * 1e3:.3f} ms", costs[0] < 1e-4),
+        Bar("plan for 50 zones, 100,000,000 servers", "< 0.1 ms", f"{costs[1] * 1e3:.3f} ms", costs[1] < 1e-4),
+        Bar(
+            "16 servers over 5 equal zones (Senlin: 4, 4, 4, 4, 0)",
+            "4, 3, 3, 3, 3",
+            str(shares)[1:-1],
+            shares == [4, 3, 3, 3, 3],
+        ),
+    ]
+
+
+def repair_section() -> list[Bar]:
+    """A thousand groups of 30 scattered at random, to be one a host and one a rack."""
+    dice, fleet, servers = random.Random(1), Fleet(), []
+    for at in range(5_000):
+        fleet.add_host(f"host{at}", Resources(64, 262144, 4000), aggregates={"rack": f"r{at // 25}"})
+    groups = {str(group): (Rule.parse("anti-affinity"), Rule.parse("anti-affinity:rack")) for group in range(1_000)}
+    for number in range(30_000):
+        host, size = dice.randrange(5_000), dice.choice((1, 2, 4))
+        taken = Resources(2 * size, 4096 * size, 20 * size)
+        fleet.claim(host, taken)
+        servers.append(Server(str(number), host, taken, str(number % 1_000)))
+    start = time.process_time()
+    plan = repair(fleet, groups, servers)
+    spent = time.process_time() - start
+    moves = f"{len(plan.moves):,} moves, {'proven fewest' if plan.fewest else 'not proven fewest'}"
+    what = f"repair of 5,000 hosts, 30,000 servers, 1,000 groups, 200 racks: {moves}"
+    return [Bar(what, "<= 10 s", f"{spent:.1f} s", spent <= 10 and plan.fewest)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nova", type=Path, default=NOVA)
+    parser.add_argument("--figures", type=Path, default=FIGURES)
+    arguments = parser.parse_args()
+    lines, bars = scheduler_section(ask_nova(arguments.nova))
+    bars += [*large_section(), *distribution_section(), *repair_section()]
+    machine = (
+        f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}"
+    )
+    text = "\n".join(
+        [
+            "# Placement: the last figures",
+            "",
+            f"CPU time, best of several runs, on a machine with {machine}, load {os.getloadavg()[0]:.1f} at the end.",
+            "Made by `bench/placement.py`. Nova 34.0.0: its own filters, weighers and scheduler, no database, no messages.",
+            "",
+            *lines,
+            "",
+            "| what | bar | measured | |",
+            "|---|---|---|---|",
+            *(bar.row() for bar in bars),
+            "",
+        ]
+    )
+    arguments.figures.parent.mkdir(parents=True, exist_ok=True)
+    arguments.figures.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
