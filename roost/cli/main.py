@@ -1,6 +1,7 @@
 """The `roost` command: serve everything at once, or each part as a process of its own."""
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from roost.errors import RoostError
 def main(arguments: list[str] | None = None) -> None:
     """Run one command; an error that a person can mend is one sentence, not a traceback."""
     options = _parser().parse_args(arguments)
+    # Until a process listens to its signals itself, an end must still end what has been started so far.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         sys.exit(options.run(options))
     except RoostError as error:

@@ -7,6 +7,7 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -67,14 +68,17 @@ class EmbeddedPostgres:
         self.folder = self.folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._take_lock()
-        for folder in (self._data, self._sockets):
-            _make_private(folder)
-        if not (self._data / "PG_VERSION").exists():
-            self._make()
-        self._end_leftover()
-        self._run()
-        self._wait()
-        self._make_database()
+        try:
+            _make_private(self._sockets)
+            if not self._data.exists():
+                self._make()
+            self._end_leftover()
+            self._run()
+            self._wait()
+            self._make_database()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """Disconnect everybody, write everything down, and end."""
@@ -115,28 +119,40 @@ class EmbeddedPostgres:
         self._lock = lock
 
     def _make(self) -> None:
-        shutil.rmtree(self._data)  # what a start that was cut off may have left
-        _make_private(self._data)
+        """Make the data beside its place, and put it there when it is whole: this may be cut off at any moment."""
+        unfinished = self.folder / "postgres.new"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _make_private(unfinished)
         done = subprocess.run(
-            [_binaries() / "initdb", "--auth=trust", "--encoding=utf8", "--locale=C", "-U", "roost", "-D", self._data],
+            [_binaries() / "initdb", "--auth=trust", "--encoding=utf8", "--locale=C", "-U", "roost", "-D", unfinished],
             **_unprivileged(),
             capture_output=True,
             text=True,
         )
         if done.returncode:
-            shutil.rmtree(self._data)
-            raise Unavailable(f"The embedded PostgreSQL could not be made in {self._data}: {done.stderr.strip()}")
+            raise Unavailable(f"The embedded PostgreSQL could not be made in {unfinished}: {done.stderr.strip()}")
+        unfinished.rename(self._data)
 
     def _end_leftover(self) -> None:
         """A Roost that was killed leaves its PostgreSQL behind. We hold the folder's lock, so it is nobody's."""
-        try:
-            pid = int((self._data / "postmaster.pid").read_text().split()[0])
-            os.kill(pid, signal.SIGINT)
-        except (FileNotFoundError, ProcessLookupError, IndexError, ValueError):
-            return
-        until = time.monotonic() + _START_SECONDS
-        while time.monotonic() < until and (self._data / "postmaster.pid").exists():
-            time.sleep(0.05)
+        identity = self._data / "postmaster.pid"
+        if self._answers():
+            os.kill(int(identity.read_text().split()[0]), signal.SIGINT)
+            until = time.monotonic() + _START_SECONDS
+            while identity.exists():
+                if time.monotonic() > until:
+                    raise Unavailable(f"The PostgreSQL of an earlier start still runs on {self._data}.")
+                time.sleep(0.05)
+        # If none answers, the number in the file may by now be that of any process.
+        identity.unlink(missing_ok=True)
+
+    def _answers(self) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            try:
+                client.connect(str(self._sockets / ".s.PGSQL.5432"))
+            except OSError:
+                return False
+            return True
 
     def _run(self) -> None:
         settings = _SETTINGS | {"unix_socket_directories": str(self._sockets)}

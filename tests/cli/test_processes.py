@@ -1,0 +1,162 @@
+"""A real server: what it does with requests that never end, and how its processes share a database."""
+
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from roost.store import schema
+from roost.store.embedded import EmbeddedPostgres
+from tests.conftest import Served
+
+
+def connect(served: Served) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(urlsplit(served.url).netloc, timeout=20)
+
+
+@pytest.mark.xdist_group("served")
+def test_a_chunked_body_over_the_limit_is_413_and_the_connection_goes_on(served: Served) -> None:
+    connection = connect(served)
+    headers = {"Content-Type": "application/json"}
+    pieces = (b"x" * 65_536 for _ in range(160))
+    connection.request("POST", "/identity/v3/auth/tokens", body=pieces, headers=headers, encode_chunked=True)
+    answer = connection.getresponse()
+    assert answer.status == 413
+    assert b"at most 1048576 bytes are read" in answer.read()
+    connection.request("GET", "/identity/v3")
+    assert connection.getresponse().status == 200
+
+
+@pytest.mark.xdist_group("served")
+def test_headers_that_never_end_are_refused(served: Served) -> None:
+    address = urlsplit(served.url)
+    with socket.create_connection((address.hostname or "", address.port or 0), timeout=20) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: ")
+        answer = b""
+        try:
+            for _ in range(1000):
+                client.sendall(b"x" * 65_536)
+            answer = client.recv(65_536)
+        except (BrokenPipeError, ConnectionResetError):
+            return  # it had gone before we could read why
+    assert answer.startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.xdist_group("served")
+def test_headers_of_a_usual_size_are_not(served: Served) -> None:
+    connection = connect(served)
+    connection.request("GET", "/identity/v3", headers={f"X-{number}": "x" * 4000 for number in range(12)})
+    assert connection.getresponse().status == 200
+
+
+@pytest.mark.xdist_group("served")
+def test_what_is_not_http_is_refused(served: Served) -> None:
+    address = urlsplit(served.url)
+    with socket.create_connection((address.hostname or "", address.port or 0), timeout=20) as client:
+        client.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+        assert client.recv(100).startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.xdist_group("served")
+@pytest.mark.parametrize("method", ["TRACE", "OPTIONS"])
+def test_odd_methods_are_405_in_json(served: Served, method: str) -> None:
+    connection = connect(served)
+    connection.request(method, "/compute/v2.1/flavors")
+    answer = connection.getresponse()
+    assert answer.status == 405
+    assert answer.read().startswith(b'{"badMethod"')
+
+
+@pytest.mark.xdist_group("served")
+def test_the_head_of_a_document_has_no_body(served: Served) -> None:
+    connection = connect(served)
+    connection.request("HEAD", "/compute/v2.1")
+    answer = connection.getresponse()
+    assert (answer.status, answer.read()) == (200, b"")
+
+
+@contextmanager
+def running(command: str, database_url: str, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A `roost` process on the operator's PostgreSQL, ended as an operator would."""
+    environment = {**os.environ, "ROOST_DATABASE_URL": database_url}
+    process = subprocess.Popen([sys.executable, "-m", "roost", command, *arguments], env=environment)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(url: str, status: int = 200) -> None:
+    """Until the address answers so, or 30 seconds."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            found = 200
+        except urllib.error.HTTPError as error:
+            found = error.code
+        except OSError:
+            found = 0
+        if found == status:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{url} never answered {status}")
+
+
+def test_api_and_engine_are_processes_of_their_own_on_the_operators_database(database_url: str) -> None:
+    ports = free_port(), free_port()
+    with (
+        running("api", database_url, "--listen", f"127.0.0.1:{ports[0]}"),
+        running("api", database_url, "--listen", f"127.0.0.1:{ports[1]}"),
+        running("engine", database_url) as engine,
+    ):
+        for port in ports:
+            wait_for(f"http://127.0.0.1:{port}/healthcheck")
+        assert engine.poll() is None
+
+
+def test_an_api_outlives_a_crash_of_the_database_and_says_so_meanwhile(folders: Path) -> None:
+    postgres = EmbeddedPostgres(folders / "crashing")
+    postgres.start()
+    try:
+        schema.upgrade(postgres.url)
+        port = free_port()
+        with running("api", postgres.url, "--listen", f"127.0.0.1:{port}"):
+            wait_for(f"http://127.0.0.1:{port}/healthcheck")
+            postgres.stop()
+            wait_for(f"http://127.0.0.1:{port}/healthcheck", 503)
+            postgres.start()
+            wait_for(f"http://127.0.0.1:{port}/healthcheck")
+    finally:
+        postgres.stop()
+
+
+def test_a_process_does_not_start_on_a_schema_that_it_does_not_know(postgres: EmbeddedPostgres) -> None:
+    url = postgres.url.replace("/roost?", "/postgres?")
+    done = subprocess.run(
+        [sys.executable, "-m", "roost", "engine"],
+        env={**os.environ, "ROOST_DATABASE_URL": url},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("roost: The schema is at nothing, not at ")
+    assert done.stderr.rstrip().endswith(": roost db upgrade")

@@ -1,0 +1,90 @@
+"""Transactions, notifications, and the names of broken constraints."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from roost.store.database import Database, notify, violated, worth_retrying
+from roost.store.tables.identity import projects
+
+
+async def _names(database: Database) -> list[str]:
+    async with database.begin() as connection:
+        return list((await connection.scalars(sa.select(projects.c.name))).all())
+
+
+async def _add(database: Database, name: str, *, fail: bool = False) -> None:
+    async with database.begin() as connection:
+        await connection.execute(projects.insert().values(id=name, name=name))
+        if fail:
+            raise RuntimeError
+
+
+async def test_a_transaction_is_kept_or_forgotten_as_a_whole(database: Database) -> None:
+    await _add(database, "kept")
+    with pytest.raises(RuntimeError):
+        await _add(database, "forgotten", fail=True)
+    names = await _names(database)
+    assert "kept" in names
+    assert "forgotten" not in names
+
+
+async def test_a_broken_constraint_is_known_by_its_name(database: Database) -> None:
+    await _add(database, "once")
+    with pytest.raises(IntegrityError) as caught:
+        await _add(database, "once")
+    assert violated(caught.value) == "pk_projects"
+    assert not worth_retrying(caught.value)
+
+
+async def test_a_notification_arrives_when_its_transaction_commits_and_only_then(database: Database) -> None:
+    heard: list[str] = []
+
+    async def hear(payload: str) -> None:
+        heard.append(payload)
+
+    listening = asyncio.create_task(database.listen("channel", hear))
+    try:
+        await _until(lambda: heard == [""])
+        async with database.begin() as connection:
+            await notify(connection, ("channel", "never"))
+            await connection.rollback()
+        async with database.begin() as connection:
+            await notify(connection, ("channel", "committed"))
+            assert heard == [""]
+        await _until(lambda: heard == ["", "committed"])
+    finally:
+        listening.cancel()
+
+
+async def test_a_listener_that_was_cut_off_comes_back_and_says_that_it_may_have_missed_something(
+    database: Database, database_url: str
+) -> None:
+    heard: list[str] = []
+
+    async def hear(payload: str) -> None:
+        heard.append(payload)
+
+    listening = asyncio.create_task(database.listen("channel", hear))
+    try:
+        await _until(lambda: heard == [""])
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+            )
+        await _until(lambda: heard == ["", ""])
+    finally:
+        listening.cancel()
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < until
+        await asyncio.sleep(0.01)
