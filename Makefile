@@ -1,24 +1,41 @@
-# The same few verbs for people and for CI. Every target depends on `install`.
+# The same few verbs for people and for CI. Every target installs what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: install serve test check bench docs clean
+.PHONY: install serve test check bench tempest docs clean
 
-install: $(STAMP)
+install: $(VENV)/.installed
 
-$(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Roost needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Roost needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[embedded,keystone,client]'
+	$(BIN)/python $(PIP) --upgrade --constraint constraints.txt pip
+	$(BIN)/python $(PIP) --constraint constraints.txt --group dev --editable '.[embedded,keystone,client,notifications]'
+	@touch $@
+
+# python-senlinclient prints only with an older openstack client, Tempest and Nova bring versions of their own:
+# each has an environment to itself.
+.venv-senlin/.installed: constraints-senlin.txt
+	test -x .venv-senlin/bin/python || $(PYTHON) -m venv .venv-senlin
+	.venv-senlin/bin/python $(PIP) --constraint constraints-senlin.txt python-senlinclient python-openstackclient osc-lib openstacksdk setuptools
+	@touch $@
+
+.venv-tempest/.installed: constraints-tempest.txt
+	test -x .venv-tempest/bin/python || $(PYTHON) -m venv .venv-tempest
+	.venv-tempest/bin/python $(PIP) --constraint constraints-tempest.txt tempest senlin-tempest-plugin
+	@touch $@
+
+.venv-nova/.installed:
+	test -x .venv-nova/bin/python || $(PYTHON) -m venv .venv-nova
+	.venv-nova/bin/python $(PIP) nova==34.0.0 'SQLAlchemy<2.1'
 	@touch $@
 
 serve: install
 	$(BIN)/roost serve
 
-test: install
+test: install .venv-senlin/.installed
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: install
@@ -27,11 +44,14 @@ check: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: install
+bench: install .venv-nova/.installed
 	$(BIN)/python -m bench
+
+tempest: install .venv-tempest/.installed .venv-nova/.installed
+	$(BIN)/python -m tests.tempest
 
 docs: install
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) .venv-* .roost build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov
+	rm -rf .venv .venv-* .roost build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov
