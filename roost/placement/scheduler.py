@@ -6,7 +6,7 @@ changes only what its own aggregates and its own host say. Where that runs into 
 was a way at all, and if it cannot, the exact search in `exact` does.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -49,7 +49,7 @@ def candidates(fleet: Fleet, request: Request) -> Bools:
     return _Board(fleet, request).ok
 
 
-def place_all(fleet: Fleet, requests: Iterable[Request]) -> list[Decision]:
+def place_all(fleet: Fleet, requests: Sequence[Request]) -> list[Decision]:
     """Decisions on several requests, each knowing what the earlier ones took.
 
     Requests that share one `Members` object are of one group. Neither it nor the fleet is changed.
@@ -110,9 +110,9 @@ def _kept(fleet: Fleet, rule: Rule, present: Members, hosts: Ints, feasible: Boo
     limit = rule.limit
     if limit is not None and after[chosen].max() > limit:
         return False
-    if rule.max_skew is None or feasible is None or not feasible.any():
+    if rule.max_skew is None or feasible is None:
         return True
-    return bool(after[chosen].max() <= after[feasible].min() + rule.max_skew)
+    return bool(after[chosen].max() <= after[np.flatnonzero(feasible)].min() + rule.max_skew)
 
 
 def _target(fleet: Fleet, rule: Rule) -> int:

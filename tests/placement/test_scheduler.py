@@ -79,6 +79,8 @@ def test_a_lost_race_is_seen(text: str, limits: dict[str, int], before: list[int
     assert decision.hosts == (0,)
     assert not broken_rules(fleet, decision, Members(before))
     assert broken_rules(fleet, decision, Members(now)) == (wanted[0],)
+    fleet.add_host("late", Resources(4, 4, 4), aggregates={"rack": "z"})
+    assert not broken_rules(fleet, decision, Members(before))
 
 
 def test_a_host_that_left_its_rack_is_seen() -> None:
