@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import psycopg
@@ -28,6 +28,9 @@ from roost.identity import tokens
 from roost.store import schema
 from roost.store.database import Database
 from roost.store.embedded import EmbeddedPostgres
+
+if TYPE_CHECKING:
+    from tests.compute.cloud import Cloud
 
 PASSWORDS = {user.name: f"password of {user.name}" for user in bootstrap.USERS}
 
@@ -133,6 +136,14 @@ async def api(settings: Settings, database: Database) -> AsyncIterator[Api]:
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://roost.test") as http:
         yield Api(services, http, {})
+
+
+@pytest.fixture
+def cloud(api: Api) -> "Cloud":
+    """The embedded cloud behind the API; nothing in it moves unless the test lets the engine work."""
+    from tests.compute.cloud import Cloud
+
+    return Cloud(api)
 
 
 @dataclass(frozen=True)
