@@ -1,148 +1,165 @@
-"""Tempest, OpenStack's own integration suite, against a `roost serve`: `python -m tests.tempest --suite compute`."""
+"""Run Tempest against a Roost of its own: python -m tests.tempest REGEX [--exclude-regex REGEX].
+
+The suites know a cloud only by the two files that are written here, from the clouds.yaml that `roost serve` writes.
+They live in their own environment, .venv-tempest, since they bring their own versions of everything.
+"""
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from configparser import ConfigParser
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import yaml
 
-from roost.compute import images
 from tests.conftest import Served, serve
 
-_ROOT = Path(__file__).parents[2]
-_ROLES = {"reader": "reader", "manager": "manager"}
-
-
-@dataclass(frozen=True)
-class Suite:
-    """Which tests, and the cloud that they need."""
-
-    regex: str
-    exclude: str = ""
-    hosts: int = 2
-    """The affinity tests disable all hosts but two, and leave it so."""
-    options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Further lines of tempest.conf, by section."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-SUITES = {
-    "compute": Suite(
-        "(test_server_group|serial_tests.api.compute.admin.test_server_affinity"
-        "|test_servers_on_multinodes.ServersOnMultiNodesTest|test_aggregates|test_availability_zone|test_hypervisor"
-        "|test_versions.TestVersions)",
-    ),
-    "compute-more": Suite("^tempest.(api.compute|serial_tests.api.compute)", hosts=4),
-}
+ROOT = Path(__file__).parents[2]
+BIN = ROOT / ".venv-tempest" / "bin"
+IMAGES = ("cirros-0.4.0-x86_64-disk", "tempest-alt")
+"""Names that the suites have built in, or are told in their configuration."""
+FILTERS = (
+    "ComputeFilter",
+    "ServerGroupAntiAffinityFilter",
+    "ServerGroupAffinityFilter",
+    "SameHostFilter",
+    "DifferentHostFilter",
+)
 
 
 def main() -> int:
-    """Serve, write what Tempest wants to know, run it; its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.tempest", description=__doc__)
-    parser.add_argument("--suite", choices=SUITES, default="compute")
-    parser.add_argument("--regex", help="only these tests of the suite")
-    parser.add_argument("--tempest", type=Path, default=_ROOT / ".venv-tempest/bin/tempest", help="the command")
-    options = parser.parse_args()
-    suite = SUITES[options.suite]
-    with tempfile.TemporaryDirectory(prefix="roost-tempest-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        topology = folder / "topology.yaml"
-        topology.write_text(yaml.safe_dump({"hosts": [{"name": f"host{n + 1}"} for n in range(suite.hosts)]}))
-        served = serve(folder / "served", "--topology", str(topology))
+    """Serve, run, and stop; the exit status is Tempest's."""
+    parser = argparse.ArgumentParser(prog="python -m tests.tempest", description="Run Tempest against Roost.")
+    parser.add_argument("regex")
+    parser.add_argument("--exclude-regex", default="")
+    parser.add_argument("--longest-sleep", default="0.2", help="seconds that any wait of the suites is cut to")
+    parser.add_argument("--serve", action="append", default=[], help="more arguments for `roost serve`")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="roost-tempest-") as folder:
+        served = serve(Path(folder) / "data", *arguments.serve)
         try:
-            return _run(served, folder, suite, options.tempest, options.regex or suite.regex)
+            return run(served, Path(folder), arguments.regex, arguments.exclude_regex, arguments.longest_sleep)
         finally:
             served.process.terminate()
             served.process.wait(60)
 
 
-def _run(served: Served, folder: Path, suite: Suite, tempest: Path, regex: str) -> int:
+def run(served: Served, folder: Path, regex: str, exclude: str = "", longest_sleep: str = "0.2") -> int:
+    """Run the tests that match in a workspace under `folder`, and print those that failed."""
+    images = _prepare(served)
     workspace = folder / "workspace"
-    home = {"HOME": str(folder), "PATH": f"{tempest.parent}:{os.environ['PATH']}"}
-    subprocess.run([tempest, "init", workspace], check=True, env=home, stdout=subprocess.DEVNULL)
-    clouds = yaml.safe_load(served.clouds.read_text())["clouds"]
-    (workspace / "etc/accounts.yaml").write_text(yaml.safe_dump(_accounts(clouds)))
-    _write_config(workspace, served.url, clouds["roost-admin"], suite)
-    command = [tempest, "run", "--serial", "--regex", regex]
-    if suite.exclude:
-        command += ["--exclude-regex", suite.exclude]
-    environment = {**home, **suite.environment, "TEMPEST_CONFIG_DIR": str(workspace / "etc")}
-    return subprocess.run(command, cwd=workspace, env=environment).returncode
+    subprocess.run([BIN / "tempest", "init", workspace], check=True, capture_output=True)
+    (workspace / "etc" / "accounts.yaml").write_text(yaml.safe_dump(_accounts(served)))
+    (workspace / "etc" / "tempest.conf").write_text(_configuration(served, workspace, images))
+    environment = {
+        **os.environ,
+        "TEMPEST_CONFIG_DIR": str(workspace / "etc"),
+        "PYTHONPATH": str(Path(__file__).parent / "shim"),
+        "LONGEST_SLEEP": longest_sleep,
+    }
+    command = [str(BIN / "tempest"), "run", "--serial", "--regex", regex]
+    if exclude:
+        command += ["--exclude-regex", exclude]
+    done = subprocess.run(command, cwd=workspace, env=environment, capture_output=True, text=True)
+    _report(done.stdout + done.stderr)
+    return done.returncode
 
 
-def _accounts(clouds: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One user a persona: Tempest takes several of a project at once, and a user with two roles only for one."""
+def _report(output: str) -> None:
+    """The failures with their traces, then the totals."""
+    traces = output.partition("==============================\nFailed")[2].partition("======\nTotals")[0]
+    print(traces)
+    for line in output.splitlines():
+        if re.search(r"\.\.\. FAILED|\.\.\. SKIPPED", line):
+            print(line.strip())
+    print(output.partition("======\nTotals")[2] or output[-3000:])
+
+
+def _prepare(served: Served) -> list[str]:
+    """Lift the quotas of the suites' projects, and add the images that they ask for; the ids of these."""
+    url = f"postgresql://roost@/roost?host={served.folder / 'run'}"
+    with psycopg.connect(url) as connection:
+        for resource in ("instances", "cores", "ram", "server_groups", "server_group_members"):
+            connection.execute(
+                'INSERT INTO quotas (project_id, resource, "limit") SELECT id, %s, -1 FROM projects '
+                "ON CONFLICT DO NOTHING",
+                (resource,),
+            )
+        ids = []
+        for name in IMAGES:
+            query = "INSERT INTO images (id, name, size) VALUES (gen_random_uuid(), %s, 1000) RETURNING id"
+            row = connection.execute(query, (name,)).fetchone()
+            assert row is not None
+            ids.append(str(row[0]))
+    return ids
+
+
+def _accounts(served: Served) -> list[dict[str, Any]]:
+    roles = {"roost": "member", "roost-reader": "reader", "roost-manager": "manager"}
     accounts = []
-    for name, cloud in clouds.items():
-        role = _ROLES.get(name.rpartition("-")[2], "member")
-        account = {
-            "username": cloud["auth"]["username"],
-            "password": cloud["auth"]["password"],
-            "project_name": cloud["auth"]["project_name"],
-            "domain_name": "Default",
-        }
-        if name == "roost-admin":
+    for cloud, entry in yaml.safe_load(served.clouds.read_text())["clouds"].items():
+        auth = entry["auth"]
+        account = {"username": auth["username"], "password": auth["password"], "project_name": auth["project_name"],
+                   "domain_name": "Default"}  # fmt: skip
+        role = roles.get(cloud.replace("-alt", ""))
+        if cloud == "roost-admin":
             accounts.append({**account, "types": ["admin"], "roles": ["admin"]})
-        else:
+        elif role is not None:
             accounts.append({**account, "roles": [role]})
     return accounts
 
 
-def _write_config(workspace: Path, url: str, admin: Mapping[str, Any], suite: Suite) -> None:
-    options: dict[str, dict[str, str]] = {
-        "DEFAULT": {"log_file": str(workspace / "tempest.log")},
-        "auth": {
-            "use_dynamic_credentials": "false",
-            "test_accounts_file": str(workspace / "etc/accounts.yaml"),
-            "admin_username": admin["auth"]["username"],
-            "admin_password": admin["auth"]["password"],
-            "admin_project_name": admin["auth"]["project_name"],
-            "admin_domain_name": "Default",
-            "create_isolated_networks": "false",
-        },
-        "identity": {"uri_v3": f"{url}/identity/v3", "auth_version": "v3", "region": "RegionOne"},
-        # Some classes of server tests are skipped without a network service, though none is asked.
-        "service_available": {"nova": "true", "glance": "true", "neutron": "true", "cinder": "false", "swift": "false"},
-        "compute": {
-            "image_ref": images.USUAL[0].id,
-            "image_ref_alt": images.USUAL[1].id,
-            "flavor_ref": "1",
-            "flavor_ref_alt": "2",
-            "min_compute_nodes": "2",
-            "min_microversion": "2.1",
-            "max_microversion": "2.104",
-            "build_interval": "1",
-            "build_timeout": "30",
-        },
-        "compute-feature-enabled": {
-            "scheduler_enabled_filters": "ComputeFilter,ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter,"
-            "SameHostFilter,DifferentHostFilter",
-            "console_output": "false",
-            "vnc_console": "false",
-            "cold_migration": "true",
-            "live_migration": "true",
-            "resize": "true",
-            "attach_encrypted_volume": "false",
-            "snapshot": "false",
-            "interface_attach": "false",
-        },
-        "validation": {"run_validation": "false"},
-        "oslo_concurrency": {"lock_path": str(workspace / "locks")},
-    }
-    parser = ConfigParser(interpolation=None)
-    parser.read_dict(options)
-    for section, lines in suite.options.items():
-        parser.read_dict({section: lines})
-    with (workspace / "etc/tempest.conf").open("w") as file:
-        parser.write(file)
+def _configuration(served: Served, workspace: Path, images: list[str]) -> str:
+    admin = yaml.safe_load(served.clouds.read_text())["clouds"]["roost-admin"]["auth"]
+    return f"""
+[DEFAULT]
+log_file = {workspace}/tempest.log
+[auth]
+use_dynamic_credentials = false
+test_accounts_file = {workspace}/etc/accounts.yaml
+admin_username = {admin["username"]}
+admin_password = {admin["password"]}
+admin_project_name = {admin["project_name"]}
+admin_domain_name = Default
+[identity]
+uri_v3 = {served.url}/identity/v3
+auth_version = v3
+region = RegionOne
+[oslo_concurrency]
+lock_path = {workspace}/locks
+[service_available]
+nova = true
+glance = true
+neutron = true
+cinder = false
+swift = false
+horizon = false
+senlin = true
+[compute]
+image_ref = {images[0]}
+image_ref_alt = {images[1]}
+flavor_ref = 1
+flavor_ref_alt = 2
+min_compute_nodes = 2
+min_microversion = 2.1
+max_microversion = latest
+build_interval = 1
+build_timeout = 30
+[compute-feature-enabled]
+scheduler_enabled_filters = {",".join(FILTERS)}
+[validation]
+run_validation = false
+[clustering]
+wait_timeout = 60
+min_microversion = 1.0
+max_microversion = latest
+delete_with_dependency = true
+health_policy_version = 1.1
+"""
 
 
 if __name__ == "__main__":
