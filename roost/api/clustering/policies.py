@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from starlette.responses import Response
 
 from roost.api.clustering import fields
+from roost.api.clustering.asking import cloud_of
 from roost.api.clustering.fields import Field
 from roost.api.clustering.lists import Listing, text
 from roost.api.clustering.moments import moment
@@ -65,7 +66,7 @@ async def create(call: Call) -> Reply:
     given = fields.read(_CREATE, fields.envelope(call.body, "policy"))
     settings = call.services.settings
     policy = policy_objects.build(plugins.load(settings), given["name"], given["spec"])
-    cloud = call.services.clouds.of(call.caller.project_id or "", call.caller.user_id)
+    cloud = cloud_of(call)
     async with call.services.database.begin() as connection:
         row = await policy_objects.create(connection, call.caller, given["name"], policy, cloud, settings.clusters)
     return {"policy": _view(row)}

@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from starlette.responses import Response
 
 from roost.api.clustering import fields
+from roost.api.clustering.asking import cloud_of
 from roost.api.clustering.fields import Field
 from roost.api.clustering.lists import Listing, text
 from roost.api.clustering.moments import moment
@@ -69,7 +70,7 @@ async def create(call: Call) -> Reply:
     """Make a profile from a spec, if the cloud has what it asks for."""
     given = fields.read(_CREATE, fields.envelope(call.body, "profile"))
     name, metadata = given["name"], given.get("metadata") or {}
-    cloud = call.services.clouds.of(call.caller.project_id or "", call.caller.user_id)
+    cloud = cloud_of(call)
     try:
         profile = profile_objects.build(plugins.load(call.services.settings), name, given["spec"])
         async with call.services.database.begin() as connection:
