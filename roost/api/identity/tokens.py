@@ -45,12 +45,8 @@ _SCOPE = {
         "system": {"type": "object", "properties": {"all": {"const": True}}, "required": ["all"]},
     },
 }
-_AUTH = {
-    "type": "object",
-    "properties": {"auth": {"type": "object", "properties": {"identity": _IDENTITY, "scope": _SCOPE}}},
-    "required": ["auth"],
-}
-_AUTH["properties"]["auth"]["required"] = ["identity"]  # type: ignore[index]
+_AUTH = {"type": "object", "properties": {"identity": _IDENTITY, "scope": _SCOPE}, "required": ["identity"]}
+_CREATE = {"type": "object", "properties": {"auth": _AUTH}, "required": ["auth"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,7 @@ class _SignedIn:
     """The token that stood for a password."""
 
 
-@routes.post("/tokens", public=True, status=201, body=_AUTH)
+@routes.post("/tokens", public=True, status=201, body=_CREATE)
 async def create(call: Call) -> Reply:
     """Sign in with a password or a token, for a project, for the whole system, or unscoped."""
     auth = call.body["auth"]
@@ -106,7 +102,7 @@ async def _sign_in(call: Call, identity: dict[str, Any]) -> _SignedIn:
         if method not in ("password", "token"):
             raise Unauthorized("Attempted to authenticate with an unsupported method.")
         if method not in identity:
-            raise Invalid(expecting(method, "identity"))
+            raise Invalid(_expecting(method, "identity"))
         proofs.append(await (_by_password if method == "password" else _by_token)(call, identity[method]))
     if len({proof.user_id for proof in proofs}) > 1:
         raise Unauthorized(REFUSAL)
@@ -187,13 +183,12 @@ def _check_reference(wanted: dict[str, Any], kind: str) -> None:
     if "id" in wanted:
         return
     if "name" not in wanted:
-        raise Invalid(expecting("id or name", kind))
+        raise Invalid(_expecting("id or name", kind))
     if "domain" not in wanted:
-        raise Invalid(expecting("domain", kind))
+        raise Invalid(_expecting("domain", kind))
 
 
-def expecting(what: str, where: str) -> str:
-    """What Keystone says of a thing that is missing."""
+def _expecting(what: str, where: str) -> str:
     return (
         f"Expecting to find {what} in {where}. The server could not comply with the request since it is either "
         "malformed or otherwise incorrect. The client is assumed to be in error."
