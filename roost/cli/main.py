@@ -47,8 +47,13 @@ def _parser() -> argparse.ArgumentParser:
 
     sample = commands.add_parser("config", help="the configuration file").add_subparsers(required=True, metavar="DO")
     _command(sample, "sample", _config_sample, "print a configuration file with every option and its default")
-    rules = commands.add_parser("policy", help="who may do what").add_subparsers(required=True, metavar="DO")
+    rules = commands.add_parser("policy", help="who may do what; what governs clusters").add_subparsers(
+        required=True, metavar="DO"
+    )
     _command(rules, "sample", _policy_sample, "print a policy.yaml with every rule and its default")
+    _command(rules, "graph", _policy_graph, "print the chain of policy types, and what each reads and writes")
+    describe = _command(rules, "describe", _policy_describe, "print one policy type as a part of a page in Markdown")
+    describe.add_argument("type", metavar="TYPE", help="its name and version, such as senlin.policy.scaling-1.0")
     return parser
 
 
@@ -121,4 +126,18 @@ def _policy_sample(options: argparse.Namespace) -> int:
     from roost.cli import samples
 
     samples.print_policy()
+    return 0
+
+
+def _policy_graph(options: argparse.Namespace) -> int:
+    from roost.cli import policies
+
+    policies.print_graph(_settings(options))
+    return 0
+
+
+def _policy_describe(options: argparse.Namespace) -> int:
+    from roost.cli import policies
+
+    policies.print_description(_settings(options), options.type)
     return 0

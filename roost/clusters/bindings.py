@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost.clusters import health
 from roost.clusters.policies.base import AFTER, BEFORE, CHECK_NONE, CHECK_OK, ActionView, Effects, Policy
 from roost.clusters.state import Binding
 from roost.store.tables.clusters import cluster_policies, clusters
@@ -104,6 +105,8 @@ async def write_down(
             for node_id in {**effects.node_data, **effects.node_warnings}
         ]
         await connection.execute(_MERGE_NODES, {"rows": rows})
+    if effects.health is not None:
+        await health.change(connection, cluster_id, policy, effects.health)
 
 
 _MERGE_NODES = sa.text(

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters import lookup, sizes, state
-from roost.clusters.actions import attachments, control, plans
+from roost.clusters.actions import control, plans
 from roost.clusters.actions.requests import Owner, Request, accept
 from roost.clusters.errors import (
     ActionCooldown,
@@ -22,6 +22,7 @@ from roost.clusters.errors import (
 )
 from roost.clusters.ids import new_id
 from roost.clusters.plugins import Plugins
+from roost.clusters.policies import chain
 from roost.clusters.spec import InvalidSpec
 from roost.config import ClusterSettings
 from roost.errors import Conflict, OverQuota
@@ -55,6 +56,8 @@ class Asking:
     caller: Caller
     settings: ClusterSettings
     plugins: Plugins
+    warnings: list[str] = field(default_factory=list)
+    """What is done as asked, and may not be what was meant."""
 
     async def find(self, identity: str, *, lock: bool = True) -> sa.Row[Any]:
         """The cluster that an address names."""
@@ -303,11 +306,12 @@ async def attach_policy(asking: Asking, identity: str, policy_name: str, enabled
     if any(binding.policy["id"] == row.id for binding in bindings):
         raise Conflict(f"The policy '{policy_name}' is already attached to the cluster '{identity}'.")
     policy = asking.plugins.restore_policy(row._asdict())
-    kind = await asking.connection.scalar(sa.select(profiles.c.type).where(profiles.c.id == cluster.profile_id))
+    view = state.cluster_view(cluster, (), await state.profile_rows(asking.connection, [cluster.profile_id]))
     others = [asking.plugins.restore_policy(binding.policy) for binding in bindings]
-    refusal = attachments.misfit(policy, str(kind), cluster.id, others)
-    if refusal is not None:
-        raise BadRequest(refusal)
+    fit = chain.fit(policy, view, others)
+    if fit.refusals:
+        raise BadRequest(" ".join(fit.refusals))
+    asking.warnings.extend(fit.warnings)
     return await asking.accept("CLUSTER_ATTACH_POLICY", cluster, {"policy_id": policy.id, "enabled": enabled})
 
 

@@ -6,7 +6,7 @@ import logging
 from sqlalchemy.exc import SQLAlchemyError
 
 from roost.clouds.base import Clouds
-from roost.clusters import plugins, services
+from roost.clusters import health, plugins, services
 from roost.clusters.actions import control, queue, runner
 from roost.clusters.actions.work import Engine
 from roost.clusters.ids import new_id
@@ -16,6 +16,7 @@ from roost.store.database import Database
 logger = logging.getLogger(__name__)
 
 _TICK_SECONDS = 0.5
+_WATCH_SECONDS = 1.0
 
 
 async def run(settings: Settings, database: Database, clouds: Clouds) -> None:
@@ -26,6 +27,7 @@ async def run(settings: Settings, database: Database, clouds: Clouds) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(_live(engine))
             group.create_task(_tick(engine))
+            group.create_task(_watch(engine))
             group.create_task(
                 queue.work(
                     database,
@@ -58,6 +60,15 @@ async def _tick(engine: Engine) -> None:
         except SQLAlchemyError:
             logger.warning("could not look for actions whose time has come, trying again", exc_info=True)
         await asyncio.sleep(_TICK_SECONDS)
+
+
+async def _watch(engine: Engine) -> None:
+    while True:
+        try:
+            await health.look(engine.database, engine.clouds, engine.plugins)
+        except SQLAlchemyError:
+            logger.warning("could not look after the health of clusters, trying again", exc_info=True)
+        await asyncio.sleep(_WATCH_SECONDS)
 
 
 async def _leave(engine: Engine) -> None:

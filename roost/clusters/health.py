@@ -23,7 +23,7 @@ from roost.clusters import state
 from roost.clusters.actions import requests
 from roost.clusters.actions.requests import Owner, Request
 from roost.clusters.plugins import Plugins
-from roost.clusters.policies.base import NodeView
+from roost.clusters.policies.base import NodeView, Policy
 from roost.clusters.policies.health import (
     ALL_FAILED,
     HYPERVISOR_STATUS_POLLING,
@@ -48,14 +48,14 @@ Ill = dict[str, str]
 """Nodes, by id, and why they are taken to be ill."""
 
 
-async def change(connection: AsyncConnection, cluster_id: str, policy: HealthPolicy | None, what: str) -> None:
+async def change(connection: AsyncConnection, cluster_id: str, policy: Policy | None, what: str) -> None:
     """Begin or end the watch over a cluster (register, unregister), or look away for a while (pause, resume)."""
     if what in ("pause", "resume"):
         update = health_registry.update().where(health_registry.c.cluster_id == cluster_id)
         await connection.execute(update.values(enabled=what == "resume"))
     elif what == "unregister":
         await connection.execute(health_registry.delete().where(health_registry.c.cluster_id == cluster_id))
-    elif policy is not None:
+    elif isinstance(policy, HealthPolicy):
         interval = LIFECYCLE_SECONDS if policy.modes == [LIFECYCLE_EVENTS] else policy.detection["interval"]
         values = {"check_type": ",".join(policy.modes), "interval": interval, "params": dict(policy.spec)}
         row = insert(health_registry).values(cluster_id=cluster_id, policy_id=policy.id, **values)

@@ -1,6 +1,6 @@
 """What most handlers begin and end with: a transaction to ask in, and an answer that names the action."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -30,6 +30,6 @@ def accepted(call: Call, action_id: str, body: Any) -> JSONResponse:
     return JSONResponse(body, 202, headers={"Location": f"{call.base}/v1/actions/{action_id}"})
 
 
-def started(call: Call, action_id: str) -> JSONResponse:
-    """Accepted, with the action as the whole answer."""
-    return accepted(call, action_id, {"action": action_id})
+def started(call: Call, action_id: str, warnings: Sequence[str] = ()) -> JSONResponse:
+    """Accepted, with the action as the whole answer, unless there is something to be warned of."""
+    return accepted(call, action_id, {"action": action_id, **({"warnings": list(warnings)} if warnings else {})})

@@ -342,7 +342,7 @@ async def act(call: Call) -> Reply:
         raise unsupported(call.version)
     given = action.read(call, {} if value is None else value)
     async with asking(call) as ask:
-        return started(call, await action.do(call, ask, given))
+        return started(call, await action.do(call, ask, given), ask.warnings)
 
 
 def unsupported(version: Version) -> Invalid:

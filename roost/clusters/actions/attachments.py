@@ -13,25 +13,11 @@ from roost.clusters import bindings, state
 from roost.clusters.actions.work import Refused, Work
 from roost.clusters.bindings import Bound, Consultation
 from roost.clusters.ids import new_id
-from roost.clusters.policies.base import ANY, ActionView, Policy
+from roost.clusters.policies import chain
+from roost.clusters.policies.base import ActionView
 from roost.store.tables.clusters import cluster_policies, clusters, policies
 
 logger = logging.getLogger(__name__)
-
-
-def misfit(policy: Policy, profile_type: str, cluster_id: str, others: list[Policy]) -> str | None:
-    """Why a policy cannot govern a cluster of that profile type beside those others, if it cannot."""
-    kinds = set(policy.PROFILE_TYPE)
-    if ANY not in kinds and not kinds & {profile_type, profile_type.rpartition("-")[0]}:
-        return f"Policy not applicable on profile type: {profile_type}"
-    if policy.SINGLETON:
-        for other in others:
-            if other.TYPE == policy.TYPE and other.id != policy.id:
-                return (
-                    f"Only one instance of policy type ({policy.type}) can be attached to a cluster, but another "
-                    f"instance ({other.name}) is found attached to the cluster ({cluster_id}) already."
-                )
-    return None
 
 
 async def _attach(work: Work) -> str:
@@ -44,9 +30,9 @@ async def _attach(work: Work) -> str:
     if any(one.binding.policy["id"] == row.id for one in bound):
         return "Policy already attached."
     policy = work.engine.plugins.restore_policy(row._asdict())
-    refusal = misfit(policy, view.cluster.profile.type, view.cluster.id, [one.policy for one in bound])
-    if refusal is not None:
-        raise Refused(refusal)
+    refusals = chain.fit(policy, view.cluster, [one.policy for one in bound]).refusals
+    if refusals:
+        raise Refused(" ".join(refusals))
     ok, answer = await _answered(policy.attach(view.cluster.id, view))
     if not ok:
         raise Refused(str(answer))
