@@ -58,7 +58,7 @@ def test_a_scope_travels_in_the_rules_of_the_stock_client(client: Client) -> Non
 def test_older_versions(client: Client, version: str, policy: str) -> None:
     options = ("--os-compute-api-version", version, "server", "group")
     made = client.ask(*options, "create", "--policy", policy, "old", cloud="roost")
-    assert made["policy"] == policy
+    assert made["policies"] == [policy]
     assert client.ask(*options, "show", "old", cloud="roost") == made
 
 
