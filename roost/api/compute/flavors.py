@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.compute import views
-from roost.api.compute.views import LINKS, PAGE, closed_query, next_page, open_query
+from roost.api.compute.views import LINKS, MOST_DIGITS, PAGE, closed_query, next_page, open_query
 from roost.api.permissions import ADMIN, ANYONE, READER, Rule
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import BOOLEAN, NAME, NULLABLE_STRING, STRING, Schema, array, boolean, thing
@@ -37,13 +37,20 @@ RULES = (
 )
 
 _MOST = 2**31 - 1
-_POSITIVE: Schema = {"type": ["integer", "string"], "pattern": "^[0-9]+$", "minimum": 1, "maximum": _MOST}
+_POSITIVE: Schema = {
+    "type": ["integer", "string"],
+    "pattern": "^[0-9]+$",
+    "minimum": 1,
+    "maximum": _MOST,
+    "maxLength": MOST_DIGITS,
+}
 _AMOUNT: Schema = {**_POSITIVE, "minimum": 0}
 _FACTOR: Schema = {
     "type": ["number", "string"],
     "pattern": r"^[0-9]+(\.[0-9]+)?$",
     "exclusiveMinimum": 0,
     "maximum": 3.40282e38,
+    "maxLength": MOST_DIGITS,
 }
 _ID: Schema = {
     "type": ["string", "number", "null"],
@@ -209,8 +216,8 @@ async def create(call: Call) -> Reply:
     flavor = Flavor(
         name=asked["name"],
         id="" if asked.get("id") is None else str(asked["id"]),
-        vcpus=int(asked["vcpus"]),
-        memory_mb=int(asked["ram"]),
+        vcpus=_within("vcpus", asked["vcpus"], least=1),
+        memory_mb=_within("ram", asked["ram"], least=1),
         disk_gb=_within("disk", asked["disk"]),
         ephemeral_gb=_within("ephemeral", asked.get("OS-FLV-EXT-DATA:ephemeral", 0)),
         swap_mb=_within("swap", asked.get("swap", 0)),
@@ -218,17 +225,17 @@ async def create(call: Call) -> Reply:
         is_public=boolean(asked.get("os-flavor-access:is_public", True)),
         description=asked.get("description"),
     )
-    for name, value in (("ram", flavor.memory_mb), ("vcpus", flavor.vcpus)):
-        if not 1 <= value <= _MOST:
-            raise Invalid(f"Invalid input received: {name} must be {'>= 1' if value < 1 else f'<= {_MOST}'}")
+    if flavor.rxtx_factor <= 0:
+        raise Invalid("Invalid input received: 'rxtx_factor' argument must be a float between 0 and 3.40282e+38")
     async with call.services.database.begin() as connection:
         return {"flavor": _view(call, await flavors.create(connection, flavor))}
 
 
-def _within(name: str, value: int | str) -> int:
+def _within(name: str, value: int | str, least: int = 0) -> int:
     """Digits in a string escape the schema's bounds."""
-    if int(value) > _MOST:
-        raise Invalid(f"Invalid input received: {name} must be <= {_MOST}")
+    if not least <= int(value) <= _MOST:
+        bound = f">= {least}" if int(value) < least else f"<= {_MOST}"
+        raise Invalid(f"Invalid input received: {name} must be {bound}")
     return int(value)
 
 

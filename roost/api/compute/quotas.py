@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.api.compute.views import closed_query, open_query
+from roost.api.compute.views import MOST_DIGITS, closed_query, open_query
 from roost.api.permissions import ADMIN, ANYONE, READER, Rule
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import BOOLEAN, STRING, Schema, boolean, thing
@@ -46,6 +46,7 @@ _AMOUNT: Schema = {
     "pattern": "^-?[0-9]+$",
     "minimum": -1,
     "maximum": 2**31 - 1,
+    "maxLength": MOST_DIGITS,
 }
 _LIMIT: Schema = {"type": "integer", "minimum": -1}
 _USAGE = thing({"in_use": _LIMIT, "limit": _LIMIT, "reserved": _LIMIT})

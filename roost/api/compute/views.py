@@ -9,7 +9,10 @@ from roost.api.routes import Call
 from roost.api.schemas import BOOLEAN, DIGITS, STRING, Schema, array, thing
 from roost.errors import Invalid
 
-PAGE: dict[str, Schema] = {"limit": {**DIGITS, "minLength": 1}, "marker": STRING}
+MOST_DIGITS = 18
+"""Longer than any number that means something, and short enough to be read as one."""
+
+PAGE: dict[str, Schema] = {"limit": {**DIGITS, "minLength": 1, "maxLength": MOST_DIGITS}, "marker": STRING}
 """The query parameters of a list that is read page by page."""
 
 LINKS: Schema = array(thing({"href": STRING, "rel": STRING}))
@@ -74,4 +77,5 @@ def action(body: Mapping[str, Any], known: Collection[str]) -> str:
 def integer(text: str) -> int | None:
     """The integer that a path names, if it names one."""
     digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdecimal() else None
+    readable = digits.isascii() and digits.isdecimal() and len(digits) <= MOST_DIGITS
+    return int(text) if readable else None

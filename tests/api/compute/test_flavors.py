@@ -207,6 +207,13 @@ REFUSALS: list[tuple[str, str, str, Any, tuple[int, str]]] = [
             "not allowed ('description' was unexpected)",
         ),
     ),
+    (
+        "POST",
+        "",
+        "2.1",
+        {"flavor": {**NEW, "rxtx_factor": "0"}},
+        (400, "Invalid input received: 'rxtx_factor' argument must be a float between 0 and 3.40282e+38"),
+    ),
     ("GET", "/1/os-flavor-access", "2.1", None, (404, "Access list not available for public flavors.")),
     (
         "POST",
@@ -224,6 +231,21 @@ REFUSALS: list[tuple[str, str, str, Any, tuple[int, str]]] = [
 async def test_bad_requests_are_refused_in_novas_words(compute: Compute) -> None:
     for method, path, version, body, expected in REFUSALS:
         assert await compute.refusal(method, PATH + path, body, version=version) == expected
+
+
+async def test_numbers_too_long_to_be_read_are_refused(compute: Compute) -> None:
+    digits = "9" * 5000
+    for method, path, body in (
+        ("GET", f"{PATH}?limit={digits}", None),
+        ("GET", f"{PATH}?minRam={digits}", None),
+        ("POST", PATH, {"flavor": {**NEW, "vcpus": digits}}),
+        ("POST", PATH, {"flavor": {**NEW, "rxtx_factor": digits}}),
+        ("PUT", "/os-quota-class-sets/default", {"quota_class_set": {"cores": digits}}),
+        ("GET", f"/os-aggregates/{digits}", None),
+        ("DELETE", f"/os-services/{digits}", None),
+    ):
+        status, _ = await compute.refusal(method, path, body)
+        assert status == 400
 
 
 async def test_only_the_operator_may_change_flavors(compute: Compute) -> None:
