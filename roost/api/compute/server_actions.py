@@ -315,9 +315,11 @@ async def act(call: Call) -> Reply:
     action = ACTIONS.get(name)
     if action is None:
         raise Invalid(f"There is no such action: {name}")
-    action.validator(call.version).check_body(value, schemas.nova_sentence)
+    validator = action.validator(call.version)
+    validator.check_body(value, schemas.nova_sentence)
     try:
-        answer = await _carry_out(call, action, value)
+        # Where anything may be sent, nothing is meant by it.
+        answer = await _carry_out(call, action, value if validator.schema else None)
     except NoValidHost:
         async with call.services.database.begin() as connection:
             await moves.refused(connection, call.path["server_id"], action.history or name, actor(call))

@@ -75,7 +75,7 @@ async def test_zones_and_hosts_can_be_asked_for(cloud: Cloud) -> None:
     server = await cloud.boot(availability_zone="zone2")
     shown = await cloud.show(server)
     assert shown["OS-EXT-AZ:availability_zone"] == shown["pinned_availability_zone"] == "zone2"
-    for wanted in (
+    destinations: list[dict[str, Any]] = [
         {"availability_zone": f"zone2:{in_zone2}"},
         {"availability_zone": f"zone2:{in_zone2}:{in_zone2}"},
         {"availability_zone": f"zone2::{in_zone2}"},
@@ -84,12 +84,13 @@ async def test_zones_and_hosts_can_be_asked_for(cloud: Cloud) -> None:
         {"hypervisor_hostname": in_zone2},
         {"host": in_zone2, "hypervisor_hostname": in_zone2},
         {"host": in_zone2, "availability_zone": "zone2"},
-    ):
+    ]
+    for wanted in destinations:
         server = await cloud.boot(cloud="roost-admin", **wanted)
         assert await cloud.host(server) == in_zone2, wanted
-    for wanted in ("zone1:missing", f"zone1:{in_zone2}", f"zone2:{in_zone2}:other"):
-        server = await cloud.boot(cloud="roost-admin", availability_zone=wanted)
-        assert (await cloud.show(server))["fault"]["message"].startswith("No valid host was found."), wanted
+    for zone in ("zone1:missing", f"zone1:{in_zone2}", f"zone2:{in_zone2}:other"):
+        server = await cloud.boot(cloud="roost-admin", availability_zone=zone)
+        assert (await cloud.show(server))["fault"]["message"].startswith("No valid host was found."), zone
     await cloud.check()
 
 
@@ -149,12 +150,13 @@ async def test_fewer_than_all_are_made_where_not_all_find_a_place(cloud: Cloud) 
 async def test_a_request_over_the_quota_makes_nothing(cloud: Cloud) -> None:
     await cloud.boot(flavorRef="2")
     await cloud.quota(instances=4, cores=3, ram=4096)
-    for wanted, message in (
+    rows: list[tuple[dict[str, Any], str]] = [
         ({"min_count": 4}, "cores, instances: Requested 4, 4, but already used 1, 1 of 3, 4 cores, instances"),
         ({"min_count": 2, "flavorRef": "2"}, "ram: Requested 4096, but already used 2048 of 4096 ram"),
         ({"max_count": 3}, "cores: Requested 3, but already used 1 of 3 cores"),
-    ):
-        response = await cloud.create(**wanted)  # type: ignore[arg-type]
+    ]
+    for wanted, message in rows:
+        response = await cloud.create(**wanted)
         assert response.status_code == 403
         assert response.json()["forbidden"]["message"] == f"Quota exceeded for {message}"
         assert await cloud.usage() == (1, 1, 2048)
@@ -300,11 +302,12 @@ async def test_what_only_an_administrator_may_ask_is_checked_for_them_too(cloud:
         "One mechanism with host and/or hypervisor_hostname and another mechanism with zone:host:node are mutually "
         "exclusive."
     )
-    for wanted, message in (
+    rows: list[tuple[dict[str, Any], str]] = [
         ({"host": "missing"}, "Compute host missing could not be found."),
         ({"host": "zone1-rack1-host1", "hypervisor_hostname": "other"}, "Compute host other could not be found."),
         ({"host": "zone1-rack1-host1", "availability_zone": "zone1:zone1-rack1-host1"}, both),
-    ):
+    ]
+    for wanted, message in rows:
         response = await cloud.create(cloud="roost-admin", **wanted)
         assert (response.status_code, response.json()["badRequest"]["message"]) == (400, message)
 
