@@ -129,7 +129,7 @@ async def resize(scene: Scene) -> Plan:
     bounds = {
         key: value for key, value in (("min_size", wanted.min_size), ("max_size", wanted.max_size)) if value is not None
     }
-    if wanted.change > 0:
+    if wanted.change > 0 or scene.work.data.get("rebalance"):
         plan = grow(scene, wanted.change)
     elif wanted.change < 0:
         plan = await shrink(scene, -wanted.change)
@@ -150,17 +150,18 @@ def _count(work: Work, key: str, direction: str) -> int:
     return count
 
 
-def grow(scene: Scene, count: int) -> Plan:
-    """That many new nodes, each in the place that the policies gave it; and nodes that move elsewhere, made anew
+def grow(scene: Scene, count: int, places: Iterator[dict[str, Any]] | None = None) -> Plan:
+    """That many new nodes, each in the next place that the policies gave; and nodes that move elsewhere, made anew
     before they go."""
     moved = list(scene.work.data.get("rebalance") or ())
-    places = itertools.islice(placements(scene.work.data), count + len(moved))
+    taken = itertools.islice(places or placements(scene.work.data), count + len(moved))
     first = scene.cluster.next_index
-    new = [
-        new_node(scene, first + number, {"placement": place} if place else {}) for number, place in enumerate(places)
-    ]
+    new = [new_node(scene, first + number, {"placement": place} if place else {}) for number, place in enumerate(taken)]
     steps: list[tuple[str, str, int, Mapping[str, Any]]] = [("NODE_CREATE", node["id"], 0, {}) for node in new]
-    steps += [("NODE_DELETE", node_id, 1, {}) for node_id in moved]
+    steps += [
+        ("NODE_DELETE", node_id, 1, {"replaced_by": successor["id"]})
+        for node_id, successor in zip(moved, new[count:], strict=True)
+    ]
     return Plan(
         derived(scene.work, steps),
         new_nodes=new,
@@ -343,21 +344,21 @@ async def recover(scene: Scene) -> Plan:
     """Nodes that are not well are made well; with `check_capacity`, missing ones are made or surplus ones removed."""
     inputs, data = scene.work.inputs, scene.work.data
     members = await scene.all_members()
-    broken = [node.id for node in members if inputs.get("check") or node.status != "ACTIVE"]
+    broken = [node for node in members if inputs.get("check") or node.status != "ACTIVE"]
     ways = (data.get("health") or {}).get("recover_action")
     given = {key: inputs[key] for key in ("operation", "operation_params", "check") if inputs.get(key) is not None}
     if "operation" not in given and ways:
         given |= {"operation": ways[0].get("name"), "operation_params": ways[0].get("params") or {}}
     places = placements(data)
     steps: list[tuple[str, str, int, Mapping[str, Any]]] = []
-    for node_id in broken:
-        place = next(places)
-        steps.append(("NODE_RECOVER", node_id, 0, {**given, **({"placement": place} if place else {})}))
-    missing = scene.cluster.desired_capacity - scene.count
-    if not inputs.get("check_capacity") or missing == 0:
+    for node in broken:
+        place = next(places) if node.status != "ACTIVE" else {}
+        steps.append(("NODE_RECOVER", node.id, 0, {**given, **({"placement": place} if place else {})}))
+    missing = scene.cluster.desired_capacity - scene.count if inputs.get("check_capacity") else 0
+    if missing > 0 or data.get("rebalance"):
+        plan = replace(grow(scene, max(missing, 0), places), busy="RECOVERING")
+    elif missing == 0:
         return Plan(derived(scene.work, steps), busy="RECOVERING")
-    if missing > 0:
-        plan = replace(grow(scene, missing), busy="RECOVERING")
     else:
         plan = replace(await shrink(scene, -missing), busy="RECOVERING")
     leaving = {step.node_id for step in plan.steps}

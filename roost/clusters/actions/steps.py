@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 _PATIENCE = (0.5, 1.0, 2.0)
 """Seconds before a cloud that did not answer is asked again."""
-_PER_NODE = ("index", "placement")
+_PER_NODE = ("index", "placement", "replaced_by")
 _MOST_EVENTS = 20
 
 
@@ -128,10 +128,26 @@ async def _do(work: Work, steps: Sequence[Step]) -> None:
         gone = [Result(step.node_id, step.action in ("NODE_DELETE", "NODE_LEAVE"), "The node is gone.", gone=True)
                 for step in vanished]  # fmt: skip
         await _write(work, {step.node_id: step for step in vanished}, gone)
-    for batch in _batches(work, cloud, profiles, [step for step in steps if step.node_id in found], found):
+    left = await _keep_unreplaced(work, [step for step in steps if step.node_id in found])
+    for batch in _batches(work, cloud, profiles, left, found):
         work.check_signal()
         results = await _patiently(batch)
         await _write(work, batch.steps, results)
+
+
+async def _keep_unreplaced(work: Work, steps: Sequence[Step]) -> list[Step]:
+    """The steps without those of nodes that were to go once another had taken their place, and none has."""
+    successors = {step.node_id: str(step.inputs["replaced_by"]) for step in steps if step.inputs.get("replaced_by")}
+    if not successors:
+        return list(steps)
+    async with work.engine.database.begin() as connection:
+        found = await state.nodes_by_id(connection, list(successors.values()))
+    ready = {node.id for node in found.values() if node.status == "ACTIVE"}
+    stay = {step.node_id: step for step in steps if successors.get(step.node_id, "") not in {*ready, ""}}
+    if stay:
+        reason = "It stays, since the node that was to take its place could not be made."
+        await _write(work, stay, [Result(node_id, False, reason) for node_id in stay])
+    return [step for step in steps if step.node_id not in stay]
 
 
 async def _owner(connection: AsyncConnection, work: Work) -> tuple[str, str]:
