@@ -139,7 +139,8 @@ class App:
         if exchange.route.query is not None:
             exchange.route.query.check_query(call.query, api.invalid)
         if exchange.route.body is not None or exchange.route.method != "GET":
-            call.body = await bodies.read(exchange.receive, exchange.headers, self._services.settings)
+            settings = self._services.settings
+            call.body = await bodies.read(exchange.receive, exchange.headers, settings, also=api.also_json)
         if exchange.route.body is not None:
             exchange.route.body.check_body(call.body, api.invalid)
         reply = await exchange.route.handler(call)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Collection
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -13,13 +14,13 @@ from roost.errors import Invalid, TooLarge, UnsupportedMedia
 MALFORMED = "Malformed request body"
 
 
-async def read(receive: Receive, headers: Headers, settings: Settings) -> Any:
-    """The JSON body of a request, or None if it has none."""
+async def read(receive: Receive, headers: Headers, settings: Settings, *, also: Collection[str] = ()) -> Any:
+    """The JSON body of a request, or None if it has none; `also` says what else JSON may be called."""
     raw = await _read(receive, headers, settings.max_body_bytes)
     if not raw:
         return None
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+    if kind not in ("application/json", *also) and not (kind.startswith("application/") and kind.endswith("+json")):
         raise UnsupportedMedia("Unsupported Content-Type")
     if _depth(raw, settings.max_body_depth) > settings.max_body_depth:
         raise Invalid(MALFORMED)

@@ -30,6 +30,8 @@ class Api:
     says_wrong_method: bool = False
     """Answers 405 to a method that a path does not have; else 404, as if the path did not exist."""
     request_id_header: str | None = None
+    also_json: tuple[str, ...] = ()
+    """What else its clients call JSON; '' is nothing at all."""
 
     def find(self, path: str) -> tuple[Mapping[str, list[Route]], dict[str, str], str | None]:
         """The routes at a path, the values of its variables, and the project that the path names, if it does."""

@@ -132,10 +132,12 @@ def resize(inputs: Mapping[str, Any], sizes: Sizes, current: int, max_nodes: int
     if kind is not None and number is not None:
         asked = adjust(str(kind), float(number), current, inputs.get("min_step"))
     desired = current if asked is None else asked
+    refusal = None
     if not strict:
-        desired = _clip(desired, sizes, min_size, max_size)
-        asked = desired
-    refusal = misfit(sizes, asked, min_size=min_size, max_size=max_size, strict=strict, max_nodes=max_nodes)
+        # Bounds that contradict the cluster's own are refused; a size that they leave no room for is moved.
+        refusal = misfit(sizes, None, min_size=min_size, max_size=max_size, strict=False, max_nodes=max_nodes)
+        asked = desired = _clip(desired, sizes, min_size, max_size)
+    refusal = refusal or misfit(sizes, asked, min_size=min_size, max_size=max_size, strict=strict, max_nodes=max_nodes)
     return refusal or Resize(desired, desired - current, min_size, max_size)
 
 

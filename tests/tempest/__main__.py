@@ -20,7 +20,7 @@ from tests.conftest import Served, serve
 
 ROOT = Path(__file__).parents[2]
 BIN = ROOT / ".venv-tempest" / "bin"
-IMAGES = ("cirros-0.4.0-x86_64-disk", "tempest-alt")
+IMAGES = ("cirros-0.4.0-x86_64-disk", "tempest-alt", "new_image")
 """Names that the suites have built in, or are told in their configuration."""
 FILTERS = (
     "ComputeFilter",
@@ -80,7 +80,7 @@ def _report(output: str) -> None:
 
 
 def _prepare(served: Served) -> list[str]:
-    """Lift the quotas of the suites' projects, and add the images that they ask for; the ids of these."""
+    """Lift the quotas of the suites' projects, and add the flavor and the images that they ask for; the images' ids."""
     url = f"postgresql://roost@/roost?host={served.folder / 'run'}"
     with psycopg.connect(url) as connection:
         for resource in ("instances", "cores", "ram", "server_groups", "server_group_members"):
@@ -89,6 +89,10 @@ def _prepare(served: Served) -> list[str]:
                 "ON CONFLICT DO NOTHING",
                 (resource,),
             )
+        connection.execute(
+            "INSERT INTO flavors (id, name, vcpus, memory_mb, disk_gb) VALUES ('new', 'new_flavor', 1, 1024, 1) "
+            "ON CONFLICT DO NOTHING"
+        )
         ids = []
         for name in IMAGES:
             query = "INSERT INTO images (id, name, size) VALUES (gen_random_uuid(), %s, 1000) RETURNING id"

@@ -56,4 +56,5 @@ CLUSTERING_API = ClusteringApi(
     rules=tuple(rule for noun in _NOUNS for rule in getattr(noun, "RULES", ())),
     negotiation=CLUSTERING,
     forbidden="You are not authorized to complete this operation.",
+    also_json=("", "text/plain"),
 )

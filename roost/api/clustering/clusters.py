@@ -19,7 +19,7 @@ from roost.api.versions import CLUSTERING, Version
 from roost.clusters import clusters, nodes
 from roost.clusters.clusters import Asking
 from roost.clusters.errors import BadRequest
-from roost.clusters.sizes import ADJUSTMENTS, CHANGE_IN_PERCENTAGE
+from roost.clusters.sizes import ADJUSTMENTS, CHANGE_IN_PERCENTAGE, EXACT_CAPACITY
 from roost.errors import Invalid
 from roost.store.tables import clusters as tables
 
@@ -247,6 +247,8 @@ def _resize(call: Call, value: Any) -> Mapping[str, Any]:
         raise BadRequest("Missing number value for size adjustment.")
     if number is not None and kind is None:
         raise BadRequest("Missing adjustment_type value for size adjustment.")
+    if number is not None and kind == EXACT_CAPACITY and number < 0:
+        raise BadRequest("The 'number' must be non-negative integer for adjustment type 'EXACT_CAPACITY'.")
     if kind != CHANGE_IN_PERCENTAGE:
         given.pop("min_step", None)
     if not set(given) - {"strict"}:
@@ -336,7 +338,7 @@ _ACTIONS: Mapping[str, _Action] = {
 @routes.post("/{cluster_id}/actions", rule=_ACT, status=202)
 async def act(call: Call) -> Reply:
     """Have something done to a cluster."""
-    name, value = fields.single(call.body, "action", tuple(_ACTIONS))
+    name, value = fields.single(call.body, "action", tuple(_ACTIONS), end="")
     action = _ACTIONS[name]
     if call.version < action.since:
         raise unsupported(call.version)

@@ -48,15 +48,15 @@ def read(fields: Mapping[str, Field], given: Mapping[str, Any]) -> dict[str, Any
     return {name: fields[name].read(name, value) for name, value in given.items() if value is not None}
 
 
-def single(body: Any, noun: str, known: Sequence[str]) -> tuple[str, Any]:
-    """The one key of a body that says what to do, and its value."""
+def single(body: Any, noun: str, known: Sequence[str], *, end: str = ".") -> tuple[str, Any]:
+    """The one key of a body that says what to do, and its value; whether its sentences end in a dot is tradition."""
     if not isinstance(body, dict) or not body:
-        raise BadRequest(f"No {noun} specified.")
+        raise BadRequest(f"No {noun} specified{end}")
     if len(body) > 1:
-        raise BadRequest(f"Multiple {noun}s specified.")
+        raise BadRequest(f"Multiple {noun}s specified{end}")
     [(key, value)] = body.items()
     if known and key not in known:
-        raise BadRequest(f"Unrecognized {noun} '{key}' specified.")
+        raise BadRequest(f"Unrecognized {noun} '{key}' specified")
     return key, value
 
 
