@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from roost.api import schemas
 from roost.api.permissions import READER, Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import Schema
 from roost.compute import images
 
 routes = Table(prefix="/v2")
@@ -38,7 +39,16 @@ def _view(row: sa.Row[Any]) -> dict[str, Any]:
     }
 
 
-@routes.get("/images", rule="get_images", query={"type": "object", "properties": {"limit": schemas.DIGITS}})
+_QUERY: Schema = {"type": "object", "properties": {"limit": {**schemas.DIGITS, "maxLength": 18}}}
+_IMAGE: Schema = {
+    "type": "object",
+    "required": ["id", "name", "status"],
+    "properties": {"id": schemas.UUID, "name": schemas.STRING, "status": {"const": "active"}},
+}
+_IMAGES: Schema = {"type": "object", "required": ["images"], "properties": {"images": schemas.array(_IMAGE)}}
+
+
+@routes.get("/images", rule="get_images", query=_QUERY, response=_IMAGES)
 async def index(call: Call) -> Reply:
     """List images, by name or of certain ids (`id=in:A,B`)."""
     wanted = call.query.get("id")
@@ -54,7 +64,7 @@ async def index(call: Call) -> Reply:
     return {"images": [_view(row) for row in rows], "first": "/v2/images", "schema": "/v2/schemas/images"}
 
 
-@routes.get("/images/{image_id}", rule="get_image")
+@routes.get("/images/{image_id}", rule="get_image", response=_IMAGE)
 async def show(call: Call) -> Reply:
     """Show one image."""
     async with call.services.database.begin() as connection:
