@@ -50,7 +50,7 @@ def record(decision: Decision, live: LiveFleet) -> Record:
         ],
         "preferences": [_written(field.rule) for field in decision.ranking.fields],
         "chosen": [_stood(standing, live, scopes) for standing in told.winners],
-        "runners_up": [_stood(standing, live, scopes) for standing in told.runners_up],
+        "runners_up": [_stood(standing, live, scopes) for standing in told.runners_up if decision],
     }
 
 

@@ -1,0 +1,254 @@
+"""What Roost answers, as values. Each is made from the JSON of an answer by `of`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyScope:
+    """A way of dividing hosts that server groups may name."""
+
+    id: str
+    name: str
+    allow_identifiers: bool
+    obfuscate_identifiers: bool
+    aggregates: tuple[Json, ...]
+    namespace_uuid: str | None = None
+    """Seen by operators only."""
+
+    @classmethod
+    def of(cls, data: Json) -> Self:
+        """From an answer."""
+        return cls(
+            data["id"],
+            data["name"],
+            data["allow_identifiers"],
+            data["obfuscate_identifiers"],
+            tuple(data["aggregates"]),
+            data.get("obfuscate_namespace_uuid"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerGroup:
+    """A server group in the words of 2.1003."""
+
+    id: str
+    name: str
+    policies: tuple[Json, ...]
+    members: tuple[str, ...]
+    project_id: str
+    user_id: str
+
+    @classmethod
+    def of(cls, data: Json) -> Self:
+        """From an answer."""
+        names = ("id", "name", "project_id", "user_id")
+        return cls(policies=tuple(data["policies"]), members=tuple(data["members"]), **{n: data[n] for n in names})
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One rule broken in one aggregate."""
+
+    breach: str
+    policy: Json
+    aggregate: str | None
+    members: tuple[str, ...]
+    excess: int
+    message: str
+    since: str | None = None
+
+    @classmethod
+    def of(cls, data: Json) -> Self:
+        """From an answer."""
+        names = ("breach", "policy", "aggregate", "excess", "message")
+        return cls(members=tuple(data["members"]), since=data.get("since"), **{name: data[name] for name in names})
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Where the members of a group are, and which of its rules they break."""
+
+    server_group_id: str
+    placements: Mapping[str, Json]
+    violations: tuple[Violation, ...]
+
+    @classmethod
+    def of(cls, data: Json) -> Self:
+        """From an answer."""
+        placements = {each["instance_id"]: each["placements"] for each in data["members"]}
+        return cls(data["server_group_id"], placements, tuple(map(Violation.of, data["violations"])))
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """How many hosts one check removed."""
+
+    reason: str
+    hosts: int
+    policy: str | None
+    scope: str | None
+    sentence: str
+
+    @classmethod
+    def of(cls, data: Json) -> Self:
+        """From an answer."""
+        return cls(data["reason"], data["hosts"], data["policy"], data["scope"], data["sentence"])
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Why a host ranked where it did."""
+
+    placements: Json
+    shares: tuple[Json, ...]
+    host: str | None = None
+    headroom: int | None = None
+    """Seen by operators only, as is the host."""
+
+    @classmethod
+    def of(cls, data: Json) -> Self:
+        """From an answer."""
+        return cls(data["placements"], tuple(data["shares"]), data.get("host"), data.get("headroom"))
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """One change that would turn a refusal into a placement, and who can make it."""
+
+    change: str
+    amount: int
+    policy: str | None
+    by: str
+    sentence: str
+
+    @classmethod
+    def of(cls, data: Json) -> Self:
+        """From an answer."""
+        return cls(data["change"], data["amount"], data["policy"], data["by"], data["sentence"])
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why servers are, or would be, where they are, or nowhere."""
+
+    verdict: str
+    sentence: str
+    hosts: int
+    candidates: int
+    refused: tuple[Refused, ...]
+    chosen: tuple[Standing, ...]
+    runners_up: tuple[Standing, ...]
+    help: tuple[Help, ...]
+    advice: str | None
+
+    @classmethod
+    def of(cls, data: Json) -> Self:
+        """From an answer."""
+        return cls(
+            data["verdict"],
+            data["sentence"],
+            data["hosts"],
+            data["candidates"],
+            tuple(map(Refused.of, data["refused"])),
+            tuple(map(Standing.of, data["chosen"])),
+            tuple(map(Standing.of, data["runners_up"])),
+            tuple(map(Help.of, data["help"])),
+            data["advice"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where one server would come to be."""
+
+    name: str
+    placements: Json
+    host: str | None = None
+    server_id: str | None = None
+
+    @classmethod
+    def of(cls, data: Json) -> Self:
+        """From an answer."""
+        return cls(data["name"], data["placements"], data.get("host"), data.get("server_id"))
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One server that moves, or would; `state` and `reason` are of a repair under way."""
+
+    server_id: str
+    source: Json
+    target: Json
+    state: str | None = None
+    reason: str | None = None
+
+    @classmethod
+    def of(cls, data: Json) -> Self:
+        """From an answer."""
+        return cls(data["server_id"], data["source"], data["target"], data.get("state"), data.get("reason"))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a change would come to; with its generation, the same change can be applied."""
+
+    generation: str | None
+    applied: bool
+    sentence: str
+    placements: tuple[Placed, ...]
+    moves: tuple[Migration, ...]
+    stranded: tuple[Json, ...]
+    violations: tuple[Json, ...]
+    explanation: Explanation | None
+    repair_id: str | None
+
+    @classmethod
+    def of(cls, data: Json) -> Self:
+        """From an answer."""
+        told = data["explanation"]
+        return cls(
+            data["generation"],
+            data["applied"],
+            data["sentence"],
+            tuple(map(Placed.of, data["placements"])),
+            tuple(map(Migration.of, data["moves"])),
+            tuple(data["stranded"]),
+            tuple(data["violations"]),
+            None if told is None else Explanation.of(told),
+            data["repair_id"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The moves that mend a group, planned or under way."""
+
+    id: str | None
+    status: str
+    reason: str | None
+    sentence: str
+    moves: tuple[Migration, ...]
+    fewest: bool
+    repairs_all: bool
+    budget: Json
+
+    @classmethod
+    def of(cls, data: Json) -> Self:
+        """From an answer."""
+        names = ("id", "status", "reason", "sentence", "fewest", "repairs_all", "budget")
+        return cls(moves=tuple(map(Migration.of, data["moves"])), **{name: data[name] for name in names})
+
+    @property
+    def done(self) -> int:
+        """How many of the moves have ended, well or not."""
+        return sum(move.state in ("done", "failed", "skipped") for move in self.moves)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.status in ("planned", "done", "failed", "stopped")

@@ -1,0 +1,178 @@
+"""The calls, one method each, on the compute and clustering endpoints of an openstacksdk connection."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from openstack import exceptions
+
+from roost.client.answers import Audit, Explanation, Json, Plan, PolicyScope, Repair, ServerGroup
+
+MICROVERSION: Final = "2.1003"
+
+
+class Client:
+    """Roost through a connection: `Client(openstack.connect(cloud="roost"))`."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    # Policy scopes
+
+    def policy_scopes(self, *, as_project: str | None = None) -> list[PolicyScope]:
+        """Every scope; for operators, also with the identifiers that a project sees."""
+        found = self._ask("GET", "/os-policy-scopes", params=_present(as_tenant_id=as_project))
+        return [PolicyScope.of(each) for each in found["policy_scopes"]]
+
+    def find_policy_scope(self, name_or_id: str, *, as_project: str | None = None) -> PolicyScope:
+        """The scope with this name or id."""
+        for scope in self.policy_scopes(as_project=as_project):
+            if name_or_id in (scope.id, scope.name):
+                return scope
+        raise exceptions.NotFoundException(f"No policy scope is called '{name_or_id}'.")
+
+    def create_policy_scope(self, name: str, **attributes: Any) -> PolicyScope:
+        """Make a scope, with `allow_identifiers`, `obfuscate_identifiers`, `obfuscate_namespace_uuid` if given."""
+        body = {"policy_scope": {"name": name, **attributes}}
+        return PolicyScope.of(self._ask("POST", "/os-policy-scopes", json=body)["policy_scope"])
+
+    def update_policy_scope(self, scope_id: str, **attributes: Any) -> PolicyScope:
+        """Change a scope's name or how its aggregates are named."""
+        body = {"policy_scope": attributes}
+        return PolicyScope.of(self._ask("POST", f"/os-policy-scopes/{scope_id}", json=body)["policy_scope"])
+
+    def delete_policy_scope(self, scope_id: str) -> None:
+        """Delete a scope that nothing uses."""
+        self._ask("DELETE", f"/os-policy-scopes/{scope_id}")
+
+    def add_aggregate_to_scope(self, scope_id: str, aggregate_id: int) -> PolicyScope:
+        """Make an aggregate one of a scope's."""
+        return self._act_on_scope(scope_id, "add_aggregate", aggregate_id)
+
+    def remove_aggregate_from_scope(self, scope_id: str, aggregate_id: int) -> PolicyScope:
+        """Take an aggregate out of a scope."""
+        return self._act_on_scope(scope_id, "remove_aggregate", aggregate_id)
+
+    def _act_on_scope(self, scope_id: str, action: str, aggregate_id: int) -> PolicyScope:
+        body = {action: {"aggregate_id": aggregate_id}}
+        return PolicyScope.of(self._ask("POST", f"/os-policy-scopes/{scope_id}/action", json=body)["policy_scope"])
+
+    # Server groups
+
+    def server_group(self, group_id: str) -> ServerGroup:
+        """One group, by its id."""
+        return ServerGroup.of(self._ask("GET", f"/os-server-groups/{group_id}")["server_group"])
+
+    def find_server_group(self, name_or_id: str) -> ServerGroup:
+        """The group with this name or id: of the own project, else, for operators, of any."""
+        for query in ({}, {"all_projects": "1"}):
+            found = self._ask("GET", "/os-server-groups", params=query)["server_groups"]
+            matching = [each for each in found if name_or_id in (each["id"], each["name"])]
+            if matching:
+                break
+        if len(matching) > 1:
+            raise exceptions.DuplicateResource(f"More than one server group is called '{name_or_id}': use an id.")
+        return ServerGroup.of(matching[0]) if matching else self.server_group(name_or_id)
+
+    def update_server_group(
+        self, group_id: str, *, name: str | None = None, policies: Sequence[Json] | None = None
+    ) -> ServerGroup:
+        """Rename a group or give it other policies; nothing moves."""
+        body = {"server_group": _present(name=name, policies=None if policies is None else list(policies))}
+        return ServerGroup.of(self._ask("POST", f"/os-server-groups/{group_id}", json=body)["server_group"])
+
+    def add_server(self, group_id: str, server_id: str) -> ServerGroup:
+        """Make a server that exists a member; nothing moves."""
+        return self._act_on_group(group_id, "add_instance", server_id)
+
+    def remove_server(self, group_id: str, server_id: str) -> ServerGroup:
+        """Make a server a member no more; nothing moves."""
+        return self._act_on_group(group_id, "remove_instance", server_id)
+
+    def _act_on_group(self, group_id: str, action: str, server_id: str) -> ServerGroup:
+        body = {action: {"instance_id": server_id}}
+        return ServerGroup.of(self._ask("POST", f"/os-server-groups/{group_id}/action", json=body)["server_group"])
+
+    # Answers
+
+    def audit(self, group_id: str) -> Audit:
+        """Where the members are, and which rules they break."""
+        return Audit.of(self._ask("GET", f"/os-server-groups/{group_id}/audit")["server_group_policy_audit"])
+
+    def audit_all(self) -> Iterator[Json]:
+        """Every group that is in violation, as they are found; for operators."""
+        response = self._send("GET", "/os-server-groups/audit", stream=True)
+        for line in response.iter_lines():
+            if line:
+                yield json.loads(line)
+
+    def explain_server(self, server_id: str) -> Explanation | None:
+        """Why a server is where it is, or nowhere; None for one that was made before decisions were kept."""
+        told = self._ask("GET", f"/servers/{server_id}/explanation")["explanation"]
+        return None if told is None else Explanation.of(told)
+
+    def explain(self, group_id: str, *, flavor: str, count: int = 1, zone: str | None = None) -> Explanation:
+        """Where new members of a group would go, and why there, or why nowhere. Nothing is made."""
+        body = {"explain": {"flavorRef": flavor, "count": count, **_present(availability_zone=zone)}}
+        return Explanation.of(self._ask("POST", f"/os-server-groups/{group_id}/explain", json=body)["explanation"])
+
+    def plan(self, group_id: str, change: Json, *, generation: str | None = None) -> Plan:
+        """What a change would come to; with the generation of a plan, make it so if nothing that matters changed."""
+        body = {"plan": {**change, **_present(generation=generation)}}
+        return Plan.of(self._ask("POST", f"/os-server-groups/{group_id}/plan", json=body)["plan"])
+
+    def plan_all(self, change: Json, *, all_projects: bool = False) -> Json:
+        """What the loss or the draining of an aggregate would come to for all of one's servers, or for everybody's."""
+        params = {"all_projects": "1"} if all_projects else {}
+        answer: Json = self._ask("POST", "/os-server-groups/plan", json={"plan": dict(change)}, params=params)["plan"]
+        return answer
+
+    def plan_cluster(self, cluster: str, action: Json) -> Json:
+        """What an action would do to a cluster: what each policy decides and which nodes follow. Nothing is done."""
+        endpoint = self._connection.clustering
+        path = f"/clusters/{cluster}/actions"
+        answer: Json = _body(endpoint.post(path, json=dict(action), params={"dry_run": "true"}, microversion="1.14"))
+        return answer
+
+    # Repair
+
+    def repair(self, group_id: str, *, dry_run: bool = False, **budget: int) -> Repair:
+        """Mend a group with the fewest live migrations, within a budget; `dry_run` only plans them."""
+        body = {"repair": {"dry_run": dry_run, **budget}}
+        return Repair.of(self._ask("POST", f"/os-server-groups/{group_id}/repairs", json=body)["repair"])
+
+    def repairs(self, group_id: str) -> list[Repair]:
+        """The repairs of a group, the newest first."""
+        found = self._ask("GET", f"/os-server-groups/{group_id}/repairs")["repairs"]
+        return [Repair.of(each) for each in found]
+
+    def get_repair(self, group_id: str, repair_id: str) -> Repair:
+        """One repair, as far as it has come."""
+        return Repair.of(self._ask("GET", f"/os-server-groups/{group_id}/repairs/{repair_id}")["repair"])
+
+    def stop_repair(self, group_id: str, repair_id: str) -> None:
+        """Start no further move; those under way end."""
+        self._ask("DELETE", f"/os-server-groups/{group_id}/repairs/{repair_id}")
+
+    def keep_repaired(self, group_id: str, continuous: bool, **budget: int) -> Json:
+        """Mend a group whenever an audit finds it broken, or no longer."""
+        body = {"repair": {"continuous": continuous, **budget}}
+        answer: Json = self._ask("PUT", f"/os-server-groups/{group_id}/repair", json=body)["repair"]
+        return answer
+
+    def _ask(self, method: str, path: str, **more: Any) -> Any:
+        return _body(self._send(method, path, **more))
+
+    def _send(self, method: str, path: str, **more: Any) -> Any:
+        response = self._connection.compute.request(path, method, microversion=MICROVERSION, **more)
+        exceptions.raise_from_response(response)
+        return response
+
+
+def _body(response: Any) -> Any:
+    exceptions.raise_from_response(response)
+    return response.json() if response.content else None
+
+
+def _present(**values: Any) -> Mapping[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}

@@ -1,0 +1,96 @@
+"""`openstack cluster policy attach, detach, binding ...`: which policies govern a cluster."""
+
+import argparse
+from typing import Any
+
+from osc_lib.exceptions import CommandError
+
+from roost.osc import commands
+from roost.osc.commands import Command, Lister, One, ShowOne, Table
+
+
+class _Binding(Command):
+    """A command that starts an action on a cluster and one policy."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        self.add_options(parser)
+        parser.add_argument("--policy", metavar="<policy>", required=True, help="ID or name of policy")
+        parser.add_argument("cluster", metavar="<cluster>", help="Name or ID of cluster")
+        parser.add_argument("--wait", action="store_true", help="Wait until it is done")
+        return parser
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """The command's own options."""
+
+    def start(self, given: argparse.Namespace) -> Any:
+        """Ask for the action."""
+        raise NotImplementedError
+
+    def take_action(self, given: argparse.Namespace) -> None:
+        answer = self.start(given)
+        if "action" not in answer:
+            raise CommandError(f"Request error: {answer.get('error', {}).get('message', answer)}")
+        self.app.stdout.write(f"Request accepted by action: {answer['action']}\n")
+        if given.wait:
+            commands.await_action(self.clustering, answer["action"])
+
+
+class ClusterPolicyAttach(_Binding):
+    """Attach policy to cluster."""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--enabled", metavar="<boolean>", type=commands.boolean, default=True, help="Whether it governs at once"
+        )
+
+    def start(self, given: argparse.Namespace) -> Any:
+        return self.clustering.attach_policy_to_cluster(given.cluster, given.policy, enabled=given.enabled)
+
+
+class ClusterPolicyDetach(_Binding):
+    """Detach policy from cluster."""
+
+    def start(self, given: argparse.Namespace) -> Any:
+        return self.clustering.detach_policy_from_cluster(given.cluster, given.policy)
+
+
+class ClusterPolicyUpdate(_Binding):
+    """Update a policy's properties on a cluster."""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--enabled", metavar="<boolean>", type=commands.boolean, required=True, help="Whether it governs"
+        )
+
+    def start(self, given: argparse.Namespace) -> Any:
+        return self.clustering.update_cluster_policy(given.cluster, given.policy, enabled=given.enabled)
+
+
+class ClusterPolicyList(Lister):
+    """List policies from cluster."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        commands.add_listing(parser, "policies", everybody=False, pages=False)
+        parser.add_argument("cluster", metavar="<cluster>", help="Name or ID of cluster to query on")
+        return parser
+
+    def take_action(self, given: argparse.Namespace) -> Table:
+        cluster = self.clustering.get_cluster(given.cluster)
+        found = self.clustering.cluster_policies(cluster.id, **commands.queries(given))
+        columns = ["policy_id", "policy_name", "policy_type", "is_enabled"]
+        return commands.listed(found, columns, () if given.full_id else ("policy_id",))
+
+
+class ClusterPolicyShow(ShowOne):
+    """Show a specific policy that is bound to the specified cluster."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("--policy", metavar="<policy>", required=True, help="ID or name of the policy")
+        parser.add_argument("cluster", metavar="<cluster>", help="ID or name of the cluster to query on")
+        return parser
+
+    def take_action(self, given: argparse.Namespace) -> One:
+        return commands.shown(self.clustering.get_cluster_policy(given.policy, given.cluster).to_dict())

@@ -1,0 +1,368 @@
+"""`openstack server group ...`: change groups, ask about them, and mend them."""
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from osc_lib.exceptions import CommandError
+
+from roost.client import Explanation, Migration, Plan, Repair, ServerGroup, Standing
+from roost.osc import commands
+from roost.osc.commands import JsonColumn, LinesColumn, Lister, One, ShowOne, Table
+
+_POLICY_HELP = "TYPE[:SCOPE[:IDENTIFIER]][,LIMIT=NUMBER...], such as anti-affinity:rack,max_server_per_aggregate=2"
+
+
+def policy(text: str) -> dict[str, Any]:
+    """A policy as it is written on the command line."""
+    written, *limits = text.split(",")
+    name, *place = written.split(":", 2)
+    rules = {}
+    for limit in limits:
+        key, equals, number = limit.partition("=")
+        if not equals or not number.isdigit():
+            raise argparse.ArgumentTypeError(f"'{limit}' is not LIMIT=NUMBER")
+        rules[key] = int(number)
+    found: dict[str, Any] = {"name": name, "rules": rules}
+    return found | dict(zip(("scope", "identifier"), place, strict=False))
+
+
+def policy_text(shown: Mapping[str, Any]) -> str:
+    """A policy in the same words."""
+    place = [shown["scope"]] if shown["scope"] != "host" or shown["identifier"] else []
+    place += [shown["identifier"]] if shown["identifier"] else []
+    limits = "".join(f",{key}={value}" for key, value in shown["rules"].items())
+    return ":".join([shown["name"], *place]) + limits
+
+
+def _row(group: ServerGroup) -> One:
+    policies = [policy_text(each) for each in group.policies]
+    columns = ("id", "name", "policies", "members", "project_id", "user_id")
+    return columns, (
+        group.id, group.name, LinesColumn(policies), LinesColumn(list(group.members)), group.project_id, group.user_id
+    )  # fmt: skip
+
+
+class _OfGroup:
+    app: Any
+    roost: Any
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
+        parser.add_argument("server_group", metavar="<server-group>", help="Server group (name or ID)")
+        return parser
+
+    def group(self, given: argparse.Namespace) -> ServerGroup:
+        """The group that is named."""
+        found: ServerGroup = self.roost.find_server_group(given.server_group)
+        return found
+
+    def server_id(self, name: str) -> str:
+        """The id of the server that is named."""
+        return _server_id(self.app, name)
+
+
+def _server_id(app: Any, name: str) -> str:
+    return str(app.client_manager.sdk_connection.compute.find_server(name, ignore_missing=False).id)
+
+
+def _flavor_id(app: Any, name: str) -> str:
+    return str(app.client_manager.sdk_connection.compute.find_flavor(name, ignore_missing=False).id)
+
+
+class SetServerGroup(_OfGroup, ShowOne):
+    """Rename a server group or give it other policies; members that break them stay where they are."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--name", metavar="<name>", help="New name of the group")
+        parser.add_argument(
+            "--policy", metavar="<policy>", dest="policies", type=policy, action="append",
+            help=f"A policy of the group from now on (repeat for several): {_POLICY_HELP}",
+        )  # fmt: skip
+        return parser
+
+    def take_action(self, given: argparse.Namespace) -> One:
+        if given.name is None and given.policies is None:
+            raise CommandError("Nothing to change: give --name, --policy or both.")
+        return _row(self.roost.update_server_group(self.group(given).id, name=given.name, policies=given.policies))
+
+
+class _OfMember(_OfGroup):
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("server", metavar="<server>", help="Server (name or ID)")
+        return parser
+
+
+class AddServer(_OfMember, ShowOne):
+    """Make a server that exists a member of a server group; it stays where it is."""
+
+    def take_action(self, given: argparse.Namespace) -> One:
+        return _row(self.roost.add_server(self.group(given).id, self.server_id(given.server)))
+
+
+class RemoveServer(_OfMember, ShowOne):
+    """Take a server out of a server group; it stays where it is."""
+
+    def take_action(self, given: argparse.Namespace) -> One:
+        return _row(self.roost.remove_server(self.group(given).id, self.server_id(given.server)))
+
+
+class AuditServerGroup(Lister):
+    """Show which policies are broken, where, by whom, by how much and since when."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        which = parser.add_mutually_exclusive_group(required=True)
+        which.add_argument("server_group", metavar="<server-group>", nargs="?", help="Server group (name or ID)")
+        which.add_argument("--all-projects", action="store_true", help="Audit every group (admin only)")
+        parser.add_argument("--members", action="store_true", help="Show where each member is instead")
+        return parser
+
+    def take_action(self, given: argparse.Namespace) -> Table:
+        if given.all_projects:
+            columns = ("Server Group", "Policy", "Aggregate", "By", "Since", "Message")
+            return columns, (
+                (found["server_group_id"], *_violation(each))
+                for found in self.roost.audit_all()
+                for each in found["violations"]
+            )
+        group = self.roost.find_server_group(given.server_group)
+        audit = self.roost.audit(group.id)
+        if given.members:
+            scopes = sorted({scope for places in audit.placements.values() for scope in places})
+            rows = [(member, *(places.get(s) for s in scopes)) for member, places in audit.placements.items()]
+            return ("Server", *scopes), rows
+        if not audit.violations:
+            self.app.stderr.write(
+                f"Server group {group.name}: all {len(audit.placements)} members are as they should be.\n"
+            )
+        return ("Policy", "Aggregate", "By", "Since", "Message", "Members"), [
+            (policy_text(each.policy), each.aggregate, each.excess, each.since, each.message, LinesColumn(each.members))
+            for each in audit.violations
+        ]
+
+
+def _violation(shown: Mapping[str, Any]) -> tuple[Any, ...]:
+    return policy_text(shown["policy"]), shown["aggregate"], shown["excess"], shown.get("since"), shown["message"]
+
+
+# Explain
+
+
+def _explained(told: Explanation) -> One:
+    columns = ["verdict", "sentence", "advice", "hosts", "candidates", "refused", "chosen", "runners_up"]
+    return columns, [
+        told.verdict,
+        told.sentence,
+        told.advice,
+        told.hosts,
+        told.candidates,
+        LinesColumn([each.sentence for each in told.refused]),
+        LinesColumn([_standing(each) for each in told.chosen]),
+        LinesColumn([_standing(each) for each in told.runners_up]),
+    ]
+
+
+def _standing(standing: Standing) -> str:
+    places = _places({"host": standing.host, **standing.placements})
+    shares = "; ".join(share["sentence"] for share in standing.shares)
+    free = "" if standing.headroom is None else f"{standing.headroom} % free"
+    return f"{places}: {'; '.join(filter(None, (shares, free)))}".rstrip(": ")
+
+
+def _places(placements: Mapping[str, Any]) -> str:
+    return ", ".join(f"{scope} {place}" for scope, place in placements.items() if place is not None)
+
+
+class ExplainServer(ShowOne):
+    """Say why a server is where it is, or nowhere; and what would help."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("server", metavar="<server>", help="Server (name or ID)")
+        return parser
+
+    def take_action(self, given: argparse.Namespace) -> One:
+        told = self.roost.explain_server(_server_id(self.app, given.server))
+        if told is None:
+            raise CommandError("Nothing was written down when this server was placed.")
+        return _explained(told)
+
+
+class ExplainServerGroup(_OfGroup, ShowOne):
+    """Say where new members would go and why, or why nowhere and what would help. Nothing is made."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--flavor", metavar="<flavor>", required=True, help="Flavor (name or ID)")
+        parser.add_argument("--count", metavar="<count>", type=int, default=1, help="Number of servers (1)")
+        parser.add_argument("--availability-zone", metavar="<zone>", help="Zone that they are to be in")
+        return parser
+
+    def take_action(self, given: argparse.Namespace) -> One:
+        flavor = _flavor_id(self.app, given.flavor)
+        group = self.group(given)
+        return _explained(self.roost.explain(group.id, flavor=flavor, count=given.count, zone=given.availability_zone))
+
+
+# Plan
+
+
+def _aggregate(text: str) -> dict[str, str]:
+    scope, equals, identifier = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"'{text}' is not SCOPE=IDENTIFIER")
+    return {"scope": scope, "identifier": identifier}
+
+
+class PlanServerGroup(ShowOne):
+    """Say what a change would come to, and do nothing; or, with --apply, do what a plan said if it still holds."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        which = parser.add_mutually_exclusive_group(required=True)
+        which.add_argument("server_group", metavar="<server-group>", nargs="?", help="Server group (name or ID)")
+        which.add_argument("--all", action="store_true", help="All servers of the project (with --lose or --drain)")
+        which.add_argument("--all-projects", action="store_true", help="All servers of the cloud (admin only)")
+        change = parser.add_mutually_exclusive_group(required=True)
+        change.add_argument("--create", metavar="<count>", type=int, help="Boot so many servers in the group")
+        change.add_argument("--policy", metavar="<policy>", dest="policies", type=policy, action="append",
+                            help=f"Give the group these policies: {_POLICY_HELP}")  # fmt: skip
+        change.add_argument("--add-server", metavar="<server>", action="append", help="Add servers that exist")
+        change.add_argument("--remove-server", metavar="<server>", action="append", help="Take servers out")
+        change.add_argument("--drain", metavar="<scope>=<identifier>", type=_aggregate,
+                            help="Move all members out of an aggregate")  # fmt: skip
+        change.add_argument("--lose", metavar="<scope>=<identifier>", type=_aggregate,
+                            help="Lose an aggregate with all that is in it")  # fmt: skip
+        parser.add_argument("--flavor", metavar="<flavor>", help="Flavor of the servers to boot (name or ID)")
+        parser.add_argument("--image", metavar="<image>", help="Image of the servers to boot (name or ID)")
+        parser.add_argument("--name", metavar="<name>", help="Name of the servers to boot")
+        parser.add_argument("--availability-zone", metavar="<zone>", help="Zone of the servers to boot")
+        parser.add_argument("--apply", metavar="<generation>", help="Do what the plan of this generation said")
+        return parser
+
+    def take_action(self, given: argparse.Namespace) -> One:
+        change = self._change(given)
+        if given.server_group is None:
+            answer = self.roost.plan_all(change, all_projects=given.all_projects)
+            return tuple(answer), [_lines(value) for value in answer.values()]
+        group = self.roost.find_server_group(given.server_group)
+        return _planned(self.roost.plan(group.id, change, generation=given.apply))
+
+    def _change(self, given: argparse.Namespace) -> dict[str, Any]:
+        if given.create is not None:
+            return {"create": self._servers(given)}
+        if given.policies:
+            return {"policies": given.policies}
+        for key in ("add_server", "remove_server"):
+            if getattr(given, key):
+                return {f"{key}s": [_server_id(self.app, name) for name in getattr(given, key)]}
+        return {"drain": given.drain} if given.drain else {"lose": given.lose}
+
+    def _servers(self, given: argparse.Namespace) -> dict[str, Any]:
+        if given.flavor is None:
+            raise CommandError("Give the --flavor of the servers to boot.")
+        asked = {"flavorRef": _flavor_id(self.app, given.flavor), "count": given.create}
+        image = self.app.client_manager.sdk_connection.image
+        more = {
+            "imageRef": image.find_image(given.image, ignore_missing=False).id if given.image else None,
+            "name": given.name,
+            "availability_zone": given.availability_zone,
+        }
+        return asked | {key: value for key, value in more.items() if value is not None}
+
+
+def _lines(value: Any) -> Any:
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return LinesColumn(value)
+    return JsonColumn(value) if isinstance(value, list | dict) else value
+
+
+def _planned(plan: Plan) -> One:
+    columns = ["sentence", "applied", "generation", "placements", "moves", "stranded", "violations"]
+    values: list[Any] = [
+        plan.sentence,
+        plan.applied,
+        plan.generation,
+        LinesColumn([f"{each.name}: {_places({'host': each.host, **each.placements})}" for each in plan.placements]),
+        LinesColumn([_move(each) for each in plan.moves]),
+        LinesColumn([f"{each['server_id']}: {each['sentence']}" for each in plan.stranded]),
+        LinesColumn([each["message"] for each in plan.violations]),
+    ]
+    if plan.explanation is not None and plan.explanation.advice:
+        columns.append("advice")
+        values.append(plan.explanation.advice)
+    if plan.repair_id is not None:
+        columns.append("repair_id")
+        values.append(plan.repair_id)
+    return columns, values
+
+
+def _move(move: Migration) -> str:
+    state = "" if move.state is None else f" [{move.state}]"
+    reason = "" if move.reason is None else f": {move.reason}"
+    return f"{move.server_id}: {_places(move.source)} -> {_places(move.target)}{state}{reason}"
+
+
+# Repair
+
+
+class RepairServerGroup(_OfGroup, ShowOne):
+    """Mend a group that is in violation with the fewest live migrations."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--dry-run", action="store_true", help="Say which servers would move, and move none")
+        parser.add_argument("--max-moves", metavar="<number>", type=int, help="Move no more servers than this")
+        parser.add_argument("--max-parallel", metavar="<number>", type=int, help="So many at once (1)")
+        parser.add_argument("--cooldown", metavar="<seconds>", type=int, help="Wait so long between moves (0)")
+        parser.add_argument("--wait", action="store_true", help="Wait until all moves have ended")
+        other = parser.add_mutually_exclusive_group()
+        other.add_argument("--stop", action="store_true", help="Stop the repair under way, after the moves under way")
+        other.add_argument("--status", action="store_true", help="Show how far the last repair has come")
+        other.add_argument("--continuous", dest="continuous", action="store_true", default=None,
+                           help="Mend this group whenever an audit finds it broken")  # fmt: skip
+        other.add_argument("--no-continuous", dest="continuous", action="store_false", help="... and no longer")
+        return parser
+
+    def take_action(self, given: argparse.Namespace) -> One:
+        group = self.group(given)
+        budget = {"max_moves": given.max_moves, "max_parallel": given.max_parallel, "cooldown": given.cooldown}
+        limits = {key: value for key, value in budget.items() if value is not None}
+        if given.continuous is not None:
+            return commands.shown(dict(self.roost.keep_repaired(group.id, given.continuous, **limits)))
+        if given.stop or given.status:
+            repair = self._latest(group)
+            if given.stop:
+                self.roost.stop_repair(group.id, repair.id or "")
+        else:
+            repair = self.roost.repair(group.id, dry_run=given.dry_run, **limits)
+        return _repaired(self._awaited(group, repair) if given.wait else repair)
+
+    def _latest(self, group: ServerGroup) -> Repair:
+        found: Sequence[Repair] = self.roost.repairs(group.id)
+        if not found:
+            raise CommandError(f"Server group {group.name} was never repaired.")
+        return found[0]
+
+    def _awaited(self, group: ServerGroup, repair: Repair) -> Repair:
+        with commands.progress("repair", len(repair.moves)) as update:
+            while not repair.ended:
+                time.sleep(0.5)
+                repair = self.roost.get_repair(group.id, repair.id)
+                update(repair.done)
+        if repair.status == "failed":
+            raise CommandError(f"The repair failed: {repair.reason}")
+        return repair
+
+
+def _repaired(repair: Repair) -> One:
+    columns = ("id", "status", "sentence", "reason", "moves", "fewest", "repairs_all", "budget")
+    moves = LinesColumn([_move(each) for each in repair.moves])
+    return columns, (
+        repair.id, repair.status, repair.sentence, repair.reason, moves, repair.fewest, repair.repairs_all,
+        JsonColumn(repair.budget),
+    )  # fmt: skip

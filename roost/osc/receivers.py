@@ -1,0 +1,112 @@
+"""`openstack cluster receiver ...`: what lets others start actions."""
+
+import argparse
+from typing import Any
+
+from openstack import exceptions as sdk
+from osc_lib.exceptions import CommandError
+
+from roost.osc import commands
+from roost.osc.commands import Command, Lister, One, ShowOne, Table, add_pairs, missing, pairs
+
+
+def _show(clustering: Any, name: str) -> One:
+    try:
+        return commands.shown(clustering.get_receiver(name).to_dict())
+    except sdk.NotFoundException:
+        raise missing("Receiver", name) from None
+
+
+class ListReceiver(Lister):
+    """List receivers that meet the criteria."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        commands.add_listing(parser, "receivers")
+        return parser
+
+    def take_action(self, given: argparse.Namespace) -> Table:
+        columns = ["id", "name", "type", "cluster_id", "action", "created_at"]
+        columns += ["project_id", "user_id"] if given.global_project else []
+        found = self.clustering.receivers(**commands.queries(given))
+        short = () if given.full_id else ("id", "cluster_id", "project_id", "user_id")
+        return commands.listed(found, columns, short)
+
+
+class ShowReceiver(ShowOne):
+    """Show the receiver details."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("receiver", metavar="<receiver>", help="Name or ID of the receiver to show")
+        return parser
+
+    def take_action(self, given: argparse.Namespace) -> One:
+        return _show(self.clustering, given.receiver)
+
+
+class CreateReceiver(ShowOne):
+    """Create a receiver."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("--type", metavar="<type>", default="webhook", help="webhook (the default) or message")
+        add_pairs(parser, "--params", "Parameters that are passed to the target action")
+        parser.add_argument("--cluster", metavar="<cluster>", help="Targeted cluster; needed for a webhook")
+        parser.add_argument("--action", metavar="<action>", help="Name of the action; needed for a webhook")
+        parser.add_argument("name", metavar="<name>", help="Name of the receiver to create")
+        return parser
+
+    def take_action(self, given: argparse.Namespace) -> One:
+        if given.type == "webhook" and not (given.cluster and given.action):
+            raise CommandError("cluster and action parameters are required to create webhook type of receiver.")
+        asked = {"name": given.name, "type": given.type, "params": pairs(given.params)}
+        asked |= {"cluster_id": given.cluster, "action": given.action}
+        made = self.clustering.create_receiver(**{key: value for key, value in asked.items() if value is not None})
+        return _show(self.clustering, made.id)
+
+
+class UpdateReceiver(ShowOne):
+    """Update a receiver."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("--name", metavar="<name>", help="The new name for the receiver")
+        parser.add_argument("--action", metavar="<action>", help="Name of the action to be started")
+        add_pairs(parser, "--params", "Parameters that are passed to the target action")
+        parser.add_argument("receiver", metavar="<receiver>", help="Name or ID of receiver(s) to update")
+        return parser
+
+    def take_action(self, given: argparse.Namespace) -> One:
+        changed: dict[str, Any] = {key: getattr(given, key) for key in ("name", "action") if getattr(given, key)}
+        if given.params:
+            changed["params"] = pairs(given.params)
+        receiver = self.clustering.find_receiver(given.receiver)
+        if receiver is None:
+            raise missing("Receiver", given.receiver)
+        self.clustering.update_receiver(receiver.id, **changed)
+        return _show(self.clustering, receiver.id)
+
+
+class DeleteReceiver(Command):
+    """Delete receiver(s)."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("receiver", metavar="<receiver>", nargs="+", help="Name or ID of receiver(s) to delete")
+        parser.add_argument("--force", action="store_true", help="Skip yes/no prompt (assume yes)")
+        return parser
+
+    def take_action(self, given: argparse.Namespace) -> None:
+        if not commands.confirm(given, "receiver"):
+            return
+        failures = 0
+        for name in given.receiver:
+            try:
+                self.clustering.delete_receiver(name, ignore_missing=False)
+            except sdk.HttpException as error:
+                failures += 1
+                self.app.stdout.write(f"{commands.words(error)}\n")
+        if failures:
+            raise CommandError(f"Failed to delete {failures} of the {len(given.receiver)} specified receiver(s).")
+        self.app.stdout.write(f"Receiver deleted: {given.receiver}\n")

@@ -1,0 +1,107 @@
+"""What is written on the command line, and what it comes to."""
+
+import argparse
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from osc_lib.exceptions import CommandError
+
+from roost.osc import clusters, commands, groups
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("affinity", {"name": "affinity", "rules": {}}),
+        ("anti-affinity:rack", {"name": "anti-affinity", "scope": "rack", "rules": {}}),
+        ("affinity:rack:a:b", {"name": "affinity", "scope": "rack", "identifier": "a:b", "rules": {}}),
+        (
+            "anti-affinity:rack,max_server_per_aggregate=2,max_skew=1",
+            {"name": "anti-affinity", "scope": "rack", "rules": {"max_server_per_aggregate": 2, "max_skew": 1}},
+        ),
+    ],
+)
+def test_a_policy_is_written_with_its_scope_and_limits(text: str, policy: dict[str, Any]) -> None:
+    assert groups.policy(text) == policy
+    shown = {"scope": "host", "identifier": None, **policy}
+    assert groups.policy_text(shown) == text
+
+
+def test_a_limit_without_a_number_is_refused() -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="'max_skew' is not LIMIT=NUMBER"):
+        groups.policy("anti-affinity,max_skew")
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (None, {}),
+        (["{}"], {}),
+        (["a=1;b=2=3"], {"a": "1", "b": "2=3"}),
+        (["a=1", "b=2;3"], {"a": "1", "b": "2;3"}),
+        (["a=1", "a=2"], {"a": ["1", "2"]}),
+    ],
+)
+def test_pairs_are_given_several_times_or_with_semicolons(given: list[str] | None, found: dict[str, Any]) -> None:
+    assert commands.pairs(given) == found
+
+
+def test_a_pair_without_a_value_is_refused() -> None:
+    with pytest.raises(CommandError, match="Use the key=value format"):
+        commands.pairs(["a"])
+
+
+def resize(**options: Any) -> dict[str, Any]:
+    names = ("capacity", "adjustment", "percentage", "min_step", "min_size", "max_size")
+    return clusters.resize_request(argparse.Namespace(**{**dict.fromkeys(names), "strict": False, **options}))
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "number"),
+    [
+        ({"capacity": 3}, "EXACT_CAPACITY", 3),
+        ({"adjustment": -1}, "CHANGE_IN_CAPACITY", -1),
+        ({"percentage": 50.0, "min_step": 1}, "CHANGE_IN_PERCENTAGE", 50.0),
+        ({"min_size": 1}, None, None),
+    ],
+)
+def test_a_resize_is_of_one_kind(options: dict[str, Any], kind: str | None, number: float | None) -> None:
+    asked = resize(**options)
+    assert (asked["adjustment_type"], asked["number"]) == (kind, number)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({}, "At least one parameter"),
+        ({"capacity": 1, "adjustment": 1}, "Only one of"),
+        ({"capacity": -1}, "larger than or equal to zero"),
+        ({"adjustment": 0}, "Adjustment cannot be zero"),
+        ({"percentage": 0.0}, "Percentage cannot be zero"),
+        ({"capacity": 1, "min_step": 1}, "Min step is only used with percentage"),
+        ({"min_size": -1}, "Min size cannot be less than zero"),
+        ({"min_size": 3, "max_size": 2}, "Min size cannot be larger than max size"),
+        ({"capacity": 2, "min_size": 3}, "Min size cannot be larger than the specified capacity"),
+        ({"capacity": 4, "max_size": 3}, "Max size cannot be less than the specified capacity"),
+    ],
+)
+def test_a_resize_that_contradicts_itself_is_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(CommandError, match=sentence):
+        resize(**options)
+
+
+def test_short_ids_are_cut_and_missing_ones_are_empty() -> None:
+    things = [SimpleNamespace(id="0123456789", cluster_id=None, depends_on=["0123456789"])]
+    _, rows = commands.listed(things, ["id", "cluster_id", "depends_on"], ("id", "cluster_id", "depends_on"))
+    assert list(rows) == [("01234567", "", "01234567")]
+
+
+@pytest.mark.parametrize(("word", "meaning"), [("true", True), ("Yes", True), ("0", False), ("off", False)])
+def test_words_for_true_and_false(word: str, meaning: bool) -> None:
+    assert commands.boolean(word) is meaning
+
+
+def test_any_other_word_is_neither() -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="'maybe' is neither true nor false"):
+        commands.boolean("maybe")
