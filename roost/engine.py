@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from roost.clouds import choice
+from roost.clouds import balancer, choice
 from roost.clusters import engine as cluster_engine
 from roost.compute import audit, changes, lifecycle, notifications
 from roost.compute.scheduling import Scheduler
@@ -27,6 +27,8 @@ async def run(database: Database, settings: Settings) -> None:
         group.create_task(database.listen(changes.CLAIMS, scheduler.live.noted))
         clouds = choice.choose(settings, database, scheduler)
         group.create_task(cluster_engine.run(settings, database, clouds))
+        if settings.clusters.cloud == "embedded":
+            group.create_task(balancer.run(database))
 
 
 async def _purge(database: Database) -> None:

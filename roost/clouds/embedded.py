@@ -370,7 +370,7 @@ class EmbeddedCloud:
                 return existing
         parts = {part: str(uuid.uuid4()) for part in ("id", "listener", "pool")}
         monitor = str(uuid.uuid4()) if request.health_monitor else None
-        address = request.vip.get("address") or f"10.254.{uuid.uuid4().int % 256}.{uuid.uuid4().int % 254 + 1}"
+        address = request.vip.get("address") or f"127.254.{uuid.uuid4().int % 256}.{uuid.uuid4().int % 254 + 1}"
         balancer = LoadBalancer(**parts, health_monitor=monitor, vip_address=str(address))
         row = {
             "id": balancer.id,
