@@ -17,7 +17,6 @@ from roost.api.auth import RoostAuthenticator
 from roost.clouds.base import CloudError, ServerOutcome, ServerRequest
 from roost.clouds.embedded import EmbeddedCloud, EmbeddedClouds
 from roost.clusters import engine as cluster_engine
-from roost.clusters.actions.requests import Owner
 from roost.compute import lifecycle
 from roost.compute.scheduling import Scheduler
 from roost.config import Settings
@@ -106,16 +105,18 @@ class House:
     async def post(self, path: str, body: Any = None, **more: Any) -> httpx.Response:
         return await self.call("POST", path, body, **more)
 
-    async def done(self, answer: httpx.Response, seconds: float = 20.0) -> dict[str, Any]:
+    async def done(self, answer: httpx.Response, seconds: float = 60.0) -> dict[str, Any]:
         """The action that a request started, once it has ended."""
         assert answer.status_code == 202, answer.text
         return await self.ended(answer.headers["location"].rpartition("/")[2], seconds)
 
-    async def ended(self, action_id: str, seconds: float = 20.0) -> dict[str, Any]:
+    async def ended(self, action_id: str, seconds: float = 60.0) -> dict[str, Any]:
         """An action, once it has ended."""
-        return await self.until(f"/actions/{action_id}", lambda action: action["status"] in ENDED, seconds)
+        path = f"/actions/{action_id}"
+        action: dict[str, Any] = await self.until(path, lambda found: found["status"] in ENDED, seconds)
+        return action
 
-    async def until(self, path: str, true: Callable[[Any], bool], seconds: float = 20.0) -> Any:
+    async def until(self, path: str, true: Callable[[Any], bool], seconds: float = 60.0) -> Any:
         """What an address shows, once that is so."""
         async with asyncio.timeout(seconds):
             while True:
@@ -177,11 +178,6 @@ class House:
         """The ids of all servers that the cloud has, whatever our own tables say."""
         async with self.database.begin() as connection:
             return {str(found) for found in (await connection.execute(sa.select(servers.c.id))).scalars()}
-
-    async def owner(self, cloud: str = "roost") -> Owner:
-        """Whom the things of a cloud belong to."""
-        profile = await self.profile()
-        return Owner(profile["user"], profile["project"])
 
 
 @asynccontextmanager

@@ -52,7 +52,8 @@ def run(served: Served, folder: Path, regex: str, exclude: str = "", longest_sle
     """Run the tests that match in a workspace under `folder`, and print those that failed."""
     images = _prepare(served)
     workspace = folder / "workspace"
-    subprocess.run([BIN / "tempest", "init", workspace], check=True, capture_output=True)
+    registry = ("--workspace-path", folder / "workspaces.yaml")
+    subprocess.run([BIN / "tempest", "init", *registry, workspace], check=True, capture_output=True)
     (workspace / "etc" / "accounts.yaml").write_text(yaml.safe_dump(_accounts(served)))
     (workspace / "etc" / "tempest.conf").write_text(_configuration(served, workspace, images))
     environment = {
