@@ -108,7 +108,7 @@ async def create(
 ) -> Group:
     """Make a group. Its policies come with the identifiers that the project knows."""
     rows = await _resolve(connection, policies, project_id)
-    await _count(connection, settings, project_id)
+    await _count(connection, settings, project_id, user_id)
     values = {"name": name, "project_id": project_id, "user_id": user_id}
     group_id = (
         await connection.execute(server_groups.insert().values(values).returning(server_groups.c.id))
@@ -325,11 +325,14 @@ async def _move(connection: AsyncConnection, server_id: str, group_id: str | Non
     await claims.touch_groups(connection, [changed])
 
 
-async def _count(connection: AsyncConnection, settings: Settings, project_id: str) -> None:
+async def _count(connection: AsyncConnection, settings: Settings, project_id: str, user_id: str) -> None:
     """Count one more group against the project; the row is locked, so that no two take the last place."""
     usage = (await claims.lock_usage(connection, [project_id]))[project_id]
     limit = (await quotas.limits(connection, settings.quota, project_id))["server_groups"]
-    if 0 <= limit <= usage.server_groups:
+    own_limit = (await quotas.limits(connection, settings.quota, project_id, user_id))["server_groups"]
+    theirs = (server_groups.c.project_id == project_id, server_groups.c.user_id == user_id)
+    own = await connection.scalar(sa.select(sa.func.count()).select_from(server_groups).where(*theirs))
+    if 0 <= limit <= usage.server_groups or (own_limit != limit and 0 <= own_limit <= (own or 0)):
         raise OverQuota("Quota exceeded, too many server groups.")
     counted = project_usage.update().where(project_usage.c.project_id == project_id)
     await connection.execute(counted.values(server_groups=project_usage.c.server_groups + 1))

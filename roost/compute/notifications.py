@@ -67,7 +67,7 @@ async def keep_sending(database: Database, settings: Settings) -> None:
     """Send what is in the outbox until cancelled. While the broker does not answer, everything waits there."""
     if not wanted(settings):
         return
-    send = await asyncio.to_thread(sender, settings)
+    send = await _connect(settings)
     while True:
         batch = asyncio.create_task(send_batch(database, send))
         try:
@@ -79,6 +79,16 @@ async def keep_sending(database: Database, settings: Settings) -> None:
             raise
         except Exception as error:
             logger.warning("notifications wait, for they could not be sent", extra={"error": str(error)})
+            await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def _connect(settings: Settings) -> Send:
+    """A sender, as soon as there can be one: nothing else that the engine does should have to wait for it."""
+    while True:
+        try:
+            return await asyncio.to_thread(sender, settings)
+        except Exception as error:
+            logger.error("notifications wait, for there is no way to send them", extra={"error": str(error)})
             await asyncio.sleep(_RETRY_SECONDS)
 
 

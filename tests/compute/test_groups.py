@@ -12,7 +12,7 @@ from roost.config import Settings
 from roost.errors import OverQuota
 from roost.placement.rules import Rule
 from roost.store.database import Database
-from roost.store.tables.compute import scopes
+from roost.store.tables.compute import quotas, scopes
 from roost.store.tables.servers import project_usage, server_groups
 from tests.compute.members import put_server
 
@@ -133,3 +133,17 @@ async def test_a_refused_group_is_not_counted(database: Database, settings: Sett
         await make(database, full, policy("affinity"))
     async with database.begin() as connection:
         assert await connection.scalar(sa.select(project_usage.c.server_groups)) == 1
+
+
+async def test_a_user_with_a_quota_of_its_own_has_no_more_groups_than_that(
+    database: Database, settings: Settings
+) -> None:
+    async with database.begin() as connection:
+        bound = {"project_id": "tenant", "user_id": "somebody", "resource": "server_groups", "limit": 1}
+        await connection.execute(quotas.insert().values(bound))
+    await make(database, settings, policy("affinity"))
+    with pytest.raises(OverQuota):
+        await make(database, settings, policy("affinity"))
+    async with database.begin() as connection:
+        policies = [policy("affinity")]
+        await groups.create(connection, settings, name="g", policies=policies, project_id="tenant", user_id="other")

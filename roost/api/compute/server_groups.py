@@ -316,21 +316,6 @@ async def delete(call: Call) -> Reply:
     return None
 
 
-@routes.post(
-    _GROUP,
-    since="2.1002",
-    until="2.1002",
-    rule=UPDATE,
-    body=_change(_SCOPED_POLICIES),
-    response=thing({"server_group": _SCOPED_GROUP}),
-)
-@routes.post(
-    _GROUP,
-    since="2.1003",
-    rule=UPDATE,
-    body=_change(POLICIES),
-    response=thing({"server_group": _JOINED_GROUP}),
-)
 async def update(call: Call) -> Reply:
     """Rename a server group, or give it other policies; members that break them are left alone."""
     body = call.body["server_group"]
@@ -341,7 +326,6 @@ async def update(call: Call) -> Reply:
     return {"server_group": _view(group, call.version)}
 
 
-@routes.post(_GROUP + "/action", since="2.1002", rule=ADD_INSTANCE, owned=True, body=_ACTION)
 async def act(call: Call) -> Reply:
     """Add an existing server to a group (`add_instance`) or take it out (`remove_instance`); nothing moves."""
     ((action, subject),) = call.body.items()
@@ -354,6 +338,15 @@ async def act(call: Call) -> Reply:
         group = await find(call, connection, rule)
         group = await change(connection, call.services.settings, group, subject["instance_id"])
     return {"server_group": _view(group, call.version)}
+
+
+for first, wanted, group_shown in (
+    ("2.1002", _SCOPED_POLICIES, _SCOPED_GROUP),
+    ("2.1003", POLICIES, _JOINED_GROUP),
+):
+    version, one = {"since": first, "until": first}, thing({"server_group": group_shown})
+    routes.post(_GROUP, rule=UPDATE, body=_change(wanted), response=one, **version)(update)
+    routes.post(_GROUP + "/action", rule=ADD_INSTANCE, owned=True, body=_ACTION, response=one, **version)(act)
 
 
 @routes.get(_GROUP + "/audit", since="2.1002", until="2.1002", rule=AUDIT, response=_audited())
