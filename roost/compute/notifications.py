@@ -9,6 +9,7 @@ import logging
 import socket
 import uuid
 from collections.abc import Callable, Iterable
+from datetime import UTC
 from typing import Any
 
 import sqlalchemy as sa
@@ -118,14 +119,15 @@ def _send_all(send: Send, messages: Iterable[dict[str, Any]]) -> tuple[int, Exce
 
 
 def _message(row: sa.Row[Any]) -> dict[str, Any]:
+    written = str(row.created_at.astimezone(UTC).replace(tzinfo=None))
     return {
         # The same however often it is sent, so that whoever listens can tell.
-        "message_id": str(uuid.uuid5(_MESSAGE_IDS, f"{row.id} {row.created_at.isoformat()}")),
+        "message_id": str(uuid.uuid5(_MESSAGE_IDS, f"{row.id} {written}")),
         "publisher_id": f"nova-api:{socket.gethostname()}",
         "event_type": row.event_type,
         "priority": "INFO",
         "payload": row.payload,
-        "timestamp": str(row.created_at.replace(tzinfo=None)),
+        "timestamp": written,
     }
 
 
