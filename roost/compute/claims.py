@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.placement.fleet import Resources
+from roost.store.database import worth_retrying
 from roost.store.tables.compute import hosts
 from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import project_usage, server_groups
+
+_LOCK_NOT_AVAILABLE = "55P03"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,22 @@ class Usage:
 NOTHING = Usage(0, 0, 0)
 
 
-async def lock_hosts(connection: AsyncConnection, host_ids: Iterable[int]) -> dict[int, sa.Row[Any]]:
-    """The hosts as they are, and stay until this transaction ends."""
-    query = sa.select(hosts).where(hosts.c.id.in_(set(host_ids))).order_by(hosts.c.id).with_for_update()
-    return {row.id: row for row in await connection.execute(query)}
+async def lock_hosts(
+    connection: AsyncConnection, host_ids: Iterable[int], *, wait: bool = True
+) -> dict[int, sa.Row[Any]]:
+    """The hosts as they are, and stay until this transaction ends.
+
+    Who holds hosts already must not `wait` for more, out of order: it gets an error (see `lost_race`) and starts anew.
+    """
+    query = sa.select(hosts).where(hosts.c.id.in_(set(host_ids))).order_by(hosts.c.id)
+    return {row.id: row for row in await connection.execute(query.with_for_update(nowait=not wait))}
+
+
+def lost_race(error: BaseException) -> bool:
+    """Whether a transaction failed only because another one came first, so that the same again may succeed."""
+    if not isinstance(error, DBAPIError):
+        return False
+    return worth_retrying(error) or getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE
 
 
 async def lock_groups(connection: AsyncConnection, group_ids: Iterable[str]) -> dict[str, sa.Row[Any]]:

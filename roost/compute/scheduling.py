@@ -37,7 +37,7 @@ from roost.placement.decision import Decision, Move, Refusal, Request
 from roost.placement.fleet import Fleet, Members, Resources
 from roost.placement.rules import Rule
 from roost.placement.scheduler import place
-from roost.store.database import Database, worth_retrying
+from roost.store.database import Database
 from roost.store.tables.compute import flavor_access, flavors, images, keypairs
 from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import servers
@@ -45,7 +45,8 @@ from roost.store.tables.servers import servers
 logger = logging.getLogger(__name__)
 
 _LARGEST_BATCH = 64
-_ATTEMPTS = 8
+_ATTEMPTS = 30
+_LONGEST_PAUSE = 0.2
 _GROUPS_REMEMBERED = 10_000
 _SHORTAGES = frozenset(
     {Refusal.TOO_FEW_VCPUS, Refusal.TOO_LITTLE_MEMORY, Refusal.TOO_LITTLE_DISK, Refusal.TOO_SMALL_FOR_ALL}
@@ -222,7 +223,7 @@ class Scheduler:
             group = (await self._load_groups(connection, locked)).get(server.group_id)
         near, apart = await self._hinted(connection, server)
         read_again = False
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             request = self._move_request(server, resources, group, target, zone, may_stay)
             decision = place(self.live.fleet, replace(request, same_host=near, different_host=apart))
             if not decision and not read_again:
@@ -233,9 +234,9 @@ class Scheduler:
                 raise NoValidHost(f"No valid host was found. {explain.sentence(decision)}")
             host = self.live.host(decision.hosts[0])
             if host.id == server.host_id:
-                if await self._resize_claim(connection, server, resources):
+                if await self._resize_claim(connection, server, resources, wait=attempt == 0):
                     return host.id
-            elif await self._stands(connection, {host.id: [resources]}):
+            elif await self._stands(connection, {host.id: [resources]}, wait=attempt == 0):
                 await claims.take(connection, [Claim(server.id, host.id, resources)])
                 await claims.touch_groups(connection, [server.group_id] if server.group_id else [])
                 await announce_claims(connection, [host.id])
@@ -287,10 +288,10 @@ class Scheduler:
             except BaseException as error:
                 if done is not None:
                     self.live.doubt(host_id for case in done.cases for host_id in case.host_ids)
-                again = isinstance(error, DBAPIError) and worth_retrying(error)
-                if not again or attempt == _ATTEMPTS - 1:
+                if not claims.lost_race(error) or attempt == _ATTEMPTS - 1:
                     raise
                 logger.info("a batch lost to another transaction and is tried again", extra={"attempt": attempt + 1})
+                await asyncio.sleep(random.uniform(0, min(0.01 * attempt, _LONGEST_PAUSE)))
         raise AssertionError("unreachable")
 
     async def _transact(self, connection: AsyncConnection, pending: list[_Pending]) -> _Batch:
@@ -452,7 +453,7 @@ class Scheduler:
 
     async def _place(self, connection: AsyncConnection, batch: _Batch) -> None:
         """Decide all, and look under lock whether the hosts still have the room; decide anew until they do."""
-        read_again = False
+        read_again = held = False
         for _ in range(_ATTEMPTS):
             fleet = self.live.fleet.snapshot()
             batch.members = {group_id: group.members.copy() for group_id, group in batch.groups.items()}
@@ -465,8 +466,10 @@ class Scheduler:
             if not read_again and any(case.lacks_room for case in batch.cases):
                 read_again = True
                 await self.live.read_room(connection)
-            elif await self._stands(connection, needs):
+            elif await self._stands(connection, needs, wait=not held):
                 return
+            else:
+                held, read_again = True, False
         raise Unavailable("The hosts chosen were taken by others each time; try again.")
 
     def _decide(self, case: _Case, fleet: Fleet, members: Mapping[str, Members]) -> None:
@@ -484,9 +487,11 @@ class Scheduler:
             if case.boot.group_id is not None:
                 present.add(index)
 
-    async def _stands(self, connection: AsyncConnection, needs: Mapping[int, Sequence[Resources]]) -> bool:
+    async def _stands(
+        self, connection: AsyncConnection, needs: Mapping[int, Sequence[Resources]], *, wait: bool
+    ) -> bool:
         """Lock the hosts; whether all of them can take what is wanted of them. Those that cannot are read again."""
-        rows = await claims.lock_hosts(connection, needs)
+        rows = await claims.lock_hosts(connection, needs, wait=wait)
         short = [host_id for host_id, wanted in needs.items() if not _has_room(rows.get(host_id), wanted)]
         if short:
             await self.live.refresh(connection, short)
@@ -577,12 +582,14 @@ class Scheduler:
             seed=random.getrandbits(32),
         )
 
-    async def _resize_claim(self, connection: AsyncConnection, server: sa.Row[Any], resources: Resources) -> bool:
+    async def _resize_claim(
+        self, connection: AsyncConnection, server: sa.Row[Any], resources: Resources, *, wait: bool
+    ) -> bool:
         """Keep room for the larger of what the server had and what it becomes, on the host where it stays."""
         held = Resources(*(server.flavor[key] for key in Resources._fields))
         both = Resources(*(max(old, new) for old, new in zip(held, resources, strict=True)))
         more = Resources(*(new - old for old, new in zip(held, both, strict=True)))
-        if not await self._stands(connection, {server.host_id: [more]}):
+        if not await self._stands(connection, {server.host_id: [more]}, wait=wait):
             return False
         await claims.change(connection, Claim(server.id, server.host_id, both))
         await announce_claims(connection, [server.host_id])

@@ -1,5 +1,7 @@
 """What can be done to a server: stop and start, reboot, resize, migrate, evacuate, shelve, lock."""
 
+import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,16 +18,16 @@ from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import BOOLEAN, NAME, STRING, Schema, Validator, thing
 from roost.api.versions import Version
 from roost.compute import moves, servers
+from roost.compute.claims import lost_race
 from roost.compute.scheduling import NoValidHost
 from roost.compute.servers import Server
 from roost.errors import Invalid
-from roost.store.database import worth_retrying
 
 routes = Table(prefix="/v2.1")
 
 Carried = Callable[[Call, AsyncConnection, Server, Any], Awaitable[Response | None]]
 
-_ATTEMPTS = 5
+_ATTEMPTS = 20
 _NOTHING: Schema = {}
 _HOST: Schema = {"oneOf": [NAME, {"type": "null"}]}
 
@@ -335,6 +337,7 @@ async def _carry_out(call: Call, action: Action, value: Any) -> Response | None:
                 server = await owned(call, connection, action.rule, lock=True)
                 return await action.carry_out(call, connection, server, value)
         except DBAPIError as error:
-            if not worth_retrying(error) or attempt == _ATTEMPTS - 1:
+            if not lost_race(error) or attempt == _ATTEMPTS - 1:
                 raise
+            await asyncio.sleep(random.uniform(0, 0.01 * attempt))
     raise AssertionError("unreachable")
