@@ -38,6 +38,7 @@ from roost.store.tables.servers import servers as servers_table
 BATCH = 1000
 NETWORKS = ("private", "public")
 """The simulated hosts have one network, which answers to these names."""
+SIMULATED_WAIT = "simulated_wait_time"
 
 _WAITS = (0.002, 0.005, 0.01, 0.02, 0.05)
 _STATES = {
@@ -102,6 +103,7 @@ class EmbeddedCloud:
                 raise answer
             elif len(answer.server_ids) < len(kind):
                 refused |= await self._reasons(kind)
+        await asyncio.sleep(max((_simulated_wait(request) for request in requests), default=0.0))
         found = await self._settled([request.node_id for request in requests if request.node_id not in refused])
         return [_outcome(request.node_id, found.get(request.node_id), refused) for request in requests]
 
@@ -223,18 +225,24 @@ class EmbeddedCloud:
         return None
 
     async def operate(self, server_id: str, operation: str, params: Mapping[str, Any]) -> str | None:
-        """Begin it, and wait until the server is at rest again."""
+        """Begin it, and wait until the server is at rest again; what an earlier attempt began is finished first."""
         try:
+            await self._confirmed(server_id)
             await self._begin(server_id, operation, params)
-            await self._at_rest(server_id)
-            if operation in ("resize", "migrate"):
-                async with self.database.begin() as connection:
-                    server = await servers.find(connection, server_id, project_id=self.project_id, lock=True)
-                    await moves.confirm(connection, server, self._actor)
-                await self._at_rest(server_id)
+            await self._confirmed(server_id)
         except RoostError as error:
             return error.message
         return None
+
+    async def _confirmed(self, server_id: str) -> None:
+        """Wait until the server is at rest, and keep it as it was moved or resized."""
+        await self._at_rest(server_id)
+        async with self.database.begin() as connection:
+            server = await servers.find(connection, server_id, project_id=self.project_id, lock=True)
+            if server.vm_state != "resized":
+                return
+            await moves.confirm(connection, server, self._actor)
+        await self._at_rest(server_id)
 
     async def _begin(self, server_id: str, operation: str, params: Mapping[str, Any]) -> None:
         async with self.database.begin() as connection:
@@ -434,6 +442,14 @@ def _kind(request: ServerRequest) -> tuple[Any, ...]:
         request.config_drive,
         hints,
     )
+
+
+def _simulated_wait(request: ServerRequest) -> float:
+    """A server whose metadata says so takes longer to boot, for those who want to see what happens meanwhile."""
+    try:
+        return min(max(float(request.metadata.get(SIMULATED_WAIT, 0)), 0.0), 600.0)
+    except ValueError:
+        return 0.0
 
 
 def _ids(value: Any) -> tuple[str, ...] | None:

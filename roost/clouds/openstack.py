@@ -193,14 +193,14 @@ class OpenStackCloud:
         return await self._reason(change)
 
     async def operate(self, server_id: str, operation: str, params: Mapping[str, Any]) -> str | None:
-        """Ask for it, and wait until the server is at rest again."""
+        """Ask for it, and wait until the server is at rest again; what an earlier attempt began is finished first."""
 
         def act(connection: Any) -> None:
+            server = _confirmed(connection, server_id)
+            if operation == "resize" and _flavor_of(server) == str(params["flavor"]):
+                return
             _OPERATIONS[operation](connection.compute, server_id, params)
-            _wait_at_rest(connection, server_id)
-            if operation in ("resize", "migrate"):
-                connection.compute.confirm_server_resize(server_id)
-                _wait_at_rest(connection, server_id)
+            _confirmed(connection, server_id)
 
         return await self._reason(act)
 
@@ -392,13 +392,22 @@ def _policy(text: str) -> dict[str, Any]:
     return {"name": name, **dict(zip(("scope", "identifier"), scope, strict=False))}
 
 
-def _wait_at_rest(connection: Any, server_id: str) -> None:
+def _confirmed(connection: Any, server_id: str) -> Any:
+    """The server once it is at rest, kept as it was moved or resized."""
     until = time.monotonic() + _BUILD_SECONDS
-    while time.monotonic() < until:
+    while True:
         server = connection.compute.get_server(server_id)
-        if server.task_state is None and server.status != "BUILD":
-            return
+        resting = server.task_state is None and server.status != "BUILD"
+        if resting and server.status == "VERIFY_RESIZE":
+            connection.compute.confirm_server_resize(server_id)
+        elif resting or time.monotonic() > until:
+            return server
         time.sleep(_POLL_SECONDS)
+
+
+def _flavor_of(server: Any) -> str | None:
+    """The id of its flavor, as far as Nova still tells it: newer versions only show what the flavor was."""
+    return getattr(server.flavor, "id", None)
 
 
 _OPERATIONS: Mapping[str, Callable[[Any, str, Mapping[str, Any]], Any]] = {
