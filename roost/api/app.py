@@ -161,6 +161,8 @@ class App:
         if not secret:
             raise errors.Unauthorized(REFUSAL)
         caller = await self._authenticator.authenticate(secret)
+        if caller.project_id is None and exchange.api is not IDENTITY_API:
+            raise errors.Forbidden("This needs a token that is scoped to a project.")
         if project_id is not None and project_id != caller.project_id:
             raise errors.Invalid(
                 f"Malformed request URL: URL's project_id '{project_id}' doesn't match Context's project_id "

@@ -134,6 +134,16 @@ async def test_an_admin_may_speak_for_the_system_and_others_may_not(api: Api) ->
     assert refused.json() == REFUSED
 
 
+@pytest.mark.parametrize("path", ["/compute/v2.1/servers", "/image/v2/images", "/clustering/v1/clusters"])
+async def test_only_identity_answers_a_token_without_a_project(api: Api, path: str) -> None:
+    admin = {"name": "admin", "domain": DEFAULT, "password": PASSWORDS["admin"]}
+    for body in (by_password(admin, {"system": {"all": True}}), by_password(admin)):
+        secret, _ = await sign_in(api, body)
+        answer = await api.get(path, cloud=None, headers={"X-Auth-Token": secret})
+        assert answer.status_code == 403
+        assert "This needs a token that is scoped to a project." in answer.text
+
+
 async def test_nocatalog_leaves_the_catalogue_out(api: Api) -> None:
     _, token = await sign_in(api, by_password(scope=project()), params={"nocatalog": ""})
     assert "catalog" not in token
