@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 SERVER = {"flavor": "1", "image": "cirros-0.6.2-x86_64-disk", "networks": [{"network": "private"}]}
-ZONES = {"zones": [{"name": "zone1"}, {"name": "zone2"}, {"name": "zone3"}]}
+ZONES: dict[str, Any] = {"zones": [{"name": "zone1"}, {"name": "zone2"}, {"name": "zone3"}]}
 
 
 @dataclass
