@@ -148,7 +148,7 @@ async def _plan(work: Work) -> None:
         for policy_id in work.inputs.get("policies") or ():
             await attachments.attach(work, policy_id)
     async with work.engine.database.begin() as connection:
-        scene = await _scene(work, connection)
+        scene = await scene_of(work, connection)
     if scene is not None and any(one.wants(BEFORE, work.action) for one in scene.bound):
         await _consult(work, scene)
     async with work.write() as connection:
@@ -162,7 +162,7 @@ async def _plan(work: Work) -> None:
         await _write_plan(connection, work, plan)
 
 
-async def _scene(work: Work, connection: AsyncConnection) -> plans.Scene | None:
+async def scene_of(work: Work, connection: AsyncConnection) -> plans.Scene | None:
     """The cluster that the action is about, or that its node is in; None if there is none."""
     row = await state.cluster_row(connection, work.cluster_id) if work.cluster_id else None
     if row is None:
@@ -174,7 +174,7 @@ async def _scene(work: Work, connection: AsyncConnection) -> plans.Scene | None:
 
 
 async def _consult(work: Work, scene: plans.Scene) -> None:
-    view = await _view(work, scene)
+    view = await view_of(work, scene)
     result = await bindings.consult(scene.bound, BEFORE, view)
     work.data = view.data
     async with work.write() as connection:
@@ -185,7 +185,7 @@ async def _consult(work: Work, scene: plans.Scene) -> None:
         raise Refused(f"{prefix}: {result.refusal}")
 
 
-async def _view(work: Work, scene: plans.Scene, *, succeeded: bool = True) -> ActionView:
+async def view_of(work: Work, scene: plans.Scene, *, succeeded: bool = True) -> ActionView:
     members = scene.members or ()
     async with work.engine.database.begin() as connection:
         ids = {scene.cluster.profile_id, *(node.profile_id for node in members)}
@@ -319,13 +319,13 @@ async def _consult_after(work: Work, succeeded: bool) -> bindings.Consultation |
     if work.plan is None or not work.cluster_id or work.action == "CLUSTER_DELETE":
         return None
     async with work.engine.database.begin() as connection:
-        scene = await _scene(work, connection)
+        scene = await scene_of(work, connection)
         if scene is None or not any(one.wants(AFTER, work.action) for one in scene.bound):
             return None
         made = (await steps.outputs(connection, work)).get("nodes_added")
     if made:
         work.data["creation"] = {**(work.data.get("creation") or {}), "nodes": made}
-    view = await _view(work, scene, succeeded=succeeded)
+    view = await view_of(work, scene, succeeded=succeeded)
     view.data.update(status="NONE", reason="")
     result = await bindings.consult(scene.bound, AFTER, view)
     work.data = view.data
@@ -337,9 +337,9 @@ async def _detach_all(work: Work, ending: Ending) -> bool:
     if work.action != "CLUSTER_DELETE" or ending.status != SUCCEEDED or not work.cluster_id:
         return False
     async with work.engine.database.begin() as connection:
-        scene = await _scene(work, connection)
+        scene = await scene_of(work, connection)
     if scene is not None:
-        view = await _view(work, scene)
+        view = await view_of(work, scene)
         for one in scene.bound:
             await attachments.let_go(one, view)
     return True
