@@ -33,6 +33,7 @@ def _done(proxy: Any, answer: Any) -> None:
     elif isinstance(answer, Resource):
         [identifier] = [action.id for action in proxy.actions(target=answer.id)]
     else:
+        assert "action" in answer, answer
         identifier = answer["action"]
     action = proxy.get_action(identifier)
     proxy.wait_for_status(action, "SUCCEEDED", failures=["FAILED", "CANCELLED"], interval=0.1)
@@ -48,14 +49,14 @@ def test_the_whole_of_the_proxy(proxy: Any) -> None:
     cluster = proxy.create_cluster(name="sdk", profile_id=profile.id, desired_capacity=2, min_size=0, max_size=9)
     _done(proxy, cluster)
     assert proxy.get_cluster(cluster.id).status == "ACTIVE"
-    _done(proxy, proxy.attach_policy_to_cluster(cluster, policy, enabled=True))
+    _done(proxy, proxy.attach_policy_to_cluster(cluster, policy.id, enabled=True))
     [binding] = proxy.cluster_policies(cluster)
     assert binding.policy_id == policy.id
     _done(proxy, proxy.scale_out_cluster(cluster, 2))
     _done(proxy, proxy.scale_in_cluster(cluster, 1))
     _done(proxy, proxy.resize_cluster(cluster, adjustment_type="EXACT_CAPACITY", number=4))
     assert len(list(proxy.nodes(cluster_id=cluster.id))) == 4
-    assert len(list(proxy.collect_cluster_attrs(cluster, "name"))) == 4
+    assert len(list(proxy.collect_cluster_attrs(cluster.id, "name"))) == 4
     _done(proxy, proxy.check_cluster(cluster))
     _done(proxy, proxy.recover_cluster(cluster, check=True))
     node = proxy.create_node(name="sdk", profile_id=profile.id)
@@ -71,7 +72,7 @@ def test_the_whole_of_the_proxy(proxy: Any) -> None:
     assert proxy.find_cluster("sdk").id == cluster.id
     assert next(iter(proxy.events(cluster_id=cluster.id))).cluster_id == cluster.id
     proxy.delete_receiver(receiver)
-    _done(proxy, proxy.detach_policy_from_cluster(cluster, policy))
+    _done(proxy, proxy.detach_policy_from_cluster(cluster, policy.id))
     _done(proxy, proxy.delete_cluster(cluster.id))
     _done(proxy, proxy.delete_node(node.id))
     proxy.delete_policy(policy)
