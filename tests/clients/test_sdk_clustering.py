@@ -62,7 +62,7 @@ def test_the_whole_of_the_proxy(proxy: Any) -> None:
     node = proxy.create_node(name="sdk", profile_id=profile.id)
     _done(proxy, node)
     _done(proxy, proxy.add_nodes_to_cluster(cluster, [node.id]))
-    _done(proxy, proxy.remove_nodes_from_cluster(cluster, [node.id]))
+    _done(proxy, proxy.remove_nodes_from_cluster(cluster, [node.id], destroy_after_deletion=False))
     _done(proxy, proxy.check_node(node))
     _done(proxy, proxy.perform_operation_on_node(node, "reboot", type="SOFT"))
     receiver = proxy.create_receiver(
