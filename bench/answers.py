@@ -99,7 +99,7 @@ async def measure_audit(settings: Settings) -> tuple[float, int]:
     for _ in range(3):
         started = time.perf_counter()
         async with database.begin() as connection:
-            found = len(await drift.find_all(connection, LiveFleet()))
+            found = len(list(await drift.find_all(connection, LiveFleet())))
         best = min(best, time.perf_counter() - started)
     await database.close()
     return best, found

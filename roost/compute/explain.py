@@ -11,6 +11,7 @@ from typing import Any
 from roost.compute.fleet import LiveFleet
 from roost.compute.identifiers import Scope, Surrogates
 from roost.placement.decision import Decision, Field, Refusal, Refused, Share, Verdict, free_share
+from roost.placement.fleet import NOWHERE, Fleet
 from roost.placement.remedy import Change, Remedy
 from roost.placement.rules import HOST, Kind, Rule
 
@@ -67,14 +68,19 @@ def _written(rule: Rule | None) -> dict[str, Any] | None:
 
 
 def _stood(host: int, row: tuple[int, ...], live: LiveFleet, scopes: Iterable[str]) -> dict[str, Any]:
-    return {**where(live, host, scopes), "words": row}
+    name = live.host(host).name
+    places = {HOST: name, **live.places(host)}
+    return {"host": name, "places": {scope: places[scope] for scope in scopes if scope in places}, "words": row}
 
 
-def where(live: LiveFleet, index: int, scopes: Iterable[str]) -> dict[str, Any]:
-    """A host by its real name, and its aggregates in these scopes."""
-    host = live.host(index).name
-    places = {HOST: host, **live.places(index)}
-    return {"host": host, "places": {scope: places[scope] for scope in scopes if scope in places}}
+def where(fleet: Fleet, host: int, scopes: Iterable[str]) -> dict[str, Any]:
+    """A host by its real name, and its aggregates in these scopes, as `View.where` reads them."""
+    places = {}
+    for scope in scopes:
+        aggregate = fleet.aggregate(host, scope)
+        if aggregate != NOWHERE:
+            places[scope] = fleet.identifiers(scope)[aggregate]
+    return {"host": fleet.name(host), "places": places}
 
 
 # Telling

@@ -285,12 +285,12 @@ async def _displaced(connection: AsyncConnection, scheduler: Scheduler, group: G
 def _displacement(
     scheduler: Scheduler, rules: Rules, inside: Sequence[Occupant], leaving: Sequence[int], *, lost: bool
 ) -> Outcome:
-    live = scheduler.live
-    found = displacements.displace(live.fleet, rules, inside, leaving, lost=lost)
+    live, fleet = scheduler.live, scheduler.live.fleet
+    found = displacements.displace(fleet, rules, inside, leaving, lost=lost)
     outcome = Outcome()
     for each, target in found.moves:
         scopes = [rule.scope for rule in rules.get(each.group_id or "", ())]
-        places = {"source": explain.where(live, each.host, scopes), "target": explain.where(live, target, scopes)}
+        places = {"source": explain.where(fleet, each.host, scopes), "target": explain.where(fleet, target, scopes)}
         outcome.moves.append({"server_id": each.id, **places})
     for each, decision in found.stranded:
         outcome.stranded.append({"server_id": each.id, "record": explain.record(decision, live)})
