@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.compute import claims, displacements, explain, groups, identifiers, occupants, repairs, trials
 from roost.compute.changes import latest_generation
 from roost.compute.displacements import Rules
+from roost.compute.drift import aggregate_name
 from roost.compute.groups import Group, Policy
 from roost.compute.occupants import Occupant
 from roost.compute.repairs import Budget, Step
@@ -309,13 +310,10 @@ def _note_violations(
 
 
 def _written(violation: Violation, names: Sequence[str]) -> dict[str, Any]:
-    # A target that no host was ever in has no place among the names.
-    known = violation.aggregate is not None and 0 <= violation.aggregate < len(names)
-    aggregate = names[violation.aggregate] if known and violation.aggregate is not None else None
     return {
         "breach": str(violation.breach),
         "rule": {"policy": str(violation.rule), "rules": dict(violation.rule.limits)},
-        "aggregate": aggregate,
+        "aggregate": aggregate_name(names, violation),
         "members": list(violation.members),
         "excess": violation.excess,
     }
