@@ -40,7 +40,8 @@ from roost.store.tables.clusters import actions, clusters, health_registry, node
 logger = logging.getLogger(__name__)
 
 LIFECYCLE_SECONDS = 5
-"""How often the cloud is asked what has become of its servers, where a policy wants to hear of it at once."""
+"""How often a cloud is asked what has become of its servers, where a policy wants to hear of it at once. The embedded
+cloud also tells of itself: see `hurry`."""
 _AT_ONCE = 32
 _URL_SECONDS = 10
 
@@ -60,6 +61,15 @@ async def change(connection: AsyncConnection, cluster_id: str, policy: Policy | 
         values = {"check_type": ",".join(policy.modes), "interval": interval, "params": dict(policy.spec)}
         row = insert(health_registry).values(cluster_id=cluster_id, policy_id=policy.id, **values)
         await connection.execute(row.on_conflict_do_update(index_elements=["cluster_id", "policy_id"], set_=values))
+
+
+async def hurry(connection: AsyncConnection, node_ids: Sequence[str]) -> int:
+    """Look at once at the clusters of these nodes (of none: at all) that want to hear of events; how many there are."""
+    change = health_registry.update().where(health_registry.c.check_type == LIFECYCLE_EVENTS)
+    if node_ids:
+        own = sa.select(nodes.c.cluster_id).where(nodes.c.id.in_(node_ids))
+        change = change.where(health_registry.c.cluster_id.in_(own))
+    return (await connection.execute(change.values(due_at=sa.func.now()))).rowcount
 
 
 async def look(database: Database, clouds: Clouds, plugins: Plugins) -> int:

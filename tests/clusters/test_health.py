@@ -134,3 +134,34 @@ async def test_a_cluster_is_watched_while_the_policy_is_attached(house: House) -
     assert await registry(house) == [("NODE_STATUS_POLLING", 60, True)]
     await house.act(cluster, "policy_detach", {"policy_id": made["id"]})
     assert await registry(house) == []
+
+
+@pytest.mark.parametrize("event", ["deleted", "stopped"])
+async def test_what_befalls_a_server_is_heard_of_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    monkeypatch.setattr(health, "LIFECYCLE_SECONDS", 3600)
+    cluster = await house.cluster(2)
+    spec = watch({"type": "LIFECYCLE_EVENTS"}, node_update_timeout=0).spec["properties"]
+    made = await house.policy("senlin.policy.health", "1.2", **spec)
+    await house.act(cluster, "policy_attach", {"policy_id": made["id"]})
+    async with asyncio.timeout(10):
+        while not await looked_at(house):  # noqa: ASYNC110 - another task moves it on
+            await asyncio.sleep(0.05)
+    fallen = (await house.members(cluster))[0]["physical_id"]
+    server = f"/compute/v2.1/servers/{fallen}"
+    if event == "deleted":
+        assert (await house.api.delete(server, cloud="roost")).status_code == 204
+    else:
+        assert (await house.api.post(f"{server}/action", {"os-stop": None}, cloud="roost")).status_code == 202
+    path = f"/actions?target={cluster['id']}&action=CLUSTER_RECOVER&status=SUCCEEDED"
+    await house.until(path, bool, 10)
+    assert fallen not in await house.servers()
+    assert len(await house.servers()) == 2
+
+
+async def looked_at(house: House) -> bool:
+    """Whether the next look is far away."""
+    async with house.database.begin() as connection:
+        query = sa.text("SELECT bool_and(due_at > now() + interval '1 minute') FROM health_registry")
+        return bool(await connection.scalar(query))
