@@ -83,7 +83,7 @@ async def _watch(engine: Engine, fallen: asyncio.Event) -> None:
     while True:
         fallen.clear()
         try:
-            await health.look(engine.database, engine.clouds, engine.plugins)
+            await health.look(engine.database, engine.clouds, engine.plugins, private_urls=engine.settings.private_urls)
         except SQLAlchemyError:
             logger.warning("could not look after the health of clusters, trying again", exc_info=True)
         with suppress(TimeoutError):
