@@ -36,7 +36,7 @@ serve: install
 	$(BIN)/roost serve
 
 test: install .venv-senlin/.installed
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: install
 	$(BIN)/ruff check .

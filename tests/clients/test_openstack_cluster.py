@@ -16,9 +16,6 @@ import yaml
 
 from tests.conftest import Served
 
-# One story, told in order, on one Roost.
-pytestmark = pytest.mark.xdist_group("served")
-
 CLIENT = Path(__file__).parents[2] / ".venv-senlin" / "bin" / "python"
 PROFILE = {"type": "os.nova.server", "version": 1.0,
            "properties": {"name": "web", "flavor": "m1.tiny", "image": "cirros-0.6.2-x86_64-disk"}}  # fmt: skip
