@@ -23,6 +23,8 @@ from roost.store.database import Database
 
 logger = logging.getLogger(__name__)
 
+_GRACE = 5.0
+
 _HEAD_BYTES = 64 * 1024
 
 
@@ -89,10 +91,18 @@ async def _run(
             if listener is not None:
                 server.should_exit = True
                 await serving
-            for task in tasks:
-                task.cancel()
+            await _end(tasks)
     finally:
         await database.close()
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel the tasks; whatever has not heard it in time, however deep within them, is told again."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks, timeout=_GRACE)
+    for left in asyncio.all_tasks() - {asyncio.current_task()}:
+        left.cancel()
 
 
 def _server(services: Services) -> tuple["_Server", Authenticator]:
