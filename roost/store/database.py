@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 
 import psycopg
 import sqlalchemy as sa
@@ -58,6 +59,12 @@ class Database:
     async def close(self) -> None:
         """Close all connections."""
         await self._engine.dispose()
+
+
+async def now(connection: AsyncConnection) -> datetime:
+    """What time it is. Clocks of machines differ and are set; this is the one that all processes share."""
+    moment: datetime = (await connection.execute(sa.select(sa.func.clock_timestamp()))).scalar_one()
+    return moment
 
 
 async def notify(connection: AsyncConnection, *messages: tuple[str, str]) -> None:
