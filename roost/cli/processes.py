@@ -87,6 +87,7 @@ async def _run(
                 ready()
             await stop.wait()
             if listener is not None:
+                services.watch.close()
                 server.should_exit = True
                 await serving
             for task in tasks:

@@ -1,0 +1,115 @@
+"""Which rules are broken now, in all groups: remembered, and found out again only for the groups that changed."""
+
+import asyncio
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY, UUID
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute import groups
+from roost.compute.fleet import LiveFleet
+from roost.placement.audit import Violation, audit
+from roost.placement.rules import Rule
+from roost.store.tables.compute import fleet_changes
+from roost.store.tables.servers import server_groups, servers
+
+_AT_A_TIME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rule that members of a group break, and the hosts that those are on, by server."""
+
+    group_id: str
+    group_name: str
+    project_id: str
+    violation: Violation
+    places: dict[str, int]
+
+
+@dataclass(slots=True)
+class _Audited:
+    version: int
+    name: str
+    hosts: frozenset[int]
+    skewed: bool
+    """Whether hosts without members matter too."""
+    broken: tuple[Broken, ...]
+
+
+@dataclass(slots=True)
+class Violations:
+    """The audits of all groups, as far as they still hold."""
+
+    live: LiveFleet
+    _groups: dict[str, _Audited] = field(default_factory=dict)
+    _generation: int = -1
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def now(self, connection: AsyncConnection) -> list[Broken]:
+        """Every rule that is broken, as the transaction sees it."""
+        async with self._lock:
+            await self.live.sync(connection)
+            doubtful = await self._doubtful(connection)
+            known = await self._forget(connection, doubtful)
+            stale = [row for row in known if row.id not in self._groups]
+            for start in range(0, len(stale), _AT_A_TIME):
+                await self._audit(connection, stale[start : start + _AT_A_TIME])
+                # Others are served between two batches.
+                await asyncio.sleep(0)
+            return list(self._all())
+
+    def _all(self) -> Iterator[Broken]:
+        for audited in self._groups.values():
+            yield from audited.broken
+
+    async def _doubtful(self, connection: AsyncConnection) -> Collection[int] | None:
+        """The hosts that changed since the last look; None if all may have."""
+        generation, self._generation = self._generation, self.live.generation
+        if generation == self.live.generation:
+            return ()
+        query = sa.select(fleet_changes.c.generation, fleet_changes.c.host_ids).where(
+            fleet_changes.c.generation > generation, fleet_changes.c.generation <= self.live.generation
+        )
+        rows = (await connection.execute(query)).all()
+        if generation < 0 or len(rows) != self.live.generation - generation:
+            return None
+        return {host_id for row in rows for host_id in row.host_ids}
+
+    async def _forget(self, connection: AsyncConnection, doubtful: Collection[int] | None) -> list[sa.Row[tuple[str]]]:
+        """Drop the audits that no longer hold; all groups that there are."""
+        columns = (server_groups.c.id, server_groups.c.name, server_groups.c.project_id, server_groups.c.version)
+        rows = list((await connection.execute(sa.select(*columns))).all())
+        current = {row.id: row for row in rows}
+        moved = None if doubtful is None else set(doubtful)
+        for group_id, audited in list(self._groups.items()):
+            row = current.get(group_id)
+            same = row is not None and (row.version, row.name) == (audited.version, audited.name)
+            held = moved is not None and not (moved and (audited.skewed or not audited.hosts.isdisjoint(moved)))
+            if not (same and held):
+                del self._groups[group_id]
+        return rows
+
+    async def _audit(self, connection: AsyncConnection, rows: Collection[sa.Row[tuple[str]]]) -> None:
+        ids = [row.id for row in rows]
+        rules = await groups.rules_of(connection, ids)
+        places: dict[str, dict[str, int]] = {group_id: {} for group_id in ids}
+        query = sa.select(servers.c.group_id, servers.c.id, servers.c.host_id).where(
+            servers.c.group_id == sa.any_(sa.cast(ids, ARRAY(UUID(as_uuid=False)))), servers.c.host_id.is_not(None)
+        )
+        for group_id, server_id, host_id in await connection.execute(query):
+            places[group_id][server_id] = host_id
+        for row in rows:
+            self._groups[row.id] = self._audited(row, rules[row.id], places[row.id])
+
+    def _audited(self, row: sa.Row[tuple[str]], rules: tuple[Rule, ...], places: dict[str, int]) -> _Audited:
+        indexes = {server: self.live.index(host_id) for server, host_id in places.items()}
+        placed = {server: index for server, index in indexes.items() if index is not None}
+        broken = tuple(
+            Broken(row.id, row.name, row.project_id, found, {member: places[member] for member in found.members})
+            for found in audit(self.live.fleet, rules, placed).violations
+        )
+        skewed = any(rule.max_skew is not None for rule in rules)
+        return _Audited(row.version, row.name, frozenset(places.values()), skewed, broken)
