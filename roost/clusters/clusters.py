@@ -23,6 +23,7 @@ from roost.clusters.errors import (
 from roost.clusters.ids import new_id
 from roost.clusters.plugins import Plugins
 from roost.clusters.policies import chain
+from roost.clusters.policies.base import ClusterView, Policy
 from roost.clusters.spec import InvalidSpec
 from roost.config import ClusterSettings
 from roost.errors import Conflict, OverQuota
@@ -44,6 +45,8 @@ STATUSES = (
     "OPERATING",
 )
 RECOVERIES = ("REBOOT", "REBUILD", "RECREATE")
+POLICIES = "cluster.policies"
+"""The item of a new cluster's configuration that names the policies which govern it from its first node on."""
 
 _KEEPS_BUSY = ("CREATING", "UPDATING", "DELETING", "RECOVERING")
 
@@ -108,7 +111,31 @@ async def create(asking: Asking, given: Mapping[str, Any]) -> tuple[sa.Row[Any],
         domain_id=owner.domain_id,
     )
     cluster = (await asking.connection.execute(insert.returning(clusters))).one()
-    return cluster, await asking.accept("CLUSTER_CREATE", cluster, {})
+    governing = await _governing(asking, cluster)
+    return cluster, await asking.accept("CLUSTER_CREATE", cluster, {"policies": governing} if governing else {})
+
+
+async def _governing(asking: Asking, cluster: sa.Row[Any]) -> list[str]:
+    """The ids of the policies that are to govern a cluster from its first node on, as its configuration names them."""
+    named = cluster.config.get(POLICIES) or []
+    if isinstance(named, str):
+        named = [name.strip() for name in named.split(",") if name.strip()]
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise BadRequest(f"The '{POLICIES}' of a cluster's config is a list of policies: '{named}'.")
+    view = state.cluster_view(cluster, (), await state.profile_rows(asking.connection, [cluster.profile_id]))
+    found: list[Policy] = []
+    for name in named:
+        policy = asking.plugins.restore_policy((await asking.refer(policies, "policy", name))._asdict())
+        _check_fit(asking, policy, view, found)
+        found.append(policy)
+    return [policy.id for policy in found]
+
+
+def _check_fit(asking: Asking, policy: Policy, view: ClusterView, others: Sequence[Policy]) -> None:
+    fit = chain.fit(policy, view, others)
+    if fit.refusals:
+        raise BadRequest(" ".join(fit.refusals))
+    asking.warnings.extend(fit.warnings)
 
 
 async def update(asking: Asking, identity: str, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
@@ -308,10 +335,7 @@ async def attach_policy(asking: Asking, identity: str, policy_name: str, enabled
     policy = asking.plugins.restore_policy(row._asdict())
     view = state.cluster_view(cluster, (), await state.profile_rows(asking.connection, [cluster.profile_id]))
     others = [asking.plugins.restore_policy(binding.policy) for binding in bindings]
-    fit = chain.fit(policy, view, others)
-    if fit.refusals:
-        raise BadRequest(" ".join(fit.refusals))
-    asking.warnings.extend(fit.warnings)
+    _check_fit(asking, policy, view, others)
     return await asking.accept("CLUSTER_ATTACH_POLICY", cluster, {"policy_id": policy.id, "enabled": enabled})
 
 

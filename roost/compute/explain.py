@@ -67,14 +67,15 @@ def _written(rule: Rule | None) -> dict[str, Any] | None:
 
 
 def _stood(standing: Standing, live: LiveFleet, scopes: Iterable[str]) -> dict[str, Any]:
-    host = live.host(standing.host).name
-    places = {HOST: host, **live.places(standing.host)}
-    return {
-        "host": host,
-        "places": {scope: places[scope] for scope in scopes if scope in places},
-        "values": [share.value for share in standing.shares],
-        "headroom": standing.headroom,
-    }
+    values = [share.value for share in standing.shares]
+    return {**where(live, standing.host, scopes), "values": values, "headroom": standing.headroom}
+
+
+def where(live: LiveFleet, index: int, scopes: Iterable[str]) -> dict[str, Any]:
+    """A host by its real name, and its aggregates in these scopes."""
+    host = live.host(index).name
+    places = {HOST: host, **live.places(index)}
+    return {"host": host, "places": {scope: places[scope] for scope in scopes if scope in places}}
 
 
 # Telling
@@ -111,6 +112,20 @@ class View:
         scope = self.scopes.get(rule.scope)
         shown = None if scope is None else scope.identifier_for(self.project_id, rule.identifier)
         return replace(rule, identifier=shown)
+
+    def where(self, stored: Mapping[str, Any], hidden: Surrogates) -> dict[str, Any]:
+        """A place: its aggregates under the asker's identifiers, and the host where it may be named."""
+        places = {
+            scope: identifier if self.real else hidden.of(scope, identifier)
+            for scope, identifier in stored["places"].items()
+            if scope in self.scopes
+        }
+        return {"placements": places, **({"host": stored["host"]} if self.real else {})}
+
+    def place(self, stored: Mapping[str, Any], hidden: Surrogates) -> dict[str, str]:
+        """The same as one line: the aggregate in each scope, the host among them where it may be named."""
+        told = self.where(stored, hidden)
+        return {**told["placements"], **({HOST: told["host"]} if "host" in told else {})}
 
     def _rule(self, written: Mapping[str, Any] | None) -> Rule | None:
         return None if written is None else self.rule(Rule.parse(written["policy"], written["rules"]))
@@ -155,18 +170,11 @@ class View:
 
     def _standing(self, stored: Mapping[str, Any], rules: Sequence[Rule], hidden: Surrogates) -> dict[str, Any]:
         shares = [Share(rule, value) for rule, value in zip(rules, stored["values"], strict=True)]
-        view: dict[str, Any] = {
-            "placements": {
-                scope: identifier if self.real else hidden.of(scope, identifier)
-                for scope, identifier in stored["places"].items()
-                if scope in self.scopes
-            },
-            "shares": [
-                {"policy": str(share.rule), "value": share.value, "sentence": _share_sentence(share)}
-                for share in shares
-            ],
-        }
-        return {"host": stored["host"], "headroom": stored["headroom"], **view} if self.real else view
+        told = [
+            {"policy": str(share.rule), "value": share.value, "sentence": _share_sentence(share)} for share in shares
+        ]
+        free = {"headroom": stored["headroom"]} if self.real else {}
+        return {**self.where(stored, hidden), "shares": told, **free}
 
     def _help(self, remedy: Remedy) -> dict[str, Any]:
         return {

@@ -27,6 +27,7 @@ from roost.clusters.profiles.base import Profile
 from roost.clusters.profiles.nova_server import ServerProfile
 from roost.clusters.spec import Integer
 from tests.clusters.builders import action, ask_all, attach, cluster, nodes
+from tests.clusters.house import clustering
 
 HERE = "tests.clusters.test_plugins"
 GUIDE = Path(__file__).parents[2] / "docs" / "policy-authors.md"
@@ -91,6 +92,29 @@ async def test_the_guides_example_does_what_the_guide_says(acme: Path) -> None:
     assert view.data["curfew"] == {"allowed_by": "night"}
     said = await ask_all(AFTER, view, (night, binding))
     assert said.last_ops == {"night": view.now}
+
+
+async def test_a_third_partys_type_is_listed_attached_and_consulted(acme: Path, database_url: str) -> None:
+    install(acme, "[roost.policies]\ncurfew = acme_curfew:CurfewPolicy\n")
+    async with clustering(database_url) as house:
+        names = {each["name"] for each in await house.get("/policy-types", version="1.4")}
+        assert "acme.policy.curfew-1.0" in names
+        cluster = await house.cluster(2)
+        strict = await house.policy("acme.policy.curfew", from_hour=0, to_hour=24, days=list(range(7)), reason="Stay.")
+        await house.act(cluster, "policy_attach", {"policy_id": strict["id"]})
+        action = await house.act(cluster, "scale_in")
+        assert action["status"] == "FAILED"
+        assert action["status_reason"] == f"Policy check failure: Failed policy '{strict['name']}': Stay."
+        assert len(await house.servers()) == 2
+
+        await house.act(cluster, "policy_detach", {"policy_id": strict["id"]})
+        lenient = await house.policy("acme.policy.curfew", days=[])
+        await house.act(cluster, "policy_attach", {"policy_id": lenient["id"]})
+        action = await house.act(cluster, "scale_in")
+        assert (action["status"], action["data"]["curfew"]) == ("SUCCEEDED", {"allowed_by": lenient["name"]})
+        [bound] = await house.get(f"/clusters/{cluster['id']}/policies")
+        assert bound["last_op"] is not None
+        assert len(await house.servers()) == 1
 
 
 def test_the_types_of_the_house() -> None:

@@ -187,13 +187,13 @@ def _policies_view(policies: tuple[Policy, ...], version: Version) -> dict[str, 
         return {"policy": {"name": first.name, "rules": first.flat_rules}}
     if version < _JOINED:
         return {"policies": [str(policy) for policy in policies]}
-    return {"policies": [policy_view(policy) for policy in policies]}
+    return {"policies": [rule_view(policy.rule) for policy in policies]}
 
 
-def policy_view(policy: Policy) -> dict[str, Any]:
+def rule_view(rule: placement.Rule) -> dict[str, Any]:
     """A policy in the words of 2.1003."""
-    rule = policy.rule
-    return {"name": policy.name, "scope": rule.scope, "identifier": rule.identifier, "rules": dict(rule.limits)}
+    name = Policy(rule).name
+    return {"name": name, "scope": rule.scope, "identifier": rule.identifier, "rules": dict(rule.limits)}
 
 
 # What is asked for
@@ -367,7 +367,7 @@ def violation_view(violation: audit.Violation) -> dict[str, Any]:
     """A broken rule in the words of 2.1003."""
     return {
         "breach": violation.breach,
-        "policy": policy_view(Policy(violation.rule)),
+        "policy": rule_view(violation.rule),
         "aggregate": violation.aggregate,
         "members": list(violation.members),
         "excess": violation.excess,

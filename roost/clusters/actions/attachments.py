@@ -21,12 +21,17 @@ logger = logging.getLogger(__name__)
 
 
 async def _attach(work: Work) -> str:
+    return await attach(work, work.inputs["policy_id"], work.inputs.get("enabled", True))
+
+
+async def attach(work: Work, policy_id: str, enabled: bool = True) -> str:
+    """Have a policy govern the cluster of the action; what was done, or `Refused`."""
     async with work.engine.database.begin() as connection:
         view, bound = await _scene(work, connection)
-        query = sa.select(policies).where(policies.c.id == work.inputs["policy_id"])
+        query = sa.select(policies).where(policies.c.id == policy_id)
         row = (await connection.execute(query)).one_or_none()
     if row is None:
-        raise Refused(f"The specified policy '{work.inputs['policy_id']}' could not be found.")
+        raise Refused(f"The specified policy '{policy_id}' could not be found.")
     if any(one.binding.policy["id"] == row.id for one in bound):
         return "Policy already attached."
     policy = work.engine.plugins.restore_policy(row._asdict())
@@ -42,7 +47,7 @@ async def _attach(work: Work) -> str:
                 id=new_id(),
                 cluster_id=view.cluster.id,
                 policy_id=policy.id,
-                enabled=work.inputs.get("enabled", True),
+                enabled=enabled,
                 priority=policy.PRIORITY,
                 data=answer or {},
             )
@@ -118,6 +123,7 @@ async def _scene(work: Work, connection: AsyncConnection) -> tuple[ActionView, l
         cluster=state.cluster_view(row, members, await state.profile_rows(connection, list(ids))),
         cloud=work.engine.clouds.of(row.project_id, row.user_id),
         now=datetime.now(UTC),
+        id=work.id,
         inputs=work.inputs,
         data=work.data,
         is_admin=work.owner.is_admin,

@@ -143,7 +143,10 @@ async def _perform(work: Work) -> Ending | None:
 
 
 async def _plan(work: Work) -> None:
-    """Ask the policies, decide, and write the plan down."""
+    """Ask the policies, decide, and write the plan down. A new cluster first gets the policies that it was given."""
+    if work.action == "CLUSTER_CREATE":
+        for policy_id in work.inputs.get("policies") or ():
+            await attachments.attach(work, policy_id)
     async with work.engine.database.begin() as connection:
         scene = await _scene(work, connection)
     if scene is not None and any(one.wants(BEFORE, work.action) for one in scene.bound):
@@ -194,6 +197,7 @@ async def _view(work: Work, scene: plans.Scene, *, succeeded: bool = True) -> Ac
         cluster=cluster,
         cloud=work.engine.clouds.of(scene.cluster.project_id, scene.cluster.user_id),
         now=datetime.now(UTC),
+        id=work.id,
         inputs=work.inputs,
         data=work.data,
         node=node,

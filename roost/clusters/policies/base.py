@@ -106,6 +106,10 @@ OF_THE_ENGINE: frozenset[DataKey[Any]] = frozenset({CREATION_NODES, DELETION_CAN
 """What the engine itself writes into `action.data`, so that a policy may read it."""
 
 
+UNHEALTHY = frozenset({"ERROR", "WARNING"})
+_NOWHERE: Mapping[str, Any] = {}
+
+
 class NodeView(NamedTuple):
     """A member of the cluster as a policy sees it. A tuple, since there may be ten thousand of them an action."""
 
@@ -123,12 +127,12 @@ class NodeView(NamedTuple):
     @property
     def placement(self) -> Mapping[str, Any]:
         """Where policies put this node: its zone, server group and region, if they did."""
-        return self.data.get("placement") or {}
+        return self.data.get("placement") or _NOWHERE
 
     @property
     def unhealthy(self) -> bool:
         """Whether this node should be the first to go."""
-        return self.tainted or self.status in ("ERROR", "WARNING")
+        return self.tainted or self.status in UNHEALTHY
 
 
 class ProfileView(NamedTuple):

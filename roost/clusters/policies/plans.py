@@ -37,7 +37,9 @@ class Move:
 
 def population(nodes: Iterable[NodeView], key: str, without: frozenset[str] = frozenset()) -> Counter[str]:
     """How many nodes there are in each zone (key "zone") or region (key "region_name")."""
-    return Counter(node.placement.get(key) or UNKNOWN for node in nodes if node.id not in without)
+    counted = [node for node in nodes if node.id not in without] if without else nodes
+    placements = [node.data.get("placement") for node in counted]
+    return Counter([(placement.get(key) if placement else None) or UNKNOWN for placement in placements])
 
 
 def creation(

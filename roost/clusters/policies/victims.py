@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from roost.clusters.policies.base import NodeView, ProfileView
+from roost.clusters.policies.base import UNHEALTHY, NodeView, ProfileView
 from roost.clusters.policies.plans import UNKNOWN, Order
 
 OLDEST_FIRST = "OLDEST_FIRST"
@@ -26,7 +26,7 @@ def order(criterion: str, profiles: Mapping[str, ProfileView], seed: str = "") -
     if criterion == YOUNGEST_FIRST:
         return lambda node: (*_worth(node), -_age(node), -node.index)
     if criterion == OLDEST_FIRST:
-        return lambda node: (*_worth(node), _age(node), node.index)
+        return lambda node: (*_worth(node), node.created_at, node.index)
     if criterion == OLDEST_PROFILE_FIRST:
         born = {key: profile.created_at or _NEVER for key, profile in profiles.items()}
         return lambda node: (*_worth(node), born.get(node.profile_id, _NEVER), node.profile_id, _age(node), node.index)
@@ -35,7 +35,7 @@ def order(criterion: str, profiles: Mapping[str, ProfileView], seed: str = "") -
 
 
 def _worth(node: NodeView) -> tuple[bool, bool]:
-    return not node.unhealthy, node.created_at is not None
+    return not (node.tainted or node.status in UNHEALTHY), node.created_at is not None
 
 
 def _age(node: NodeView) -> float:
@@ -68,9 +68,9 @@ def choose_from_places(nodes: Iterable[NodeView], key: str, plan: Mapping[str, i
     """The first nodes of each zone (key "zone") or region (key "region_name"), in the numbers of the plan."""
     members: dict[str, list[NodeView]] = {name: [] for name in plan}
     for node in nodes:
-        place = node.placement.get(key) or UNKNOWN
-        if place in members:
-            members[place].append(node)
+        here = members.get(node.placement.get(key) or UNKNOWN)
+        if here is not None:
+            here.append(node)
     return [node for name in sorted(plan) for node in choose(members[name], plan[name], by)]
 
 
@@ -78,20 +78,24 @@ def choose_from_regions_and_zones(
     nodes: Iterable[NodeView], regions: Mapping[str, int], zones: Mapping[str, int], by: Order
 ) -> list[NodeView]:
     """The first nodes of each region, and from each zone as many as the plan has as long as the regions allow it."""
-    left: dict[str, int] = dict(regions)
-    of_zone: dict[str, int] = dict(zones)
-    passed: list[NodeView] = []
-    chosen: list[NodeView] = []
-    for node in sorted(nodes, key=by):
-        if _take(left, of_zone, node):
-            chosen.append(node)
-        else:
-            passed.append(node)
-    for node in passed:
-        region = _region(node)
-        if left.get(region):
-            left[region] -= 1
-            chosen.append(node)
+    left, of_zone = dict(regions), dict(zones)
+    members: dict[tuple[str, str], list[NodeView]] = {}
+    for node in nodes:
+        placement = node.placement
+        members.setdefault((placement.get("region_name") or UNKNOWN, placement.get("zone") or UNKNOWN), []).append(node)
+    # Of the nodes of one region and one zone, no more than the smaller of the two numbers can go.
+    first = [
+        node
+        for (region, zone), here in members.items()
+        for node in choose(here, min(regions.get(region, 0), zones.get(zone, 0)), by)
+    ]
+    chosen = [node for node in sorted(first, key=by) if _take(left, of_zone, node)]
+    if any(left.values()):
+        taken = {node.id for node in chosen}
+        for node in sorted((node for here in members.values() for node in here if node.id not in taken), key=by):
+            if left.get(_region(node)):
+                left[_region(node)] -= 1
+                chosen.append(node)
     return chosen
 
 

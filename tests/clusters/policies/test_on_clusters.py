@@ -63,6 +63,36 @@ async def test_zones_are_filled_evenly_and_scaling_in_keeps_the_balance(house: H
     assert await zones(house) == {"zone1": 3, "zone2": 3, "zone3": 3}
 
 
+async def test_policies_govern_a_cluster_from_its_first_node_on(house: House) -> None:
+    spread = await house.policy("senlin.policy.zone_placement", **ZONES)
+    near = await house.policy("senlin.policy.affinity")
+    config = {"cluster.policies": [spread["name"], near["id"]]}
+    cluster = await house.cluster(6, config=config)
+    found = await where(house)
+    assert Counter(zone for zone, _, _ in found) == {"zone1": 2, "zone2": 2, "zone3": 2}
+    assert len({host for _, host, _ in found}) == 6
+    [group] = await groups(house)
+    assert {member for _, _, member in found} == {group["id"]}
+    bound = await house.get(f"/clusters/{cluster['id']}/policies")
+    assert {each["policy_id"] for each in bound} == {spread["id"], near["id"]}
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("nobody", "The specified policy 'nobody' could not be found."),
+        (7, "The 'cluster.policies' of a cluster's config is a list of policies: '7'."),
+    ],
+)
+async def test_a_cluster_is_not_made_under_policies_that_cannot_be(house: House, named: Any, message: str) -> None:
+    profile = await house.profile()
+    body = {"name": "c", "profile_id": profile["id"], "config": {"cluster.policies": named}}
+    answer = await house.post("/clusters", {"cluster": body})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == message
+    assert await house.get("/clusters") == []
+
+
 async def test_a_single_node_goes_where_it_is_needed_unless_its_profile_says_where(house: House) -> None:
     profile = await house.profile()
     cluster = await house.cluster(0, profile=profile)

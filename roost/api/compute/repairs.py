@@ -1,0 +1,243 @@
+"""Repairs: mend a server group with the fewest live migrations, and watch it being mended."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.api import schemas
+from roost.api.compute import explanations, server_groups
+from roost.api.compute.explanations import FIRST
+from roost.api.compute.servers import actor
+from roost.api.compute.views import timestamp
+from roost.api.permissions import ADMIN, READER, Rule
+from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import Schema, array, thing
+from roost.compute import explain, groups, repairs
+from roost.compute.identifiers import Surrogates
+from roost.compute.repairs import Budget, Planned, Told
+
+routes = Table(prefix="/v2.1")
+
+_RULE = "os_compute_api:os-server-groups:"
+REPAIR, WATCH = _RULE + "repair", _RULE + "repair:show"
+
+RULES = (
+    Rule(REPAIR, ADMIN, "Mend a server group by moving servers, or stop that."),
+    Rule(WATCH, READER, "See which moves would mend a server group, and how far its repairs have come."),
+)
+
+_NUMBER: Schema = {"type": "integer", "minimum": 1}
+_BUDGET: dict[str, Schema] = {
+    "max_moves": {"type": ["integer", "null"], "minimum": 1},
+    "max_parallel": _NUMBER,
+    "cooldown": {"type": "integer", "minimum": 0, "maximum": 86_400},
+}
+_PLACE = {"type": "object", "additionalProperties": schemas.STRING}
+_SHOWN = thing(
+    {
+        "id": schemas.NULLABLE_STRING,
+        "status": {"enum": ["planned", "running", "stopping", "stopped", "done", "failed"]},
+        "reason": schemas.NULLABLE_STRING,
+        "sentence": schemas.STRING,
+        "moves": array(
+            thing(
+                {
+                    "server_id": schemas.STRING,
+                    "source": _PLACE,
+                    "target": _PLACE,
+                    "state": schemas.STRING,
+                    "reason": schemas.NULLABLE_STRING,
+                }
+            )
+        ),
+        "fewest": {"type": "boolean"},
+        "repairs_all": {"type": "boolean"},
+        "budget": thing(_BUDGET),
+        "created_at": schemas.NULLABLE_STRING,
+        "updated_at": schemas.NULLABLE_STRING,
+    }
+)
+_MODE = thing({"repair": thing({"continuous": {"type": "boolean"}, **_BUDGET})})
+
+_GROUP = "/os-server-groups/{server_group_id}"
+
+
+def _budget(asked: Mapping[str, Any]) -> Budget:
+    return Budget(**{name: asked[name] for name in _BUDGET if name in asked})
+
+
+def _budget_view(budget: Any) -> dict[str, Any]:
+    return {name: getattr(budget, name) for name in _BUDGET}
+
+
+class _View:
+    """Moves as the caller may see them."""
+
+    def __init__(self, seen: explain.View) -> None:
+        self.seen, self.hidden = seen, Surrogates(seen.scopes, seen.project_id)
+
+    def place(self, stored: Mapping[str, Any]) -> dict[str, str]:
+        return self.seen.place(stored, self.hidden)
+
+    def planned(self, planned: Planned, budget: Budget) -> dict[str, Any]:
+        moves = [
+            {
+                "server_id": each["server_id"],
+                "source": self.place(each["source"]),
+                "target": self.place(each["target"]),
+                "state": "waiting",
+                "reason": None,
+            }
+            for each in planned.moves
+        ]
+        return {
+            "id": None,
+            "status": "planned",
+            "reason": None,
+            "sentence": _planned_sentence(planned),
+            "moves": moves,
+            "fewest": planned.fewest,
+            "repairs_all": planned.repairs_all,
+            "budget": _budget_view(budget),
+            "created_at": None,
+            "updated_at": None,
+        }
+
+    def told(self, told: Told, places: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+        row = told.row
+        moves = [
+            {
+                "server_id": step.server_id,
+                "source": self.place(places[step.source_id]),
+                "target": self.place(places[step.target_id]),
+                "state": step.state,
+                "reason": step.reason,
+            }
+            for step in told.steps
+        ]
+        done = sum(step.state == "done" for step in told.steps)
+        return {
+            "id": row.id,
+            "status": row.status,
+            "reason": row.reason,
+            "sentence": row.reason or f"{done} of {len(told.steps)} moves done.",
+            "moves": moves,
+            "fewest": row.fewest,
+            "repairs_all": row.repairs_all,
+            "budget": _budget_view(row),
+            "created_at": timestamp(row.created_at),
+            "updated_at": timestamp(row.updated_at),
+        }
+
+
+def _planned_sentence(planned: Planned) -> str:
+    number = len(planned.moves)
+    if not number and planned.repairs_all:
+        return "There is nothing to repair."
+    if not number:
+        return "No live migrations that the rules allow would repair this group."
+    moves = "1 live migration" if number == 1 else f"{number} live migrations"
+    repaired = "would repair everything" if planned.repairs_all else "would repair a part"
+    return f"{moves} {repaired}{'; fewer cannot' if planned.fewest and planned.repairs_all else ''}."
+
+
+async def _place_names(call: Call, connection: AsyncConnection, group_id: str, told: list[Told]) -> dict[int, Any]:
+    """Where the hosts of the moves are; a host that is gone has no places."""
+    live = call.services.scheduler.live
+    await live.sync(connection)
+    rules = (await groups.rules_of(connection, [group_id]))[group_id]
+    scopes = [rule.scope for rule in rules]
+    ids = {host for each in told for step in each.steps for host in (step.source_id, step.target_id)}
+    indexes = {host: live.index(host) for host in ids}
+    nowhere = {"host": "", "places": {}}
+    return {host: nowhere if index is None else explain.where(live, index, scopes) for host, index in indexes.items()}
+
+
+async def _all_told(call: Call, connection: AsyncConnection, group: groups.Group, told: list[Told]) -> list[Any]:
+    view = _View(await explanations.view(call, connection, group.project_id))
+    places = await _place_names(call, connection, group.id, told)
+    return [view.told(each, places) for each in told]
+
+
+@routes.post(
+    _GROUP + "/repairs",
+    since=FIRST,
+    rule=WATCH,
+    owned=True,
+    body=thing({"repair": thing({}, {"dry_run": {"type": "boolean"}, **_BUDGET})}),
+    response=thing({"repair": _SHOWN}),
+)
+async def create(call: Call) -> Reply:
+    """Mend a group with the fewest live migrations, within a budget; with `dry_run`, only say which these are."""
+    asked = call.body["repair"]
+    budget, dry = _budget(asked), asked.get("dry_run", False)
+    async with call.services.database.begin() as connection:
+        group = await server_groups.find(call, connection, WATCH)
+        if not dry:
+            call.permit(REPAIR, project_id=group.project_id)
+        planned = await repairs.plan(connection, call.services.scheduler, group.id, budget)
+        if dry:
+            view = _View(await explanations.view(call, connection, group.project_id))
+            return {"repair": view.planned(planned, budget)}
+        kept = {"fewest": planned.fewest, "repairs_all": planned.repairs_all}
+        repair_id = await repairs.begin(connection, group.id, planned.steps, budget, actor(call), **kept)
+        (shown,) = await _all_told(call, connection, group, [await repairs.find(connection, group.id, repair_id)])
+    return {"repair": shown}
+
+
+@routes.get(_GROUP + "/repairs", since=FIRST, rule=WATCH, owned=True, response=thing({"repairs": array(_SHOWN)}))
+async def index(call: Call) -> Reply:
+    """List the repairs of a group, the newest first."""
+    async with call.services.database.begin() as connection:
+        group = await server_groups.find(call, connection, WATCH)
+        told = await repairs.index(connection, group.id)
+        return {"repairs": await _all_told(call, connection, group, told)}
+
+
+@routes.get(_GROUP + "/repairs/{repair_id}", since=FIRST, rule=WATCH, owned=True, response=thing({"repair": _SHOWN}))
+async def show(call: Call) -> Reply:
+    """Show how far a repair has come."""
+    async with call.services.database.begin() as connection:
+        group = await server_groups.find(call, connection, WATCH)
+        told = await repairs.find(connection, group.id, call.path["repair_id"])
+        (shown,) = await _all_told(call, connection, group, [told])
+    return {"repair": shown}
+
+
+@routes.delete(_GROUP + "/repairs/{repair_id}", since=FIRST, rule=REPAIR, owned=True, status=204)
+async def stop(call: Call) -> Reply:
+    """Stop a repair cleanly: no further move begins, those under way end."""
+    async with call.services.database.begin() as connection:
+        group = await server_groups.find(call, connection, REPAIR)
+        await repairs.stop(connection, group.id, call.path["repair_id"])
+    return None
+
+
+async def _mode(connection: AsyncConnection, group_id: str) -> dict[str, Any]:
+    budget = await repairs.mode(connection, group_id)
+    return {"repair": {"continuous": budget is not None, **_budget_view(budget or Budget())}}
+
+
+@routes.get(_GROUP + "/repair", since=FIRST, rule=WATCH, owned=True, response=_MODE)
+async def show_mode(call: Call) -> Reply:
+    """Show whether a group is mended whenever an audit finds it broken."""
+    async with call.services.database.begin() as connection:
+        return await _mode(connection, (await server_groups.find(call, connection, WATCH)).id)
+
+
+@routes.put(
+    _GROUP + "/repair",
+    since=FIRST,
+    rule=REPAIR,
+    owned=True,
+    body=thing({"repair": thing({"continuous": {"type": "boolean"}}, _BUDGET)}),
+    response=_MODE,
+)
+async def set_mode(call: Call) -> Reply:
+    """Mend a group whenever an audit finds it broken, or no longer; off unless asked for."""
+    asked = call.body["repair"]
+    async with call.services.database.begin() as connection:
+        group = await server_groups.find(call, connection, REPAIR)
+        await repairs.keep_repaired(connection, group.id, asked["continuous"], _budget(asked), actor(call))
+        return await _mode(connection, group.id)

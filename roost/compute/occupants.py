@@ -1,0 +1,36 @@
+"""Servers where they are: what questions about many of them at once start from."""
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute.fleet import LiveFleet
+from roost.placement.fleet import Resources
+from roost.store.tables.servers import servers
+
+
+@dataclass(frozen=True, slots=True)
+class Occupant:
+    """A server on a host, which is known by its place in the fleet."""
+
+    id: str
+    name: str
+    project_id: str
+    group_id: str | None
+    host: int
+    resources: Resources
+    zone: str | None
+
+
+async def load(connection: AsyncConnection, live: LiveFleet, *conditions: sa.ColumnElement[bool]) -> list[Occupant]:
+    """The servers that are on a host and meet these conditions, in the order in which they were made."""
+    columns = ("id", "name", "project_id", "group_id", "host_id", "flavor", "zone")
+    query = sa.select(*(servers.c[name] for name in columns)).where(servers.c.host_id.is_not(None), *conditions)
+    found = []
+    for row in await connection.execute(query.order_by(servers.c.number)):
+        host = live.index(row.host_id)
+        if host is not None:
+            size = Resources(*(row.flavor.get(key, 0) for key in Resources._fields))
+            found.append(Occupant(row.id, row.name, row.project_id, row.group_id, host, size, row.zone))
+    return found

@@ -1,0 +1,350 @@
+"""Repairs: the fewest live migrations that mend a group, carried out by the engine within a budget.
+
+Every step of a repair is a row, and its state changes in the transaction that starts or sees the end of its migration:
+whoever takes a repair up goes on from what the rows say. Each migration is scheduled under the group's rules when it
+starts, so that a plan which time has overtaken can fail, but never break a rule.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from prometheus_client import Counter as Metric
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute import explain, groups, moves, occupants
+from roost.compute import servers as servers_room
+from roost.compute.scheduling import NoValidHost, Scheduler
+from roost.compute.servers import Actor
+from roost.errors import Conflict, NotFound, RoostError
+from roost.placement.repair import Repair, Server, repair
+from roost.store.database import Database
+from roost.store.tables.answers import continuous_repairs, repair_moves, repairs
+from roost.store.tables.compute import hosts
+from roost.store.tables.servers import servers
+
+logger = logging.getLogger(__name__)
+
+MOVES = Metric("roost_repair_moves_total", "Moves of repairs that have ended, by how.", ["state"])
+
+_POLL_SECONDS = 0.5
+_UNDER_WAY = repairs.c.status.in_(("running", "stopping"))
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much may be moved: in all (None: whatever it takes), at once, and after how many seconds of rest."""
+
+    max_moves: int | None = None
+    max_parallel: int = 1
+    cooldown: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One migration, between hosts by name."""
+
+    server_id: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The moves that mend a group, with where each leads from and to."""
+
+    steps: tuple[Step, ...]
+    moves: tuple[dict[str, Any], ...]
+    fewest: bool
+    repairs_all: bool
+
+
+async def plan(connection: AsyncConnection, scheduler: Scheduler, group_id: str, budget: Budget) -> Planned:
+    """The fewest moves that mend a group, in an order in which each is allowed; no more than the budget has."""
+    await scheduler.live.sync(connection)
+    live = scheduler.live
+    rules = (await groups.rules_of(connection, [group_id]))[group_id]
+    inside = await occupants.load(connection, live, servers.c.group_id == group_id)
+    members = [Server(each.id, each.host, each.resources, group_id) for each in inside]
+    fleet, names = live.fleet.snapshot(), {each.host: live.host(each.host).name for each in inside}
+    found: Repair = await asyncio.to_thread(repair, fleet, {group_id: rules}, members)
+    wanted = found.moves[: budget.max_moves]
+    names |= {move.target: fleet.name(move.target) for move in wanted}
+    scopes = [rule.scope for rule in rules]
+    told = tuple(
+        {
+            "server_id": move.server,
+            "source": explain.where(live, move.source, scopes),
+            "target": explain.where(live, move.target, scopes),
+        }
+        for move in wanted
+    )
+    steps = tuple(Step(move.server, names[move.source], names[move.target]) for move in wanted)
+    whole = not found.unrepaired and len(wanted) == len(found.moves)
+    return Planned(steps, told, found.fewest, whole)
+
+
+async def begin(
+    connection: AsyncConnection,
+    group_id: str,
+    steps: Sequence[Step],
+    budget: Budget,
+    actor: Actor,
+    *,
+    fewest: bool = False,
+    repairs_all: bool = True,
+) -> str:
+    """Write a repair down for the engine to carry out; its id. Raises `Conflict` while another one is under way."""
+    row = {
+        "group_id": group_id,
+        "status": "running" if steps else "done",
+        "reason": None if steps else "There was nothing to move.",
+        "fewest": fewest,
+        "repairs_all": repairs_all,
+        **asdict(budget),
+        "user_id": actor.user_id,
+        "project_id": actor.project_id,
+        "request_id": actor.request_id,
+    }
+    try:
+        async with connection.begin_nested():
+            repair_id = str(await connection.scalar(repairs.insert().values(row).returning(repairs.c.id)))
+    except IntegrityError:
+        raise Conflict(f"Server group {group_id} is being repaired already; stop that repair, or wait.") from None
+    ids = await _host_ids(connection, steps)
+    rows = [
+        {
+            "repair_id": repair_id,
+            "position": position,
+            "server_id": step.server_id,
+            "source_id": ids[step.source],
+            "target_id": ids[step.target],
+        }
+        for position, step in enumerate(steps)
+    ]
+    if rows:
+        await connection.execute(repair_moves.insert(), rows)
+    return repair_id
+
+
+async def _host_ids(connection: AsyncConnection, steps: Sequence[Step]) -> dict[str, int]:
+    names = {name for step in steps for name in (step.source, step.target)}
+    query = sa.select(hosts.c.name, hosts.c.id).where(hosts.c.name.in_(names))
+    return {row.name: row.id for row in await connection.execute(query)}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A repair with its steps."""
+
+    row: sa.Row[Any]
+    steps: tuple[sa.Row[Any], ...]
+
+
+async def index(connection: AsyncConnection, group_id: str) -> list[Told]:
+    """The repairs of a group, the newest first."""
+    query = sa.select(repairs).where(repairs.c.group_id == group_id).order_by(repairs.c.number.desc()).limit(100)
+    return [Told(row, await _steps(connection, row.id)) for row in (await connection.execute(query)).all()]
+
+
+async def find(connection: AsyncConnection, group_id: str, repair_id: str) -> Told:
+    """One repair of a group."""
+    query = sa.select(repairs).where(repairs.c.group_id == group_id, sa.cast(repairs.c.id, sa.Text) == repair_id)
+    row = (await connection.execute(query)).one_or_none()
+    if row is None:
+        raise NotFound(f"Repair {repair_id} could not be found.")
+    return Told(row, await _steps(connection, row.id))
+
+
+async def _steps(connection: AsyncConnection, repair_id: str) -> tuple[sa.Row[Any], ...]:
+    query = sa.select(repair_moves).where(repair_moves.c.repair_id == repair_id).order_by(repair_moves.c.position)
+    return tuple((await connection.execute(query)).all())
+
+
+async def stop(connection: AsyncConnection, group_id: str, repair_id: str) -> None:
+    """Start no further move; those under way end."""
+    told = await find(connection, group_id, repair_id)
+    if told.row.status not in ("running", "stopping"):
+        raise Conflict(f"Repair {repair_id} has ended.")
+    change = repairs.update().where(repairs.c.id == repair_id, _UNDER_WAY)
+    await connection.execute(change.values(status="stopping"))
+
+
+# Continuous mode
+
+
+async def keep_repaired(
+    connection: AsyncConnection, group_id: str, continuous: bool, budget: Budget, actor: Actor
+) -> None:
+    """Mend a group whenever it is found broken, or no longer."""
+    if not continuous:
+        await connection.execute(continuous_repairs.delete().where(continuous_repairs.c.group_id == group_id))
+        return
+    values = {**asdict(budget), "user_id": actor.user_id, "project_id": actor.project_id}
+    query = insert(continuous_repairs).values(group_id=group_id, **values)
+    await connection.execute(query.on_conflict_do_update(index_elements=["group_id"], set_=values))
+
+
+async def mode(connection: AsyncConnection, group_id: str) -> Budget | None:
+    """Within which budget a group is kept repaired; None if it is not."""
+    query = sa.select(continuous_repairs).where(continuous_repairs.c.group_id == group_id)
+    row = (await connection.execute(query)).one_or_none()
+    return None if row is None else Budget(row.max_moves, row.max_parallel, row.cooldown)
+
+
+async def mend_all(database: Database, scheduler: Scheduler) -> int:
+    """Begin a repair for every group in continuous mode that needs one; how many those were."""
+    async with database.begin() as connection:
+        rows = (await connection.execute(sa.select(continuous_repairs))).all()
+    begun = 0
+    for row in rows:
+        async with database.begin() as connection:
+            busy = sa.select(repairs.c.id).where(repairs.c.group_id == row.group_id, _UNDER_WAY)
+            if await connection.scalar(busy) is not None:
+                continue
+            budget = Budget(row.max_moves, row.max_parallel, row.cooldown)
+            planned = await plan(connection, scheduler, row.group_id, budget)
+            if planned.steps:
+                actor = Actor(row.user_id, row.project_id, "continuous-repair", is_admin=True)
+                kept = {"fewest": planned.fewest, "repairs_all": planned.repairs_all}
+                await begin(connection, row.group_id, planned.steps, budget, actor, **kept)
+                begun += 1
+    return begun
+
+
+# The engine's part
+
+
+async def run(database: Database, scheduler: Scheduler, mend_seconds: float) -> None:
+    """Carry repairs out, and mend groups in continuous mode, until cancelled."""
+    next_mending = asyncio.get_running_loop().time()
+    while True:
+        try:
+            await advance_all(database, scheduler)
+            if mend_seconds and asyncio.get_running_loop().time() >= next_mending:
+                next_mending = asyncio.get_running_loop().time() + mend_seconds
+                await mend_all(database, scheduler)
+        except Exception:
+            logger.exception("repairs could not go on, trying again")
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def advance_all(database: Database, scheduler: Scheduler) -> None:
+    """Take every repair that is under way as far as it can go now."""
+    async with database.begin() as connection:
+        found = (await connection.scalars(sa.select(repairs.c.id).where(_UNDER_WAY).order_by(repairs.c.number))).all()
+    for repair_id in found:
+        async with database.begin() as connection:
+            query = sa.select(repairs).where(repairs.c.id == repair_id, _UNDER_WAY)
+            row = (await connection.execute(query.with_for_update(skip_locked=True))).one_or_none()
+            if row is not None:
+                await _advance(connection, scheduler, row)
+
+
+async def _advance(connection: AsyncConnection, scheduler: Scheduler, row: sa.Row[Any]) -> None:
+    for step in await _steps(connection, row.id):
+        if step.state == "running":
+            await _look_after(connection, step)
+    steps = await _steps(connection, row.id)
+    running = sum(step.state == "running" for step in steps)
+    if row.status == "running":
+        running = await _start_more(connection, scheduler, row, steps, running)
+    elif not running:
+        await _set_waiting(connection, row.id, "skipped", "the repair was stopped")
+    steps = await _steps(connection, row.id)
+    if not any(step.state in ("waiting", "running") for step in steps):
+        await _end(connection, row, steps)
+
+
+async def _look_after(connection: AsyncConnection, step: sa.Row[Any]) -> None:
+    """See whether a migration has ended, and how."""
+    query = sa.select(servers.c.host_id, servers.c.task_state).where(servers.c.id == step.server_id)
+    server = (await connection.execute(query)).one_or_none()
+    if server is None:
+        await _set(connection, step, "failed", "the server was deleted")
+    elif server.task_state is None:
+        arrived = server.host_id == step.target_id
+        await _set(connection, step, *(("done", None) if arrived else ("failed", "the migration failed")))
+
+
+async def _start_more(
+    connection: AsyncConnection, scheduler: Scheduler, row: sa.Row[Any], steps: Sequence[sa.Row[Any]], running: int
+) -> int:
+    """Start the next steps, in order, as far as the budget goes."""
+    ended = [step.ended_at for step in steps if step.ended_at is not None and step.state in ("done", "failed")]
+    if ended and datetime.now(UTC) < max(ended) + timedelta(seconds=row.cooldown):
+        return running
+    actor = Actor(row.user_id, row.project_id, row.request_id, is_admin=True)
+    for step in steps:
+        if step.state == "waiting" and running < row.max_parallel:
+            outcome = await _start(connection, scheduler, row, step, actor)
+            if outcome is None and running:
+                break  # A move under way may make the room that this one needs.
+            running += outcome is True
+            if outcome is None:
+                await _set(connection, step, "failed", "its destination no longer takes it")
+            if row.cooldown and running:
+                break
+    return running
+
+
+async def _start(
+    connection: AsyncConnection, scheduler: Scheduler, row: sa.Row[Any], step: sa.Row[Any], actor: Actor
+) -> bool | None:
+    """Whether a migration began; None if its destination does not take it now."""
+    try:
+        server = await servers_room.find(connection, step.server_id, lock=True)
+    except NotFound:
+        await _set(connection, step, "skipped", "the server was deleted")
+        return False
+    if server.group_id != row.group_id or server.host_id != step.source_id:
+        await _set(connection, step, "skipped", "the server has left the group or its host")
+        return False
+    target = await connection.scalar(sa.select(hosts.c.name).where(hosts.c.id == step.target_id))
+    try:
+        async with connection.begin_nested():
+            await moves.live_migrate(connection, scheduler, server, actor, target)
+    except NoValidHost:
+        return None
+    except RoostError as error:
+        await _set(connection, step, "failed", error.message)
+        return False
+    await _set(connection, step, "running", None)
+    return True
+
+
+async def _set(connection: AsyncConnection, step: sa.Row[Any], state: str, reason: str | None) -> None:
+    ended = state not in ("waiting", "running")
+    if ended:
+        MOVES.labels(state).inc()
+    change = repair_moves.update().where(
+        repair_moves.c.repair_id == step.repair_id, repair_moves.c.position == step.position
+    )
+    await connection.execute(
+        change.values(state=state, reason=reason, ended_at=sa.func.clock_timestamp() if ended else None)
+    )
+
+
+async def _set_waiting(connection: AsyncConnection, repair_id: str, state: str, reason: str) -> None:
+    waiting = repair_moves.update().where(repair_moves.c.repair_id == repair_id, repair_moves.c.state == "waiting")
+    await connection.execute(waiting.values(state=state, reason=reason))
+
+
+async def _end(connection: AsyncConnection, row: sa.Row[Any], steps: Sequence[sa.Row[Any]]) -> None:
+    counts = Counter(step.state for step in steps)
+    wrong = next((step.reason for step in steps if step.state == "failed"), None)
+    if row.status == "stopping":
+        status, reason = "stopped", f"Stopped after {counts['done']} of {len(steps)} moves."
+    elif counts["failed"]:
+        status, reason = "failed", f"{counts['failed']} of {len(steps)} moves failed; the first: {wrong}."
+    else:
+        status, reason = "done", f"{counts['done']} of {len(steps)} moves done."
+    await connection.execute(repairs.update().where(repairs.c.id == row.id).values(status=status, reason=reason))
+    logger.info("repair ended", extra={"repair": row.id, "status": status, "group": row.group_id})

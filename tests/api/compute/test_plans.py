@@ -1,0 +1,228 @@
+"""Plans: what is said would happen, what then happens, and when it is refused."""
+
+from typing import Any
+
+import pytest
+
+from roost.compute import lifecycle, repairs
+from tests.api.compute.conftest import Compute
+from tests.api.compute.test_explanations import boot, make_group
+
+VERSION = "2.1003"
+RACK = {"name": "anti-affinity", "scope": "rack"}
+
+
+async def plan(compute: Compute, group: str, cloud: str = "roost", **change: Any) -> dict[str, Any]:
+    path = f"/os-server-groups/{group}/plan"
+    return dict((await compute.post(path, {"plan": change}, version=VERSION, cloud=cloud))["plan"])
+
+
+async def refused(compute: Compute, group: str, cloud: str = "roost", **change: Any) -> Any:
+    response = await compute.api.post(
+        f"/compute/v2.1/os-server-groups/{group}/plan", {"plan": change}, version=VERSION, cloud=cloud
+    )
+    return response.status_code, next(iter(response.json().values()))
+
+
+async def members(compute: Compute, group: str) -> list[str]:
+    shown = await compute.get(f"/os-server-groups/{group}", version=VERSION)
+    return list(shown["server_group"]["members"])
+
+
+async def hosts_of(compute: Compute, server_ids: list[str]) -> list[str]:
+    shown = [await compute.api.get(f"/compute/v2.1/servers/{each}", version="2.90") for each in server_ids]
+    return [each.json()["server"]["OS-EXT-SRV-ATTR:host"] for each in shown]
+
+
+async def rack_of(compute: Compute, host: str) -> str:
+    aggregates = (await compute.get("/os-aggregates"))["aggregates"]
+    return next(str(each["id"]) for each in aggregates if "rack" in each["name"] and host in each["hosts"])
+
+
+CREATE = {"flavorRef": "1", "count": 3}
+
+
+async def test_servers_come_where_the_plan_said(compute: Compute) -> None:
+    group = await make_group(compute, RACK)
+    planned = await plan(compute, group, "roost-admin", create=CREATE)
+    assert planned["sentence"] == "3 servers would be placed, no rules would be broken."
+    assert await members(compute, group) == []
+    applied = await plan(compute, group, "roost-admin", create=CREATE, generation=planned["generation"])
+    assert applied["applied"]
+    made = [each["server_id"] for each in applied["placements"]]
+    assert await members(compute, group) == made
+    assert await hosts_of(compute, made) == [each["host"] for each in planned["placements"]]
+
+
+async def test_a_tenant_sees_the_racks_of_a_plan_and_no_host(compute: Compute) -> None:
+    group = await make_group(compute, RACK)
+    planned = await plan(compute, group, create=CREATE)
+    assert len({each["placements"]["rack"] for each in planned["placements"]}) == 3
+    assert all("host" not in each for each in planned["placements"])
+
+
+async def test_a_plan_is_refused_once_a_host_it_names_is_gone(compute: Compute) -> None:
+    group = await make_group(compute, RACK)
+    planned = await plan(compute, group, "roost-admin", create=CREATE)
+    services = (await compute.get("/os-services", version="2.53"))["services"]
+    (service,) = [each["id"] for each in services if each["host"] == planned["placements"][0]["host"]]
+    await compute.put(f"/os-services/{service}", {"status": "disabled"}, version="2.53")
+    status, fault = await refused(compute, group, "roost-admin", create=CREATE, generation=planned["generation"])
+    assert status == 409
+    assert fault["message"] == "The plan no longer holds: other placements. Plan again."
+    assert fault["difference"]["planned"]["placements"] != fault["difference"]["now"]["placements"]
+    assert await members(compute, group) == []
+
+
+async def test_a_plan_survives_what_does_not_matter(compute: Compute) -> None:
+    group = await make_group(compute, RACK)
+    planned = await plan(compute, group, "roost-admin", create=CREATE)
+    taken = {each["host"] for each in planned["placements"]}
+    racks = {await rack_of(compute, host) for host in taken}
+    services = (await compute.get("/os-services", version="2.53"))["services"]
+    computes = [each for each in services if each["binary"] == "nova-compute"]
+    other, *_ = [each for each in computes if await rack_of(compute, each["host"]) not in racks]
+    await compute.put(f"/os-services/{other['id']}", {"status": "disabled"}, version="2.53")
+    applied = await plan(compute, group, "roost-admin", create=CREATE, generation=planned["generation"])
+    assert applied["applied"]
+
+
+async def test_a_plan_without_a_place_says_why_and_cannot_be_applied(compute: Compute) -> None:
+    group = await make_group(compute, RACK)
+    asked = {"flavorRef": "1", "count": 13}
+    planned = await plan(compute, group, create=asked)
+    assert planned["sentence"] == "There is no place for these servers; see the explanation."
+    assert planned["explanation"]["verdict"] == "refused"
+    status, fault = await refused(compute, group, create=asked, generation=planned["generation"])
+    assert (status, fault["message"]) == (409, "The plan has no place for these servers; there is nothing to apply.")
+
+
+async def test_new_policies_are_planned_with_what_they_would_break(compute: Compute) -> None:
+    group = await make_group(compute, RACK)
+    await boot(compute, group, 2)
+    change: dict[str, Any] = {"policies": [{"name": "affinity", "scope": "rack"}]}
+    planned = await plan(compute, group, **change)
+    (violation,) = planned["violations"]
+    assert violation["message"] == "1 member is apart from the rack that holds most, against 'affinity:rack'"
+    shown = await compute.get(f"/os-server-groups/{group}", version=VERSION)
+    assert shown["server_group"]["policies"][0]["name"] == "anti-affinity"
+    await plan(compute, group, **change, generation=planned["generation"])
+    shown = await compute.get(f"/os-server-groups/{group}", version=VERSION)
+    assert shown["server_group"]["policies"][0]["name"] == "affinity"
+
+
+async def test_a_plan_of_policies_is_refused_once_the_members_have_changed(compute: Compute) -> None:
+    group = await make_group(compute, RACK)
+    await boot(compute, group, 2)
+    change: dict[str, Any] = {"policies": [{"name": "affinity", "scope": "rack"}]}
+    planned = await plan(compute, group, **change)
+    leaving = {"remove_instance": {"instance_id": (await members(compute, group))[0]}}
+    await compute.api.post(f"/compute/v2.1/os-server-groups/{group}/action", leaving, version=VERSION)
+    status, fault = await refused(compute, group, **change, generation=planned["generation"])
+    assert (status, fault["message"]) == (
+        409, "The plan no longer holds: 1 violations then, 0 now. Plan again."
+    )  # fmt: skip
+
+
+async def test_members_are_planned_to_come_and_to_go(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "affinity", "scope": "rack"})
+    (server,) = await boot(compute)
+    added = await plan(compute, group, add_servers=[server["id"]])
+    assert await members(compute, group) == []
+    await plan(compute, group, add_servers=[server["id"]], generation=added["generation"])
+    assert await members(compute, group) == [server["id"]]
+    gone = await plan(compute, group, remove_servers=[server["id"]])
+    await plan(compute, group, remove_servers=[server["id"]], generation=gone["generation"])
+    assert await members(compute, group) == []
+
+
+async def test_a_generation_is_good_for_its_own_change_only(compute: Compute) -> None:
+    group = await make_group(compute, RACK)
+    planned = await plan(compute, group, create=CREATE)
+    status, fault = await refused(compute, group, create={**CREATE, "count": 4}, generation=planned["generation"])
+    assert status == 409
+    assert "is for another change; plan again." in fault["message"]
+    status, fault = await refused(compute, group, create=CREATE, generation="1.2.999")
+    assert (status, fault["message"]) == (409, "There is no plan of generation 1.2.999 for this group; plan again.")
+
+
+async def test_a_rack_is_drained_by_a_repair(compute: Compute) -> None:
+    group = await make_group(compute, RACK)
+    servers = await boot(compute, group, 2)
+    rack = await rack_of(compute, servers[0]["OS-EXT-SRV-ATTR:host"])
+    change = {"drain": {"scope": "rack", "identifier": rack}}
+    planned = await plan(compute, group, "roost-admin", **change)
+    (move,) = planned["moves"]
+    assert move["server_id"] == servers[0]["id"]
+    assert move["source"]["rack"] == rack != move["target"]["rack"]
+    assert (await refused(compute, group, "roost-manager", **change, generation=planned["generation"]))[0] in (400, 403)
+    applied = await plan(compute, group, "roost-admin", **change, generation=planned["generation"])
+    services = compute.api.services
+    for _ in range(4):
+        await repairs.advance_all(services.database, services.scheduler)
+        await lifecycle.finish(services.database)
+    assert await hosts_of(compute, [move["server_id"]]) == [move["target"]["host"]]
+    shown = await compute.get(f"/os-server-groups/{group}/repairs/{applied['repair_id']}", version=VERSION)
+    assert shown["repair"]["status"] == "done"
+
+
+async def test_the_loss_of_a_rack_is_a_question(compute: Compute) -> None:
+    group = await make_group(compute, RACK)
+    servers = await boot(compute, group, 2)
+    rack = await rack_of(compute, servers[0]["OS-EXT-SRV-ATTR:host"])
+    change = {"lose": {"scope": "rack", "identifier": rack}}
+    planned = await plan(compute, group, "roost-admin", **change)
+    assert planned["sentence"] == "1 server would move, no rules would be broken."
+    status, fault = await refused(compute, group, "roost-admin", **change, generation=planned["generation"])
+    assert (status, fault["message"]) == (
+        400, "To lose an aggregate is a question, nothing that could be applied."
+    )  # fmt: skip
+
+
+async def test_members_bound_to_a_lost_rack_find_no_other_place(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "affinity", "scope": "rack"})
+    servers = await boot(compute, group, 2)
+    rack = await rack_of(compute, servers[0]["OS-EXT-SRV-ATTR:host"])
+    planned = await plan(compute, group, "roost-admin", lose={"scope": "rack", "identifier": rack})
+    assert [each["server_id"] for each in planned["stranded"]] == [each["id"] for each in reversed(servers)]
+    assert "share no rack with the members, as 'affinity:rack' asks" in planned["stranded"][0]["sentence"]
+
+
+async def test_a_loss_is_told_for_a_tenant_and_for_the_cloud(compute: Compute) -> None:
+    group = await make_group(compute, RACK)
+    servers = await boot(compute, group, 2)
+    rack = await rack_of(compute, servers[0]["OS-EXT-SRV-ATTR:host"])
+    body = {"plan": {"lose": {"scope": "rack", "identifier": rack}}}
+    told = (await compute.post("/os-server-groups/plan?all_projects=1", body, version=VERSION))["plan"]
+    assert told["sentence"] == ("1 servers in 1 groups would be affected: 1 would find another place, 0 would not.")
+    assert [each["server_group_id"] for each in told["groups"]] == [group]
+    assert (await compute.post("/os-server-groups/plan", body, version=VERSION))["plan"]["groups"] == []
+    status, _ = await compute.refusal(
+        "POST", "/os-server-groups/plan?all_projects=1", body, version=VERSION, cloud="roost"
+    )
+    assert status == 403
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "status", "sentence"),
+    [
+        ({"scope": "rack", "identifier": "1"}, 400, "The policy scope 'rack' does not allow identifiers."),
+        ({"scope": "nosuch", "identifier": "1"}, 400, "There is no policy scope 'nosuch'."),
+        ({"scope": "host", "identifier": "x"}, 400, "There is no host 'x' that you could name."),
+        ({"scope": "availability_zone", "identifier": "x"}, 404, "The policy scope 'availability_zone' has no 'x'."),
+    ],
+)
+async def test_a_tenant_loses_only_what_it_may_name(
+    compute: Compute, aggregate: dict[str, str], status: int, sentence: str
+) -> None:
+    body = {"plan": {"lose": aggregate}}
+    refusal = await compute.refusal("POST", "/os-server-groups/plan", body, version=VERSION, cloud="roost")
+    assert refusal == (status, sentence)
+
+
+async def test_a_zone_can_be_lost_by_a_tenant(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "soft-anti-affinity"})
+    await boot(compute, group, availability_zone="zone1")
+    planned = await plan(compute, group, lose={"scope": "availability_zone", "identifier": "zone1"})
+    (lost,) = planned["stranded"]
+    assert lost["sentence"].startswith("No place for 1 server: ")

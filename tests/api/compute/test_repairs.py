@@ -1,0 +1,164 @@
+"""Repairs: which servers move, how they get there, and how a repair is stopped, taken up again and kept going."""
+
+from typing import Any
+
+from roost.compute import lifecycle, repairs
+from roost.compute.scheduling import Scheduler
+from tests.api.compute.conftest import Compute
+from tests.api.compute.test_explanations import boot, make_group
+from tests.api.compute.test_plans import RACK, VERSION, hosts_of
+
+TOGETHER = {"name": "affinity", "scope": "rack"}
+
+
+async def broken_group(compute: Compute, servers: int = 3) -> str:
+    """A group whose members are in different racks and should be in one."""
+    group = await make_group(compute, RACK)
+    await boot(compute, group, servers)
+    body = {"server_group": {"policies": [TOGETHER]}}
+    await compute.post(f"/os-server-groups/{group}", body, version=VERSION, cloud="roost")
+    return group
+
+
+async def repair(compute: Compute, group: str, cloud: str = "roost-admin", **asked: Any) -> dict[str, Any]:
+    body = {"repair": asked}
+    return dict(
+        (await compute.post(f"/os-server-groups/{group}/repairs", body, version=VERSION, cloud=cloud))["repair"]
+    )
+
+
+async def shown(compute: Compute, group: str, repair_id: str) -> dict[str, Any]:
+    return dict((await compute.get(f"/os-server-groups/{group}/repairs/{repair_id}", version=VERSION))["repair"])
+
+
+async def violations(compute: Compute, group: str) -> list[Any]:
+    audit = await compute.get(f"/os-server-groups/{group}/audit", version=VERSION)
+    return list(audit["server_group_policy_audit"]["violations"])
+
+
+async def work(compute: Compute, rounds: int = 1, *, finish: bool = True) -> None:
+    """What an engine does."""
+    database, settings = compute.api.services.database, compute.api.services.settings
+    for _ in range(rounds):
+        # Each time another engine: all that is known is in the database.
+        await repairs.advance_all(database, Scheduler(database, settings))
+        if finish:
+            await lifecycle.finish(database)
+
+
+async def test_a_dry_run_says_the_fewest_moves_and_moves_nobody(compute: Compute) -> None:
+    group = await broken_group(compute)
+    planned = await repair(compute, group, "roost", dry_run=True)
+    assert planned["sentence"] == "2 live migrations would repair everything; fewer cannot."
+    assert (planned["id"], planned["status"], len(planned["moves"])) == (None, "planned", 2)
+    assert all(set(move["target"]) == {"rack"} for move in planned["moves"])
+    assert len(await violations(compute, group)) == 1
+
+
+async def test_a_repair_mends_the_group_one_move_after_another(compute: Compute) -> None:
+    group = await broken_group(compute)
+    begun = await repair(compute, group)
+    assert begun["status"] == "running"
+    await work(compute, finish=False)
+    states = [move["state"] for move in (await shown(compute, group, begun["id"]))["moves"]]
+    assert states == ["running", "waiting"]
+    await work(compute, 4)
+    ended = await shown(compute, group, begun["id"])
+    assert (ended["status"], ended["sentence"]) == ("done", "2 of 2 moves done.")
+    assert await violations(compute, group) == []
+    moved = [move["server_id"] for move in ended["moves"]]
+    assert await hosts_of(compute, moved) == [move["target"]["host"] for move in ended["moves"]]
+
+
+async def test_several_servers_move_at_once_if_the_budget_says_so(compute: Compute) -> None:
+    group = await broken_group(compute)
+    begun = await repair(compute, group, max_parallel=2)
+    await work(compute, finish=False)
+    assert [move["state"] for move in (await shown(compute, group, begun["id"]))["moves"]] == ["running", "running"]
+
+
+async def test_no_more_servers_move_than_the_budget_has(compute: Compute) -> None:
+    group = await broken_group(compute)
+    planned = await repair(compute, group, dry_run=True, max_moves=1)
+    assert planned["sentence"] == "1 live migration would repair a part."
+    assert (len(planned["moves"]), planned["repairs_all"]) == (1, False)
+
+
+async def test_a_cooldown_keeps_moves_apart(compute: Compute) -> None:
+    group = await broken_group(compute)
+    begun = await repair(compute, group, cooldown=3600)
+    await work(compute, 3)
+    assert [move["state"] for move in (await shown(compute, group, begun["id"]))["moves"]] == ["done", "waiting"]
+
+
+async def test_a_repair_stops_after_the_moves_under_way(compute: Compute) -> None:
+    group = await broken_group(compute)
+    begun = await repair(compute, group)
+    await work(compute, finish=False)
+    await compute.delete(f"/os-server-groups/{group}/repairs/{begun['id']}", version=VERSION)
+    await work(compute, 2)
+    ended = await shown(compute, group, begun["id"])
+    assert (ended["status"], ended["reason"]) == ("stopped", "Stopped after 1 of 2 moves.")
+    assert [move["state"] for move in ended["moves"]] == ["done", "skipped"]
+    status, message = await compute.refusal(
+        "DELETE", f"/os-server-groups/{group}/repairs/{begun['id']}", version=VERSION
+    )
+    assert (status, message) == (409, f"Repair {begun['id']} has ended.")
+
+
+async def test_a_group_is_repaired_by_one_at_a_time(compute: Compute) -> None:
+    group = await broken_group(compute)
+    await repair(compute, group)
+    status, message = await compute.refusal(
+        "POST", f"/os-server-groups/{group}/repairs", {"repair": {}}, version=VERSION
+    )
+    assert (status, message) == (
+        409, f"Server group {group} is being repaired already; stop that repair, or wait."
+    )  # fmt: skip
+
+
+async def test_a_server_that_is_gone_is_skipped_and_one_that_cannot_move_fails(compute: Compute) -> None:
+    group = await broken_group(compute)
+    begun = await repair(compute, group, max_parallel=2)
+    gone, stuck = (move["server_id"] for move in begun["moves"])
+    await compute.api.delete(f"/compute/v2.1/servers/{gone}")
+    await compute.api.post(f"/compute/v2.1/servers/{stuck}/action", {"os-stop": None})
+    await lifecycle.finish(compute.api.services.database)
+    await work(compute, 2)
+    ended = await shown(compute, group, begun["id"])
+    assert [move["state"] for move in ended["moves"]] == ["skipped", "failed"]
+    assert ended["status"] == "failed"
+    assert "Cannot 'os-migrateLive' instance" in ended["reason"]
+
+
+async def test_a_group_that_is_well_has_nothing_to_repair(compute: Compute) -> None:
+    group = await make_group(compute, RACK)
+    await boot(compute, group, 2)
+    done = await repair(compute, group)
+    assert (done["status"], done["reason"], done["moves"]) == ("done", "There was nothing to move.", [])
+    assert (await repair(compute, group, dry_run=True))["sentence"] == "There is nothing to repair."
+
+
+async def test_a_group_in_continuous_mode_is_mended_when_it_is_found_broken(compute: Compute) -> None:
+    group = await broken_group(compute)
+    path = f"/os-server-groups/{group}/repair"
+    assert not (await compute.get(path, version=VERSION))["repair"]["continuous"]
+    database, scheduler = compute.api.services.database, compute.api.services.scheduler
+    assert await repairs.mend_all(database, scheduler) == 0
+    mode = await compute.put(path, {"repair": {"continuous": True, "max_parallel": 2}}, version=VERSION)
+    assert mode["repair"] == {"continuous": True, "max_moves": None, "max_parallel": 2, "cooldown": 0}
+    assert await repairs.mend_all(database, scheduler) == 1
+    assert await repairs.mend_all(database, scheduler) == 0
+    await work(compute, 3)
+    assert await violations(compute, group) == []
+    assert not (await compute.put(path, {"repair": {"continuous": False}}, version=VERSION))["repair"]["continuous"]
+
+
+async def test_tenants_may_look_and_not_move(compute: Compute) -> None:
+    group = await broken_group(compute)
+    status, _ = await compute.refusal(
+        "POST", f"/os-server-groups/{group}/repairs", {"repair": {}}, version=VERSION, cloud="roost"
+    )
+    assert status == 403
+    listed = await compute.get(f"/os-server-groups/{group}/repairs", version=VERSION, cloud="roost")
+    assert listed["repairs"] == []
