@@ -5,7 +5,7 @@ import logging
 
 from roost.clouds import balancer, choice
 from roost.clusters import engine as cluster_engine
-from roost.compute import audit, changes, lifecycle, notifications, repairs
+from roost.compute import audit, changes, drift, lifecycle, notifications, repairs
 from roost.compute.scheduling import Scheduler
 from roost.config import Settings
 from roost.identity import tokens
@@ -25,6 +25,7 @@ async def run(database: Database, settings: Settings) -> None:
         group.create_task(audit.keep_auditing(database, settings))
         scheduler = Scheduler(database, settings)
         group.create_task(database.listen(changes.CLAIMS, scheduler.live.noted))
+        group.create_task(drift.keep_looking(database, settings, scheduler.live))
         group.create_task(repairs.run(database, scheduler, settings.group_audit_seconds))
         clouds = choice.choose(settings, database, scheduler)
         group.create_task(cluster_engine.run(settings, database, clouds))

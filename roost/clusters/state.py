@@ -131,14 +131,14 @@ def sizes(row: sa.Row[Any]) -> Sizes:
     return Sizes(row.min_size, row.max_size, row.desired_capacity)
 
 
-def health_of(row: sa.Row[Any], active: int, operation: str) -> tuple[str, str]:
+def health_of(bounds: Sizes, active: int, operation: str) -> tuple[str, str]:
     """The status of a cluster with that many active nodes, and the reason to give for it."""
-    if active < row.min_size:
-        return "ERROR", f"{operation}: number of active nodes is below min_size ({row.min_size})."
-    if active < row.desired_capacity:
-        reason = f"{operation}: number of active nodes is below desired_capacity ({row.desired_capacity})."
+    if active < bounds.min_size:
+        return "ERROR", f"{operation}: number of active nodes is below min_size ({bounds.min_size})."
+    if active < bounds.desired_capacity:
+        reason = f"{operation}: number of active nodes is below desired_capacity ({bounds.desired_capacity})."
         return "WARNING", reason
-    if row.max_size < 0 or active <= row.max_size:
-        reason = f"{operation}: number of active nodes is equal or above desired_capacity ({row.desired_capacity})."
+    if bounds.max_size < 0 or active <= bounds.max_size:
+        reason = f"{operation}: number of active nodes is equal or above desired_capacity ({bounds.desired_capacity})."
         return "ACTIVE", reason
-    return "WARNING", f"{operation}: number of active nodes is above max_size ({row.max_size})."
+    return "WARNING", f"{operation}: number of active nodes is above max_size ({bounds.max_size})."

@@ -9,13 +9,14 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 
 import sqlalchemy as sa
 from prometheus_client import Gauge
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute import groups, identifiers
+from roost.compute import drift, groups, identifiers
 from roost.compute.fleet import LiveFleet
 from roost.compute.groups import Group
 from roost.compute.identifiers import Surrogates
@@ -39,6 +40,8 @@ class Violation:
     members: tuple[str, ...]
     excess: int
     message: str
+    since: datetime | None
+    """Since when it is known to be so; None until the engine has looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ async def audit_group(connection: AsyncConnection, group: Group) -> GroupAudit:
         }
         for member in places
     }
-    told = (_told(violation, names, surrogates) for violation in found.violations)
+    since = await drift.since(connection, [group.id]) if found.violations else {}
+    told = (_told(group.id, violation, names, surrogates, since) for violation in found.violations)
     return GroupAudit(shown, tuple(told))
 
 
@@ -81,13 +85,23 @@ def _placed(live: LiveFleet, places: Mapping[str, int | None]) -> dict[str, int]
     return {member: index for member, index in indexes.items() if index is not None}
 
 
-def _told(violation: placement.Violation, names: Mapping[str, list[str]], surrogates: Surrogates) -> Violation:
+def _told(
+    group_id: str,
+    violation: placement.Violation,
+    names: Mapping[str, list[str]],
+    surrogates: Surrogates,
+    since: Mapping[drift.Key, datetime],
+) -> Violation:
     rule = surrogates.shown(violation.rule)
+    # A target that no host was ever in has a rule's name for it only.
+    named = violation.aggregate is not None and 0 <= violation.aggregate < len(names[rule.scope])
+    real = names[rule.scope][violation.aggregate] if named and violation.aggregate is not None else None
     aggregate = rule.identifier
-    if aggregate is None and violation.aggregate is not None:
-        aggregate = surrogates.of(rule.scope, names[rule.scope][violation.aggregate])
+    if aggregate is None and real is not None:
+        aggregate = surrogates.of(rule.scope, real)
+    key = drift.Broken(group_id, violation, real or violation.rule.identifier).key
     message = str(replace(violation, rule=rule))
-    return Violation(violation.breach, rule, aggregate, violation.members, violation.excess, message)
+    return Violation(violation.breach, rule, aggregate, violation.members, violation.excess, message, since.get(key))
 
 
 # Everything

@@ -9,7 +9,7 @@ from roost.compute import audit, lifecycle
 from roost.store.database import Database
 
 # Each query finds what is wrong: a sum that is off, or a server without its due claims.
-_WRONG = {
+WRONG = {
     "a host's sums are not those of its claims": """
         SELECT h.name, h.vcpus_used, h.memory_mb_used, h.disk_gb_used, h.servers, c.*
         FROM hosts h, LATERAL (
@@ -60,7 +60,7 @@ _WRONG = {
 async def check(database: Database, *, rules: bool = True) -> None:
     """Fail unless every sum is exact and, if asked, no hard rule of any group is broken."""
     async with database.begin() as connection:
-        for sentence, query in _WRONG.items():
+        for sentence, query in WRONG.items():
             assert await _rows(connection, query) == [], sentence
     if rules:
         async with database.begin() as connection:

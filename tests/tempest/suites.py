@@ -14,11 +14,13 @@ class Pass:
 
 
 _LOCKED = "TestClusterScaleOutNegativeResourceIsLocked"
-_HEALTH = "test_health_policy.TestHealthPolicy.test_health_policy"
+_HEALTH = r"TestHealthPolicy\.test_health_policy\["
 
 SUITES: Mapping[str, tuple[Pass, ...]] = {
     "clustering": (
-        Pass(r"senlin_tempest_plugin\.tests\.(api|functional)\.", f"({_LOCKED}|{_HEALTH})"),
+        # These first: they count what is in the project, and two of the others leave nodes behind.
+        Pass(r"senlin_tempest_plugin\.tests\.functional\.", _HEALTH),
+        Pass(r"senlin_tempest_plugin\.tests\.api\.", _LOCKED),
         # Its profile makes servers slow to boot, and the plug-in then uses it in all tests that follow.
         Pass(_LOCKED, longest_sleep=5.0),
         # It waits for a watch that looks every ten seconds.
@@ -28,7 +30,7 @@ SUITES: Mapping[str, tuple[Pass, ...]] = {
 
 _WANTS_500 = "wants a 500 for a spec that is the request's fault; we answer 400"
 _WANTS_HEAT = "makes a node of a Heat stack, and there is no Heat"
-_BAD_PATTERN = "its regular expression has flags in the middle, which Python refuses since 3.11"
+_BAD_PATTERN = "has a regular expression with flags in the middle, which Python refuses since 3.11"
 
 CANNOT_PASS: Mapping[str, str] = {
     "TestPolicyCreateNegativeBadRequest.test_policy_create_spec_validation_failed": _WANTS_500,

@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
+from starlette.responses import JSONResponse
 
 from roost.api.clustering import fields
 from roost.api.clustering.asking import accepted, asking, cloud_of, started
@@ -17,8 +18,11 @@ from roost.api.permissions import MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
 from roost.api.versions import CLUSTERING, Version
 from roost.clusters import clusters, nodes
+from roost.clusters.actions import rehearsals
+from roost.clusters.actions.work import Engine
 from roost.clusters.clusters import Asking
 from roost.clusters.errors import BadRequest
+from roost.clusters.ids import new_id
 from roost.clusters.sizes import ADJUSTMENTS, CHANGE_IN_PERCENTAGE, EXACT_CAPACITY
 from roost.errors import Invalid
 from roost.store.tables import clusters as tables
@@ -344,7 +348,20 @@ async def act(call: Call) -> Reply:
         raise unsupported(call.version)
     given = action.read(call, {} if value is None else value)
     async with asking(call) as ask:
+        if "dry_run" in call.query and boolean("dry_run", call.query["dry_run"]):
+            return await _rehearse(call, ask, action, given)
         return started(call, await action.do(call, ask, given), ask.warnings)
+
+
+async def _rehearse(call: Call, ask: Asking, action: _Action, given: Mapping[str, Any]) -> Reply:
+    """Say what an action would come to: it is accepted as always, planned, and taken back."""
+    services = call.services
+    engine = Engine(new_id(), services.database, services.settings.clusters, ask.plugins, services.clouds)
+    async with ask.connection.begin_nested() as savepoint:
+        action_id = await action.do(call, ask, given)
+        rehearsal = await rehearsals.rehearse(engine, ask.connection, action_id)
+        await savepoint.rollback()
+    return JSONResponse({"dry_run": rehearsal.as_data(), "warnings": list(ask.warnings)})
 
 
 def unsupported(version: Version) -> Invalid:

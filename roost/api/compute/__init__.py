@@ -2,6 +2,7 @@
 
 from roost.api.compute import (
     aggregates,
+    audits,
     availability_zones,
     explanations,
     extensions,
@@ -34,6 +35,7 @@ _NOUNS = (
     server_history,
     server_metadata,
     server_groups,
+    audits,
     explanations,
     plans,
     repairs,

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -145,8 +146,9 @@ async def _rebuild(call: Call, connection: AsyncConnection, server: Server, valu
     changes = {key: value[key] for key in ("name", "metadata", "description") if key in value}
     await servers.update(connection, server.id, {**changes, "image_id": value["imageRef"]})
     row = await servers.find(connection, server.id)
-    view = server_view.updated(call, row, await servers.groups_of(connection, row))
-    return JSONResponse({"server": {**view, "adminPass": value.get("adminPass", "rebuilt")}}, 202)
+    password = value.get("adminPass") or secrets.token_urlsafe(9)
+    view = server_view.rebuilt(call, row, await servers.groups_of(connection, row), password)
+    return JSONResponse({"server": view}, 202)
 
 
 def _bodies(*steps: tuple[str, Schema]) -> tuple[tuple[Version, Validator], ...]:

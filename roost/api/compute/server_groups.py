@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api import schemas
+from roost.api.compute.views import timestamp
 from roost.api.permissions import ADMIN, MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
@@ -149,7 +150,8 @@ VIOLATION = thing(
         "members": _STRINGS,
         "excess": {"type": "integer"},
         "message": schemas.STRING,
-    }
+    },
+    {"since": schemas.NULLABLE_STRING},
 )
 
 
@@ -372,4 +374,5 @@ def violation_view(violation: audit.Violation) -> dict[str, Any]:
         "members": list(violation.members),
         "excess": violation.excess,
         "message": violation.message,
+        "since": timestamp(violation.since),
     }

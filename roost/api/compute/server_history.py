@@ -4,6 +4,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from roost.api.compute.server_view import host_id
 from roost.api.compute.servers import owned
 from roost.api.compute.views import timestamp
 from roost.api.permissions import ADMIN, READER, Rule
@@ -56,11 +57,11 @@ async def show(call: Call) -> Reply:
         rows = await servers.actions_of(connection, server.id)
     for row in rows:
         if row.request_id == call.path["request_id"]:
-            return {"instanceAction": {**_action(call, row), "events": _events(call, row)}}
+            return {"instanceAction": {**_action(call, row), "events": _events(call, row, server)}}
     raise NotFound(f"Action {call.path['request_id']} for instance {server.id} could not be found.")
 
 
-def _events(call: Call, row: sa.Row[Any]) -> list[dict[str, Any]]:
+def _events(call: Call, row: sa.Row[Any], server: servers.Server) -> list[dict[str, Any]]:
     event: dict[str, Any] = {
         "event": f"compute_{row.action}",
         "start_time": timestamp(row.start_time),
@@ -70,9 +71,9 @@ def _events(call: Call, row: sa.Row[Any]) -> list[dict[str, Any]]:
     if call.caller.is_admin or call.version < Version(2, 51):
         event["traceback"] = None
     if call.version >= Version(2, 62):
-        event["hostId"] = ""
+        event["hostId"] = host_id(server)
         if call.caller.is_admin:
-            event["host"] = None
+            event["host"] = server.host or ""
     if call.version >= Version(2, 84):
         event["details"] = None
     return [event]

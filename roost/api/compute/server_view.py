@@ -27,7 +27,7 @@ def detailed(call: Call, server: Server, groups: list[str] | None = None) -> dic
         **brief(call, server),
         **_basics(call, server),
         **_states(server),
-        "OS-EXT-AZ:availability_zone": _zone(server),
+        "OS-EXT-AZ:availability_zone": zone(server),
     }
     if call.may(EXTENDED, project_id=server.project_id):
         view |= _extended(server, version)
@@ -63,6 +63,21 @@ def updated(call: Call, server: Server, groups: list[str]) -> dict[str, Any]:
         return view
     for key in [*hidden, "host_status"]:
         view.pop(key, None)
+    view["addresses"] = {
+        network: [{"addr": address["addr"], "version": address["version"]} for address in addresses]
+        for network, addresses in server.addresses.items()
+    }
+    return view
+
+
+def rebuilt(call: Call, server: Server, groups: list[str], password: str) -> dict[str, Any]:
+    """A server that is being rebuilt: as after any change, with what it is rebuilt from."""
+    view = {**updated(call, server, groups), "adminPass": password}
+    if call.version >= Version(2, 54):
+        view["key_name"] = server.key_name
+    if call.version >= Version(2, 57):
+        view.pop("OS-EXT-SRV-ATTR:user_data", None)
+        view["user_data"] = server.user_data
     return view
 
 
@@ -115,7 +130,8 @@ def host_id(server: Server) -> str:
     return hashlib.sha224((server.project_id + server.host).encode()).hexdigest()
 
 
-def _zone(server: Server) -> str:
+def zone(server: Server) -> str:
+    """The zone that a server is in; where it is on no host, the one that it asked for."""
     if server.host is None:
         return server.zone or ""
     return server.host_zone or DEFAULT_ZONE

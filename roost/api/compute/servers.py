@@ -55,6 +55,13 @@ _HOSTNAME: Schema = {
     "maxLength": 63,
     "pattern": "^[a-zA-Z0-9]+[a-zA-Z0-9-]*[a-zA-Z0-9]*$",
 }
+_FULL_HOSTNAME: Schema = {
+    "type": "string",
+    "minLength": 2,
+    "maxLength": 255,
+    "pattern": r"^[a-zA-Z0-9]+[a-zA-Z0-9-.]*[a-zA-Z0-9]*$",
+}
+_ZONE: Schema = {"oneOf": [NAME, {"type": "null"}]}
 DESCRIPTION: Schema = {
     "type": ["string", "null"],
     "minLength": 0,
@@ -110,6 +117,7 @@ _LATER: tuple[tuple[str, dict[str, Schema]], ...] = (
     ("2.63", {"trusted_image_certificates": {"type": ["array", "null"], "items": STRING}}),
     ("2.74", {"host": NAME, "hypervisor_hostname": NAME}),
     ("2.90", {"hostname": _HOSTNAME}),
+    ("2.94", {"hostname": _FULL_HOSTNAME}),
 )
 _MOST_AT_ONCE = 1000
 
@@ -422,7 +430,7 @@ def _update_body(**more: Schema) -> Schema:
         "accessIPv4": STRING,
         "accessIPv6": STRING,
     }
-    return thing({"server": thing({}, {**properties, **more}, minProperties=1)})
+    return thing({"server": thing({}, {**properties, **more})})
 
 
 async def update(call: Call) -> Reply:
@@ -431,16 +439,27 @@ async def update(call: Call) -> Reply:
     values = {key: body[key] for key in ("name", "description", "hostname") if key in body}
     async with call.services.database.begin() as connection:
         server = await owned(call, connection, _RULE + "update", lock=True)
+        if "pinned_availability_zone" in body:
+            values["zone"] = _pin(server, body["pinned_availability_zone"])
         await servers.update(connection, server.id, values)
         server = await servers.find(connection, server.id)
         groups = await servers.groups_of(connection, server)
     return {"server": server_view.updated(call, server, groups)}
 
 
+def _pin(server: Server, zone: str | None) -> str | None:
+    """The zone that a server is to stay in: the one that it is in, or none."""
+    if zone is not None and zone != server_view.zone(server):
+        raise Invalid(f"A server can be pinned to the availability zone that it is in, which is not '{zone}'.")
+    return zone
+
+
 for _since, _until, _more in (
     ("2.1", "2.18", {}),
     ("2.19", "2.89", {"description": DESCRIPTION}),
-    ("2.90", None, {"description": DESCRIPTION, "hostname": _HOSTNAME}),
+    ("2.90", "2.93", {"description": DESCRIPTION, "hostname": _HOSTNAME}),
+    ("2.94", "2.103", {"description": DESCRIPTION, "hostname": _FULL_HOSTNAME}),
+    ("2.104", None, {"description": DESCRIPTION, "hostname": _FULL_HOSTNAME, "pinned_availability_zone": _ZONE}),
 ):
     routes.put(
         "/servers/{server_id}",

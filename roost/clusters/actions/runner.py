@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.clusters import bindings, events, state
+from roost.clusters import bindings, events, sizes, state
 from roost.clusters.actions import attachments, node_plans, plans, requests, steps
 from roost.clusters.actions.work import (
     CANCELLED,
@@ -148,7 +148,7 @@ async def _plan(work: Work) -> None:
         for policy_id in work.inputs.get("policies") or ():
             await attachments.attach(work, policy_id)
     async with work.engine.database.begin() as connection:
-        scene = await _scene(work, connection)
+        scene = await scene_of(work, connection)
     if scene is not None and any(one.wants(BEFORE, work.action) for one in scene.bound):
         await _consult(work, scene)
     async with work.write() as connection:
@@ -159,10 +159,12 @@ async def _plan(work: Work) -> None:
         else:
             scene.connection = connection
             plan = await plans.PLANNERS[work.action](scene)
+        if scene is not None and work.action != "CLUSTER_DELETE":
+            plan.more["ask_after"] = any(one.wants(AFTER, work.action) for one in scene.bound)
         await _write_plan(connection, work, plan)
 
 
-async def _scene(work: Work, connection: AsyncConnection) -> plans.Scene | None:
+async def scene_of(work: Work, connection: AsyncConnection) -> plans.Scene | None:
     """The cluster that the action is about, or that its node is in; None if there is none."""
     row = await state.cluster_row(connection, work.cluster_id) if work.cluster_id else None
     if row is None:
@@ -174,7 +176,7 @@ async def _scene(work: Work, connection: AsyncConnection) -> plans.Scene | None:
 
 
 async def _consult(work: Work, scene: plans.Scene) -> None:
-    view = await _view(work, scene)
+    view = await view_of(work, scene)
     result = await bindings.consult(scene.bound, BEFORE, view)
     work.data = view.data
     async with work.write() as connection:
@@ -185,7 +187,8 @@ async def _consult(work: Work, scene: plans.Scene) -> None:
         raise Refused(f"{prefix}: {result.refusal}")
 
 
-async def _view(work: Work, scene: plans.Scene, *, succeeded: bool = True) -> ActionView:
+async def view_of(work: Work, scene: plans.Scene, *, succeeded: bool = True) -> ActionView:
+    """The action as policies see it."""
     members = scene.members or ()
     async with work.engine.database.begin() as connection:
         ids = {scene.cluster.profile_id, *(node.profile_id for node in members)}
@@ -268,16 +271,18 @@ _INSERT_NODES = sa.text(
 async def _conclude(work: Work) -> Ending:
     """What it all came to, read from the steps."""
     assert work.plan is not None
-    if work.plan.get("undo_failures"):
-        await steps.undo_failed_creations(work)
-    failures = await steps.failures(work)
+    async with work.engine.database.begin() as connection:
+        report = work.report = await steps.report(connection, work)
+    if work.plan.get("undo_failures") and report.unmade:
+        await steps.forget_unmade(work, report.unmade)
+    failures = report.failures
     if not failures:
         return Ending(SUCCEEDED, "Action completed successfully.")
+    if not work.on_cluster:
+        return Ending(FAILED, failures[0][1])
     told = "; ".join(f"{name}: {reason}" for name, reason in failures[:5])
     more = f"; and {len(failures) - 5} more" if len(failures) > 5 else ""
     total = work.plan.get("total") or 1
-    if not work.on_cluster:
-        return Ending(FAILED, failures[0][1])
     return Ending(FAILED, f"{work.label} failed: {len(failures)} of {total} nodes: {told}{more}")
 
 
@@ -290,8 +295,11 @@ async def end(work: Work, ending: Ending) -> None:
     async with work.write() as connection:
         if consulted is not None and work.cluster_id:
             await bindings.write_down(connection, work.cluster_id, consulted)
-        await steps.close(connection, work, ending.status, ending.reason)
-        work.outputs |= await steps.outputs(connection, work)
+        if work.report is None:
+            # It ended before all was done.
+            await steps.close(connection, work, ending.status, ending.reason)
+            work.report = await steps.report(connection, work)
+        work.outputs |= work.report.outputs()
         await _settle(connection, work, ending, detached)
         await connection.execute(
             actions.update()
@@ -309,23 +317,22 @@ async def end(work: Work, ending: Ending) -> None:
         )
         level = events.INFO if ending.status == SUCCEEDED else events.ERROR
         phase = "end" if ending.status == SUCCEEDED else "error"
-        await events.record(
-            connection, [work.event(phase, ending.reason, level), *await steps.failure_events(connection, work)]
-        )
+        await events.record(connection, [work.event(phase, ending.reason, level), *work.report.events(work)])
         await requests.follow(connection, work.lock)
 
 
 async def _consult_after(work: Work, succeeded: bool) -> bindings.Consultation | None:
-    if work.plan is None or not work.cluster_id or work.action == "CLUSTER_DELETE":
+    if work.plan is None or not work.plan.get("ask_after"):
         return None
     async with work.engine.database.begin() as connection:
-        scene = await _scene(work, connection)
-        if scene is None or not any(one.wants(AFTER, work.action) for one in scene.bound):
-            return None
-        made = (await steps.outputs(connection, work)).get("nodes_added")
+        scene = await scene_of(work, connection)
+        report = work.report or await steps.report(connection, work)
+    if scene is None:
+        return None
+    made = [work.target] if work.action == "NODE_CREATE" else report.outputs().get("nodes_added")
     if made:
         work.data["creation"] = {**(work.data.get("creation") or {}), "nodes": made}
-    view = await _view(work, scene, succeeded=succeeded)
+    view = await view_of(work, scene, succeeded=succeeded)
     view.data.update(status="NONE", reason="")
     result = await bindings.consult(scene.bound, AFTER, view)
     work.data = view.data
@@ -337,9 +344,9 @@ async def _detach_all(work: Work, ending: Ending) -> bool:
     if work.action != "CLUSTER_DELETE" or ending.status != SUCCEEDED or not work.cluster_id:
         return False
     async with work.engine.database.begin() as connection:
-        scene = await _scene(work, connection)
+        scene = await scene_of(work, connection)
     if scene is not None:
-        view = await _view(work, scene)
+        view = await view_of(work, scene)
         for one in scene.bound:
             await attachments.let_go(one, view)
     return True
@@ -355,29 +362,21 @@ async def _settle(connection: AsyncConnection, work: Work, ending: Ending, gone:
     row = await state.cluster_row(connection, work.cluster_id, lock=True)
     if row is None:
         return
-    counted = (
-        await connection.execute(
-            sa.select(
-                sa.func.count().filter(nodes.c.status == "ACTIVE").label("active"), sa.func.count().label("total")
-            ).where(nodes.c.cluster_id == row.id)
-        )
-    ).one()
-    change = _changed_columns(work, ending, row, counted.total)
-    if work.plan is None:
-        # Nothing was done, so nothing is to be said of the cluster.
-        change.pop("desired_capacity", None)
-        if row.status not in ("INIT", "CREATING"):
-            return
-    await connection.execute(clusters.update().where(clusters.c.id == row.id).values(**change).returning(clusters))
-    row = await state.cluster_row(connection, work.cluster_id)
-    assert row is not None
-    status, reason = state.health_of(row, counted.active, work.action)
-    await connection.execute(
-        clusters.update().where(clusters.c.id == row.id).values(status=status, status_reason=reason)
+    if work.plan is None and row.status not in ("INIT", "CREATING"):
+        return  # nothing was done, so nothing is to be said of the cluster
+    count = sa.func.count()
+    counts = sa.select(
+        count.filter(nodes.c.status == "ACTIVE").label("active"),
+        count.filter(nodes.c.physical_id.is_not(None)).label("made"),
     )
+    counted = (await connection.execute(counts.where(nodes.c.cluster_id == row.id))).one()
+    change = _changed_columns(work, ending, row, counted.made)
+    bounds = sizes.Sizes(*(change.get(key, getattr(row, key)) for key in ("min_size", "max_size", "desired_capacity")))
+    change["status"], change["status_reason"] = state.health_of(bounds, counted.active, work.action)
+    await connection.execute(clusters.update().where(clusters.c.id == row.id).values(**change))
 
 
-def _changed_columns(work: Work, ending: Ending, row: sa.Row[Any], total: int) -> dict[str, Any]:
+def _changed_columns(work: Work, ending: Ending, row: sa.Row[Any], made: int) -> dict[str, Any]:
     plan: Mapping[str, Any] = work.plan or {}
     change: dict[str, Any] = {"updated_at": sa.func.now()}
     if work.action == "CLUSTER_CREATE" and row.created_at is None:
@@ -387,5 +386,6 @@ def _changed_columns(work: Work, ending: Ending, row: sa.Row[Any], total: int) -
         if plan.get("desired") is not None:
             change["desired_capacity"] = plan["desired"]
     elif plan.get("desired") is not None and not plan.get("keep_desired"):
-        change["desired_capacity"] = total
+        # As large as it came to be: what could not be made is not asked for any longer.
+        change["desired_capacity"] = made
     return change

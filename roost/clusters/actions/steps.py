@@ -405,69 +405,77 @@ _END_STEPS = sa.text(
 # Afterwards
 
 
-async def failures(work: Work) -> list[tuple[str, str]]:
-    """The nodes with which it failed, and why."""
-    assert work.plan is not None
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of every step."""
+
+    rows: Sequence[Any]
+    own_failure: tuple[str, str] | None = None
+    """Of an action on a node, which is its own only step: the node, and why it failed."""
+
+    @property
+    def failures(self) -> list[tuple[str, str]]:
+        """The nodes with which it failed, and why."""
+        if self.own_failure is not None:
+            return [self.own_failure]
+        return [(row.name or row.target, row.status_reason) for row in self._failed]
+
+    @property
+    def unmade(self) -> list[str]:
+        """The nodes that could not be made."""
+        return [row.target for row in self._failed if row.action == "NODE_CREATE"]
+
+    @property
+    def _failed(self) -> list[Any]:
+        return [row for row in self.rows if row.status == FAILED]
+
+    def outputs(self) -> dict[str, Any]:
+        """Which nodes came, which went, and with which it failed."""
+        told: dict[str, Any] = {}
+        for key, kinds in _COMINGS_AND_GOINGS.items():
+            listed = [row.target for row in self.rows if row.action in kinds and row.status == SUCCEEDED]
+            if listed:
+                told[key] = listed
+        failed = {row.target: row.status_reason for row in self._failed}
+        return {**told, "nodes_failed": failed} if failed else told
+
+    def events(self, work: Work) -> list[dict[str, Any]]:
+        """One event for each node with which it failed, up to a number that somebody would still read."""
+        return [
+            {
+                **work.event("error", row.status_reason, events.ERROR),
+                "oid": row.target,
+                "oname": row.name or row.target[:8],
+                "otype": "NODE",
+                "action": row.action,
+            }
+            for row in self._failed[:_MOST_EVENTS]
+        ]
+
+
+_COMINGS_AND_GOINGS = {
+    "nodes_added": ("NODE_CREATE", "NODE_JOIN"),
+    "nodes_removed": ("NODE_DELETE", "NODE_LEAVE"),
+}
+
+
+async def report(connection: AsyncConnection, work: Work) -> Report:
+    """Read what became of every step."""
     if not work.on_cluster:
-        reason = work.plan.get("failure")
-        return [(work.target, reason)] if reason is not None else []
+        reason = (work.plan or {}).get("failure")
+        return Report((), (work.target, reason) if reason is not None else None)
     query = (
-        sa.select(actions.c.target, actions.c.status_reason, nodes.c.name)
+        sa.select(actions.c.target, actions.c.action, actions.c.status, actions.c.status_reason, nodes.c.name)
         .outerjoin(nodes, nodes.c.id == actions.c.target)
-        .where(actions.c.parent_id == work.id, actions.c.status == FAILED)
+        .where(actions.c.parent_id == work.id)
         .order_by(actions.c.sequence)
     )
+    return Report((await connection.execute(query)).all())
+
+
+async def forget_unmade(work: Work, doomed: Sequence[str]) -> None:
+    """Forget new nodes that could not be made, and whatever the cloud may have left of them."""
     async with work.engine.database.begin() as connection:
-        return [(row.name or row.target, row.status_reason) for row in (await connection.execute(query)).all()]
-
-
-async def failure_events(connection: AsyncConnection, work: Work) -> list[dict[str, Any]]:
-    """One event for each node with which it failed, up to a number that somebody would still read."""
-    if not work.on_cluster:
-        return []
-    query = (
-        sa.select(actions.c.target, actions.c.action, actions.c.status_reason)
-        .where(actions.c.parent_id == work.id, actions.c.status == FAILED)
-        .limit(_MOST_EVENTS)
-    )
-    return [
-        {
-            **work.event("error", row.status_reason, events.ERROR),
-            "oid": row.target,
-            "oname": row.target[:8],
-            "otype": "NODE",
-            "action": row.action,
-        }
-        for row in (await connection.execute(query)).all()
-    ]
-
-
-async def outputs(connection: AsyncConnection, work: Work) -> dict[str, Any]:
-    """Which nodes came, which went, and with which it failed."""
-    if not work.on_cluster:
-        return {"nodes_added": [work.target]} if work.action == "NODE_CREATE" else {}
-    query = sa.select(actions.c.target, actions.c.action, actions.c.status, actions.c.status_reason)
-    rows = (await connection.execute(query.where(actions.c.parent_id == work.id))).all()
-    told: dict[str, Any] = {}
-    for key, kinds in (("nodes_added", ("NODE_CREATE", "NODE_JOIN")), ("nodes_removed", ("NODE_DELETE", "NODE_LEAVE"))):
-        listed = [row.target for row in rows if row.action in kinds and row.status == SUCCEEDED]
-        if listed:
-            told[key] = listed
-    failed = {row.target: row.status_reason for row in rows if row.status == FAILED}
-    return {**told, "nodes_failed": failed} if failed else told
-
-
-async def undo_failed_creations(work: Work) -> None:
-    """Forget the new nodes that could not be made, and whatever the cloud may have left of them."""
-    query = (
-        sa.select(actions.c.target)
-        .join(nodes, nodes.c.id == actions.c.target)
-        .where(actions.c.parent_id == work.id, actions.c.action == "NODE_CREATE", actions.c.status == FAILED)
-    )
-    async with work.engine.database.begin() as connection:
-        doomed = list((await connection.execute(query)).scalars())
-        if not doomed:
-            return
         found = await state.nodes_by_id(connection, doomed)
         rows = await state.profile_rows(connection, [node.profile_id for node in found.values()])
         owner = await _owner(connection, work)

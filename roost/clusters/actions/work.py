@@ -24,7 +24,7 @@ from roost.store.database import Database
 from roost.store.tables.clusters import actions, unfinished
 
 if TYPE_CHECKING:
-    from roost.clusters.actions.steps import Batch
+    from roost.clusters.actions.steps import Batch, Report
 
 CANCEL, SUSPEND = "CANCEL", "SUSPEND"
 SUCCEEDED, FAILED, CANCELLED = "SUCCEEDED", "FAILED", "CANCELLED"
@@ -128,6 +128,8 @@ class Work:
     """Those not yet done; None if they are still to be read."""
     in_hand: "Batch | None" = None
     """What the cloud is making at this moment."""
+    report: "Report | None" = None
+    """What became of the steps, once all are done."""
 
     @classmethod
     def of(cls, engine: Engine, row: sa.Row[Any]) -> "Work":

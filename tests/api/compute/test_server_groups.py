@@ -799,6 +799,7 @@ async def test_a_violation_says_which_policy_where_who_and_by_how_much(api: Api)
             "members": crowd,
             "excess": 2,
             "message": "3 members are in one rack, 2 more than 'anti-affinity:rack' allows",
+            "since": None,
         }
     ]
     assert "violations" not in await audit(api, group, "2.1002")

@@ -1,0 +1,127 @@
+"""What an action would come to: asked of the same policies and the same planner, with nothing written down."""
+
+from collections import Counter
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.clusters import bindings
+from roost.clusters.actions import plans, runner
+from roost.clusters.actions.work import Engine, Plan, Refused, Work
+from roost.clusters.policies.base import BEFORE
+from roost.errors import Invalid
+from roost.store.tables.clusters import actions
+
+_READS = ("find_", "show_", "availability_zones", "hypervisors", "regions")
+_DONE_LATER = frozenset({"remove_member", "add_member"})
+
+
+@dataclass(slots=True)
+class Rehearsal:
+    """What each policy decides, what then happens to which nodes, and how these are distributed in the end."""
+
+    action: str
+    refusal: str | None = None
+    policies: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    now: int = 0
+    then: int = 0
+    distribution: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def as_data(self) -> dict[str, Any]:
+        """For the one who asked."""
+        if self.refusal is not None:
+            sentence = f"{self.action} would be refused: {self.refusal}"
+        else:
+            counts = Counter(step["action"] for step in self.steps)
+            told = ", ".join(f"{number} {action}" for action, number in counts.items()) or "nothing"
+            sentence = f"{self.action} would do {told}; the cluster would go from {self.now} to {self.then} nodes."
+        return {
+            "action": self.action,
+            "accepted": self.refusal is None,
+            "sentence": sentence,
+            "refusal": self.refusal,
+            "policies": self.policies,
+            "steps": self.steps,
+            "size": {"now": self.now, "then": self.then},
+            "distribution": self.distribution,
+        }
+
+
+async def rehearse(engine: Engine, connection: AsyncConnection, action_id: str) -> Rehearsal:
+    """Plan an action that was accepted in this transaction, which the caller takes back."""
+    row = (await connection.execute(sa.select(actions).where(actions.c.id == action_id))).one()
+    work = Work.of(engine, row)
+    scene = await runner.scene_of(work, connection)
+    if scene is None or work.action not in plans.PLANNERS:
+        raise Invalid(f"The action {row.action} cannot be rehearsed.")
+    rehearsal = Rehearsal(work.action, now=scene.count, then=scene.count)
+    try:
+        await _consult(work, scene, rehearsal)
+        plan = await plans.PLANNERS[work.action](scene)
+    except Refused as refusal:
+        rehearsal.refusal = str(refusal)
+        return rehearsal
+    await _tell(scene, plan, rehearsal)
+    return rehearsal
+
+
+async def _consult(work: Work, scene: plans.Scene, rehearsal: Rehearsal) -> None:
+    """Ask the policies one by one, to see what each decides."""
+    view = await runner.view_of(work, scene)
+    view.cloud = _OnlyLooking(view.cloud)
+    for one in scene.bound:
+        if not one.wants(BEFORE, work.action):
+            continue
+        before = deepcopy(view.data)
+        result = await bindings.consult([one], BEFORE, view)
+        decided = {key: value for key, value in view.data.items() if before.get(key) != value}
+        kept = {key: value for key, value in decided.items() if key not in ("status", "reason")}
+        rehearsal.policies.append(
+            {"policy": one.policy.name, "type": one.policy.type, "decision": kept, "refusal": result.refusal}
+        )
+        if result.refusal is not None:
+            raise Refused(result.refusal)
+    work.data = view.data
+
+
+async def _tell(scene: plans.Scene, plan: Plan, rehearsal: Rehearsal) -> None:
+    new = {node["id"]: node for node in plan.new_nodes}
+    names = {node.id: node.name for node in await scene.all_members()}
+    for step in plan.steps:
+        made = new.get(step.node_id)
+        place = (made or {}).get("data", {}).get("placement")
+        told = {"action": step.action, "node": made["name"] if made else names.get(step.node_id, step.node_id)}
+        rehearsal.steps.append({**told, **({"placement": place} if place else {})})
+    leaving = {step.node_id for step in plan.steps if step.action in ("NODE_DELETE", "NODE_LEAVE")}
+    stay = [node for node in await scene.all_members() if node.id not in leaving]
+    coming = sum(step.action == "NODE_JOIN" for step in plan.steps)
+    rehearsal.then = len(stay) + len(new) + coming
+    places: list[Mapping[str, Any]] = [node.placement for node in stay]
+    places += [node["data"].get("placement") or {} for node in plan.new_nodes]
+    for key in ("zone", "region_name"):
+        counts = Counter(str(place[key]) for place in places if place.get(key))
+        if counts:
+            rehearsal.distribution[key] = dict(sorted(counts.items()))
+
+
+class _OnlyLooking:
+    """A cloud that answers questions and does nothing."""
+
+    def __init__(self, cloud: Any) -> None:
+        self._cloud = cloud
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith(_READS) or not callable(getattr(self._cloud, name)):
+            return getattr(self._cloud, name)
+        if name in _DONE_LATER:
+            return _nothing
+        raise Refused(f"it would call {name} of the cloud, which cannot be rehearsed")
+
+
+async def _nothing(*_: Any, **__: Any) -> None:
+    return None

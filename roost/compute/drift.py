@@ -1,0 +1,152 @@
+"""Drift: rules that come to be broken without a request, found by looking again and again.
+
+A host is moved to another rack, an operator forces a migration, somebody changes a policy: nothing asks the scheduler.
+What is broken is written down with the time at which it was first seen, and told: in the log, as a notification, and as
+a metric.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from prometheus_client import Counter
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute import groups, notifications
+from roost.compute.fleet import LiveFleet
+from roost.config import Settings
+from roost.placement.audit import Violation, audit
+from roost.store.database import Database
+from roost.store.tables.answers import violations
+from roost.store.tables.servers import server_groups, servers
+
+logger = logging.getLogger(__name__)
+
+EVENT = "server_group.violation"
+DRIFT = Counter("roost_drift_total", "Rules that came to be broken, by how.", ["breach"])
+
+
+class Key(NamedTuple):
+    """What makes a violation the same one when it is looked for again."""
+
+    group_id: str
+    breach: str
+    policy: str
+    aggregate: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A broken rule, with the real name of the aggregate where that is."""
+
+    group_id: str
+    violation: Violation
+    aggregate: str | None
+
+    @property
+    def key(self) -> Key:
+        """What it is known by."""
+        violation = self.violation
+        return Key(self.group_id, str(violation.breach), str(violation.rule), self.aggregate or "")
+
+
+async def find_all(connection: AsyncConnection, live: LiveFleet) -> list[Broken]:
+    """Every broken rule of every group, in as many queries for many groups as for few."""
+    await live.sync(connection)
+    places: dict[str, dict[str, int]] = {}
+    query = sa.select(servers.c.group_id, servers.c.id, servers.c.host_id).where(
+        servers.c.group_id.is_not(None), servers.c.host_id.is_not(None)
+    )
+    for group_id, server_id, host_id in await connection.execute(query.order_by(servers.c.number)):
+        index = live.index(host_id)
+        if index is not None:
+            places.setdefault(group_id, {})[server_id] = index
+    rules = await groups.rules_of(connection, places)
+    names: dict[str, list[str]] = {}
+    return [
+        Broken(group_id, violation, _name(live, names, violation))
+        for group_id, members in places.items()
+        for violation in audit(live.fleet, rules[group_id], members).violations
+    ]
+
+
+def _name(live: LiveFleet, names: dict[str, list[str]], violation: Violation) -> str | None:
+    scope = violation.rule.scope
+    if violation.aggregate is None:
+        return None
+    if scope not in names:
+        names[scope] = live.fleet.identifiers(scope)
+    # A target that no host was ever in has a rule's name for it only.
+    known = 0 <= violation.aggregate < len(names[scope])
+    return names[scope][violation.aggregate] if known else violation.rule.identifier
+
+
+async def since(connection: AsyncConnection, group_ids: Iterable[str] | None = None) -> Mapping[Key, datetime]:
+    """Since when the rules of these groups, or of all, are known to be broken."""
+    query = sa.select(*(violations.c[name] for name in Key._fields), violations.c.since)
+    if group_ids is not None:
+        query = query.where(violations.c.group_id.in_(list(group_ids)))
+    return {Key(*row[:4]): row.since for row in await connection.execute(query)}
+
+
+async def note(connection: AsyncConnection, settings: Settings, broken: Iterable[Broken]) -> list[Broken]:
+    """Write down what is broken now and forget what no longer is; those that are new."""
+    now = {each.key: each for each in broken}
+    before = await since(connection)
+    new = [each for key, each in now.items() if key not in before]
+    for key in before.keys() - now.keys():
+        matching = (violations.c[name] == value for name, value in zip(Key._fields, key, strict=True))
+        await connection.execute(violations.delete().where(*matching))
+    there = await _existing(connection, {each.group_id for each in new})
+    new = [each for each in new if each.group_id in there]
+    if new:
+        rows = [{**each.key._asdict(), "excess": each.violation.excess} for each in new]
+        await connection.execute(violations.insert(), rows)
+        if notifications.wanted(settings):
+            await notifications.write(connection, EVENT, [_payload(each, there[each.group_id]) for each in new])
+    return new
+
+
+async def _existing(connection: AsyncConnection, group_ids: Iterable[str]) -> dict[str, sa.Row[Any]]:
+    """The groups that are still there, and stay until this transaction ends."""
+    query = sa.select(server_groups).where(server_groups.c.id.in_(list(group_ids))).order_by(server_groups.c.id)
+    return {row.id: row for row in await connection.execute(query.with_for_update(read=True, key_share=True))}
+
+
+def _payload(broken: Broken, group: sa.Row[Any]) -> dict[str, Any]:
+    violation = broken.violation
+    return {
+        "uuid": group.id,
+        "name": group.name,
+        "project_id": group.project_id,
+        "breach": str(violation.breach),
+        "policy": str(violation.rule),
+        "aggregate": broken.aggregate,
+        "members": list(violation.members),
+        "excess": violation.excess,
+        "message": str(violation),
+    }
+
+
+async def look(database: Database, settings: Settings, live: LiveFleet) -> list[Broken]:
+    """Look once, and tell what has come to be broken since the last time."""
+    async with database.begin() as connection:
+        new = await note(connection, settings, await find_all(connection, live))
+    for each in new:
+        DRIFT.labels(str(each.violation.breach)).inc()
+        logger.warning("drift: server group %s: %s", each.group_id, each.violation, extra={"group": each.group_id})
+    return new
+
+
+async def keep_looking(database: Database, settings: Settings, live: LiveFleet) -> None:
+    """Look again and again, until cancelled."""
+    while settings.group_audit_seconds:
+        try:
+            await look(database, settings, live)
+        except Exception:
+            logger.exception("looking for drift failed, trying again")
+        await asyncio.sleep(settings.group_audit_seconds)

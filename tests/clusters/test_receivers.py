@@ -1,0 +1,86 @@
+"""Receivers: whoever knows the address may do what it is for, and nobody else may do anything."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.clusters.house import House
+
+
+async def webhook(house: House, cluster: dict[str, Any], action: str, **params: Any) -> dict[str, Any]:
+    body = {"name": "hook", "type": "webhook", "cluster_id": cluster["id"], "action": action, "params": params}
+    answer = await house.post("/receivers", {"receiver": body})
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()["receiver"]
+    return made
+
+
+def address(receiver: dict[str, Any]) -> str:
+    parts = urlsplit(receiver["channel"]["alarm_url"])
+    return f"{parts.path}?{parts.query}"
+
+
+async def test_whoever_knows_the_address_may_trigger_without_a_token(house: House) -> None:
+    cluster = await house.cluster(0)
+    hook = await webhook(house, cluster, "CLUSTER_SCALE_OUT", count=2)
+    answer = await house.api.request("POST", address(hook), cloud=None)
+    assert (await house.done(answer))["status"] == "SUCCEEDED"
+    assert len((await house.show(cluster))["nodes"]) == 2
+
+
+async def test_what_the_body_says_more_becomes_inputs_and_numbers_may_be_text(house: House) -> None:
+    cluster = await house.cluster(0)
+    hook = await webhook(house, cluster, "CLUSTER_SCALE_OUT", count=1)
+    answer = await house.api.request("POST", address(hook), json={"count": "3"}, cloud=None)
+    await house.done(answer)
+    assert len((await house.show(cluster))["nodes"]) == 3
+    old = address(hook).replace("V=2", "V=1")
+    await house.done(await house.api.request("POST", old, json={"params": {"count": "1"}}, cloud=None))
+    assert len((await house.show(cluster))["nodes"]) == 4
+
+
+async def test_a_wrong_secret_leads_nowhere(house: House) -> None:
+    cluster = await house.cluster(0)
+    hook = await webhook(house, cluster, "CLUSTER_SCALE_OUT")
+    path, _, query = address(hook).partition("?")
+    for attempt in ("V=2", "V=2&token=", "V=2&token=x" + query.rpartition("=")[2]):
+        assert (await house.api.request("POST", f"{path}?{attempt}", cloud=None)).status_code == 404
+    assert (await house.show(cluster))["nodes"] == []
+
+
+async def test_readers_do_not_learn_the_secret_and_others_see_nothing(house: House) -> None:
+    cluster = await house.cluster(0)
+    hook = await webhook(house, cluster, "CLUSTER_SCALE_OUT")
+    seen = await house.get(f"/receivers/{hook['id']}", cloud="roost-reader")
+    assert "token" not in seen["channel"]["alarm_url"]
+    assert seen["actor"] == {}
+    assert (await house.call("GET", f"/receivers/{hook['id']}", cloud="roost-alt")).status_code == 404
+
+
+async def test_a_receiver_is_changed_and_keeps_when_it_was_made(house: House) -> None:
+    cluster = await house.cluster(2)
+    hook = await webhook(house, cluster, "CLUSTER_SCALE_OUT", count=1)
+    change = {"name": "other", "action": "CLUSTER_SCALE_IN", "params": {"count": 2}}
+    changed = (await house.call("PATCH", f"/receivers/{hook['id']}", {"receiver": change})).json()["receiver"]
+    assert changed["created_at"] == hook["created_at"]
+    await house.done(await house.api.request("POST", address(changed), cloud=None))
+    assert (await house.show(cluster))["nodes"] == []
+    assert (await house.call("DELETE", f"/receivers/{hook['id']}")).status_code == 204
+    assert (await house.api.request("POST", address(changed), cloud=None)).status_code == 404
+
+
+async def test_a_message_receiver_takes_messages(house: House) -> None:
+    cluster = await house.cluster(0)
+    made = await house.post("/receivers", {"receiver": {"name": "queue", "type": "message"}})
+    receiver = made.json()["receiver"]
+    assert receiver["channel"] == {"queue_name": f"senlin-receiver-{receiver['id']}"}
+    message = {"cluster": cluster["name"], "action": "CLUSTER_SCALE_OUT", "params": {"count": 1}}
+    assert (await house.post(f"/receivers/{receiver['id']}/notify", message)).status_code == 204
+    await house.until(f"/clusters/{cluster['id']}", lambda found: len(found["nodes"]) == 1)
+    assert (await house.post(f"/receivers/{receiver['id']}/notify")).status_code == 204
+
+
+async def test_deleting_a_cluster_deletes_its_receivers(house: House) -> None:
+    cluster = await house.cluster(0)
+    hook = await webhook(house, cluster, "CLUSTER_SCALE_OUT")
+    await house.done(await house.call("DELETE", f"/clusters/{cluster['id']}"))
+    assert (await house.call("GET", f"/receivers/{hook['id']}")).status_code == 404
