@@ -78,6 +78,13 @@ class Atlas:
     aggregates: list[Aggregate]
     groups: dict[str, tuple[str, str]]
     """The name and the project of each group that a shown server is in."""
+    violating: dict[tuple[str, str], int]
+    """By zone and aggregate, in how many broken rules the members inside have a part: of all, shown or not."""
+
+
+def _literal(constant: str) -> sa.ColumnElement[str]:
+    """Written out, so that an expression is the same wherever a query repeats it."""
+    return sa.literal_column(f"'{constant}'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +106,17 @@ class Division:
     @property
     def zone(self) -> sa.ColumnElement[str]:
         """The zone of a host."""
-        return sa.func.coalesce(sa.func.nullif(hosts.c.availability_zone, ""), DEFAULT_ZONE)
+        return sa.func.coalesce(sa.func.nullif(hosts.c.availability_zone, _literal("")), _literal(DEFAULT_ZONE))
 
     @property
     def id(self) -> sa.ColumnElement[str]:
         """The aggregate's real identifier."""
         if self.scope.name == AVAILABILITY_ZONE:
             return self.zone
-        return sa.func.coalesce(sa.cast(aggregates.c.id, sa.Text), OUTSIDE)
+        return sa.func.coalesce(sa.cast(aggregates.c.id, sa.Text), _literal(OUTSIDE))
 
     @property
-    def name(self) -> sa.ColumnElement[str | None]:
+    def name(self) -> sa.ColumnElement[Any]:
         """The name that the deployer gave it."""
         return self.zone if self.scope.name == AVAILABILITY_ZONE else aggregates.c.name
 
@@ -140,23 +147,23 @@ async def of_all(
     if only is not None:
         query = query.where(division.id.in_(only))
     found = {(row.zone, row.id): _counted(row) for row in await connection.execute(query)}
-    for (zone, identifier), number in _breaches(live, scope, broken).items():
-        if (zone, identifier) in found:
-            found[zone, identifier].violations = number
+    violating = _breaches(live, scope, broken)
+    for key, tile in found.items():
+        tile.violations = violating[key]
     if group_id is not None:
         await _count_members(connection, division, group_id, found)
     wanted = [each for each in found.values() if opened is None or each.id in opened]
     if sum(each.hosts or 0 for each in wanted) > _MOST_OPEN:
         raise Invalid(f"At most {_MOST_OPEN} hosts are shown one by one; open fewer aggregates.")
     groups = await _open(connection, division, found, {each.id for each in wanted}, broken)
-    return Atlas(list(found.values()), groups)
+    return Atlas(list(found.values()), groups, dict(violating))
 
 
 def _counts(division: Division) -> sa.Select[Any]:
     down = sa.or_(~hosts.c.enabled, hosts.c.forced_down)
     total = {name: sa.func.sum(hosts.c[name]).label(name) for name in ("vcpus_used", "vcpus", "servers")}
     memory = {name: sa.func.sum(hosts.c[name]).label(name) for name in ("memory_mb_used", "memory_mb")}
-    return (
+    query: sa.Select[Any] = (
         sa.select(
             division.zone.label("zone"),
             division.id.label("id"),
@@ -167,9 +174,10 @@ def _counts(division: Division) -> sa.Select[Any]:
             *memory.values(),
         )
         .select_from(division.source)
-        .group_by(*dict.fromkeys((division.zone, division.id, *division.order())))
+        .group_by(division.zone, division.id, *division.order())
         .order_by(*division.order())
     )
+    return query
 
 
 def _counted(row: sa.Row[Any]) -> Aggregate:
@@ -320,7 +328,8 @@ async def of_project(
         inside = {server.id for host in tile.opened for server in host.servers}
         tile.violations = sum(not inside.isdisjoint(each.places) for each in broken)
     tiles = sorted(found.values(), key=lambda tile: (tile.zone, (tile.opened or [])[0].servers[0].id))
-    return Atlas(tiles, groups)
+    violating = {(tile.zone, tile.id): tile.violations for tile in tiles if tile.violations}
+    return Atlas(tiles, groups, violating)
 
 
 def _named(scope: Scope, surrogates: Surrogates, identifier: str, name: str | None) -> tuple[str, str | None]:
@@ -335,9 +344,7 @@ def _veiled(project_id: str, host: str) -> str:
     return hashlib.sha224((project_id + host).encode()).hexdigest()
 
 
-async def aggregates_of(
-    connection: AsyncConnection, scope: Scope, host_ids: Collection[int]
-) -> list[str]:
+async def aggregates_of(connection: AsyncConnection, scope: Scope, host_ids: Collection[int]) -> list[str]:
     """The aggregates that these hosts are in now, by their real identifiers."""
     division = Division(scope)
     query = sa.select(division.id).select_from(division.source).where(hosts.c.id.in_(host_ids)).distinct()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, UUID
@@ -78,7 +79,7 @@ class Violations:
             return None
         return {host_id for row in rows for host_id in row.host_ids}
 
-    async def _forget(self, connection: AsyncConnection, doubtful: Collection[int] | None) -> list[sa.Row[tuple[str]]]:
+    async def _forget(self, connection: AsyncConnection, doubtful: Collection[int] | None) -> list[sa.Row[Any]]:
         """Drop the audits that no longer hold; all groups that there are."""
         columns = (server_groups.c.id, server_groups.c.name, server_groups.c.project_id, server_groups.c.version)
         rows = list((await connection.execute(sa.select(*columns))).all())
@@ -92,7 +93,7 @@ class Violations:
                 del self._groups[group_id]
         return rows
 
-    async def _audit(self, connection: AsyncConnection, rows: Collection[sa.Row[tuple[str]]]) -> None:
+    async def _audit(self, connection: AsyncConnection, rows: Collection[sa.Row[Any]]) -> None:
         ids = [row.id for row in rows]
         rules = await groups.rules_of(connection, ids)
         places: dict[str, dict[str, int]] = {group_id: {} for group_id in ids}
@@ -104,7 +105,7 @@ class Violations:
         for row in rows:
             self._groups[row.id] = self._audited(row, rules[row.id], places[row.id])
 
-    def _audited(self, row: sa.Row[tuple[str]], rules: tuple[Rule, ...], places: dict[str, int]) -> _Audited:
+    def _audited(self, row: sa.Row[Any], rules: tuple[Rule, ...], places: dict[str, int]) -> _Audited:
         indexes = {server: self.live.index(host_id) for server, host_id in places.items()}
         placed = {server: index for server, index in indexes.items() if index is not None}
         broken = tuple(

@@ -14,12 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import StreamingResponse
 
 from roost.api import schemas
-from roost.api.compute.server_groups import VIOLATION, policy_view
+from roost.api.compute.server_groups import rule_view
 from roost.api.permissions import ADMIN, READER, Rule
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.compute import atlas, identifiers
-from roost.compute.groups import Policy
 from roost.compute.identifiers import Scope, Surrogates
 from roost.compute.violations import Broken
 from roost.errors import NotFound, Unauthorized
@@ -71,14 +70,19 @@ _AGGREGATE = thing(
     },
     {"host_count": _COUNT, "disabled": _COUNT, "load": {"type": "number"}, "members": _COUNT},
 )
-_VIOLATION: Schema = {
-    **VIOLATION,
-    "properties": {
-        **VIOLATION["properties"],
-        **{name: schemas.STRING for name in ("server_group_id", "server_group_name", "project_id")},
-    },
-    "required": [*VIOLATION["required"], "server_group_id", "server_group_name", "project_id"],
-}
+_VIOLATION = thing(
+    {
+        "breach": schemas.STRING,
+        "policy": {"type": "object"},
+        "aggregate": schemas.NULLABLE_STRING,
+        "members": array(schemas.STRING),
+        "excess": {"type": "integer"},
+        "message": schemas.STRING,
+        "server_group_id": schemas.STRING,
+        "server_group_name": schemas.STRING,
+        "project_id": schemas.STRING,
+    }
+)
 _FLEET = thing(
     {
         "scope": schemas.STRING,
@@ -88,6 +92,7 @@ _FLEET = thing(
         "groups": array(thing({"id": schemas.STRING, "name": schemas.STRING, "project_id": schemas.STRING})),
         "violations": array(_VIOLATION),
         "violation_count": _COUNT,
+        "violating": array(thing({"zone": schemas.STRING, "id": schemas.STRING, "violations": _COUNT})),
     }
 )
 _TEXT: Schema = {"type": "string", "maxLength": 255}
@@ -151,6 +156,10 @@ async def index(call: Call) -> Reply:
             ],
             "violations": told,
             "violation_count": len(broken),
+            "violating": [
+                {"zone": zone, "id": aggregate, "violations": number}
+                for (zone, aggregate), number in sorted(found.violating.items())
+            ],
         }
     }
 
@@ -196,7 +205,7 @@ def _violation_view(call: Call, broken: Broken, surrogates: Surrogates | None) -
         aggregate = aggregate if surrogates is None else surrogates.of(rule.scope, aggregate)
     return {
         "breach": found.breach,
-        "policy": policy_view(Policy(rule)),
+        "policy": rule_view(rule),
         "aggregate": aggregate,
         "members": list(found.members),
         "excess": found.excess,
@@ -256,22 +265,28 @@ async def _told(call: Call, scope: Scope, changes: watch.Changes, everything: bo
         for kind, ids in changes.items()
         if kind in (watch.GROUPS, watch.CLUSTERS)
     }
-    if watch.SERVERS in changes or watch.HOSTS in changes:
-        touched = [changes[kind] for kind in (watch.SERVERS, watch.HOSTS) if kind in changes]
+    touched = [changes[kind] for kind in (watch.SERVERS, watch.HOSTS) if kind in changes]
+    if touched:
         hosts = None if None in touched else {int(each) for ids in touched for each in ids or ()}
-        async with call.services.database.begin() as connection:
-            if everything:
-                told["aggregates"] = None if hosts is None else await atlas.aggregates_of(connection, scope, hosts)
-            elif await _touches(call, connection, changes, hosts):
-                told["aggregates"] = None
+        # A host may have left an aggregate, and nobody knows any more which: then all of them.
+        if hosts is None or (everything and watch.HOSTS in changes):
+            told["aggregates"] = None
+        elif everything:
+            told["aggregates"] = await _aggregates(call, scope, hosts)
+        elif watch.SERVERS in changes or await _carry(call, hosts):
+            told["aggregates"] = None
     return told
 
 
-async def _touches(call: Call, connection: AsyncConnection, changes: watch.Changes, hosts: Collection[int] | None) -> bool:
-    """Whether a project can notice: servers of its own, or hosts that carry some."""
-    if watch.SERVERS in changes or hosts is None:
-        return True
-    return await atlas.has_servers_on(connection, call.caller.project_id or "", hosts)
+async def _aggregates(call: Call, scope: Scope, hosts: Collection[int]) -> list[str]:
+    async with call.services.database.begin() as connection:
+        return await atlas.aggregates_of(connection, scope, hosts)
+
+
+async def _carry(call: Call, hosts: Collection[int]) -> bool:
+    """Whether any of these hosts carries a server of the caller's project."""
+    async with call.services.database.begin() as connection:
+        return await atlas.has_servers_on(connection, call.caller.project_id or "", hosts)
 
 
 def _event(name: str, data: dict[str, Any]) -> str:
