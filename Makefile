@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: install serve test check bench tempest docs clean
+.PHONY: install serve test browser-test check bench tempest docs clean
 
 install: $(VENV)/.installed
 
@@ -37,6 +37,16 @@ serve: install
 
 test: install .venv-senlin/.installed
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# A browser of the system, what drives it, and what judges how accessible a page is.
+.venv-browser/.installed:
+	test -x /usr/bin/chromium || { apt-get update -qq && apt-get install -y -qq chromium; }
+	$(BIN)/python $(PIP) --upgrade --target .venv-browser 'playwright>=1.50,<2'
+	npm install --silent --no-fund --no-audit --prefix .venv-browser axe-core@4
+	@touch $@
+
+browser-test: install .venv-browser/.installed
+	PYTHONPATH=.venv-browser $(BIN)/python -m pytest tests/browser
 
 check: install
 	$(BIN)/ruff check .

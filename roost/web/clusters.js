@@ -9,6 +9,8 @@ import { actionName, chain, count, kindOf, outcome, progress, story, time } from
 const API = "/clustering/v1";
 const ENDED = ["SUCCEEDED", "FAILED", "CANCELLED"];
 const MOST_ASKED = 60;
+/** @type {Record<string, string>} */
+const PHASES = { start: "began", end: "ended", error: "failed" };
 
 /** The list of clusters, and one of them. */
 export class Clusters {
@@ -165,7 +167,7 @@ function policies(bindings, asked) {
       "li",
       { class: each.enabled ? null : "muted" },
       html("strong", {}, each.policy_name),
-      html("span", { class: "muted" }, ` ${kindOf(each.policy_type).replaceAll("_", " ")}`),
+      html("span", { class: "muted" }, ` ${kindOf(each.policy_type).replaceAll("_", " ")} policy`),
       html("p", {}, each.enabled ? story(each.policy_type, asked) : "Switched off."),
     ),
   );
@@ -190,7 +192,7 @@ function eventList(events) {
       "li",
       {},
       html("time", { class: "muted" }, time(each.timestamp)),
-      ` ${each.oname}: ${actionName(each.action)} ${String(each.status).toLowerCase()}`,
+      ` ${actionName(each.action)} ${PHASES[String(each.status).toLowerCase()] ?? String(each.status).toLowerCase()}`,
       each.status_reason && html("span", { class: "muted" }, ` – ${each.status_reason}`),
     ),
   );

@@ -91,7 +91,7 @@ export class Fleet {
 
   async _load() {
     const fleet = await this._get([]);
-    this.aggregates = fleet.aggregates;
+    this.aggregates = fleet.named ? fleet.aggregates : numbered(fleet);
     this.groups = new Map();
     this._take(fleet);
     this._changed();
@@ -145,4 +145,16 @@ export class Fleet {
     this.violationCount = fleet.violation_count;
     for (const group of fleet.groups) this.groups.set(group.id, group);
   }
+}
+
+/**
+ * Where a tenant may name nothing, identifiers are made up for each answer: tiles are told apart by their place.
+ * @param {any} fleet
+ * @returns {Aggregate[]}
+ */
+function numbered(fleet) {
+  return fleet.aggregates.map((/** @type {Aggregate} */ each, /** @type {number} */ index) => {
+    const name = `${fleet.scope.replaceAll("_", " ")} ${index + 1}`;
+    return { ...each, id: name, name };
+  });
 }

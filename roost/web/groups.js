@@ -2,7 +2,7 @@
 
 import { distribution } from "./charts.js";
 import { html, say } from "./dom.js";
-import { hueOf } from "./map.js";
+import { hueOf, titleOf } from "./map.js";
 import { back } from "./overview.js";
 import { get, post, request, session } from "./session.js";
 import { count, limitOf, phrase, sentence } from "./words.js";
@@ -93,11 +93,12 @@ export class Groups {
 
   /** @param {string} id */
   async _one(id) {
+    this._head = html("div", {});
     this._seen = html("div", {});
     this._answer = html("div", { class: "answer", role: "status" });
     this._page.map.arrows([]);
     await this._facts(id);
-    this._panel?.replaceChildren(back("#/groups"), this._seen, await this._questions(id), this._answer);
+    this._panel?.replaceChildren(back("#/groups"), this._head, await this._questions(id), this._answer, this._seen);
     await this._underWay(id);
   }
 
@@ -108,13 +109,16 @@ export class Groups {
       get(`${GROUPS}/${id}/audit`),
     ]);
     if (this._id !== id) return;
-    this._seen?.replaceChildren(
+    this._head?.replaceChildren(
       html("h2", {}, html("span", { class: `swatch ${hueOf(group.id)}` }), group.name),
       html("p", { class: "rules" }, sentence(group.policies)),
       html("p", { class: "muted" }, count(group.members.length, "member")),
-      ...charts(group, audit),
+    );
+    this._seen?.replaceChildren(
       html("h3", {}, "Broken rules"),
       violationList(audit.violations),
+      html("h3", {}, "Distribution"),
+      ...charts(group, audit),
       html("h3", {}, "Audit"),
       auditTable(group, audit, this._page.fleet),
     );
@@ -136,7 +140,6 @@ export class Groups {
     return html(
       "section",
       { class: "questions", "aria-label": "Ask and change" },
-      html("h3", {}, "Ask, plan, repair"),
       html(
         "p",
         {},
@@ -324,7 +327,7 @@ function auditTable(group, audit, fleet) {
       "tr",
       {},
       html("th", { scope: "row" }, fleet.find(each.instance_id)?.server.name ?? each.instance_id.slice(0, 8)),
-      ...scopes.map((scope) => html("td", {}, each.placements[scope]?.slice(0, 18) ?? "–")),
+      ...scopes.map((scope) => html("td", {}, placeOf(each, scope, fleet))),
     ),
   );
   const head = html("tr", {}, html("th", { scope: "col" }, "Member"), ...scopes.map((each) => html("th", { scope: "col" }, each)));
@@ -333,6 +336,19 @@ function auditTable(group, audit, fleet) {
     { class: "scroll", tabindex: 0, role: "region", "aria-label": "Where each member is" },
     html("table", {}, html("thead", {}, head), html("tbody", {}, ...rows)),
   );
+}
+
+/**
+ * Where a member is, by its real name where the map has it.
+ * @param {any} member
+ * @param {string} scope
+ * @param {import("./fleet.js").Fleet} fleet
+ */
+function placeOf(member, scope, fleet) {
+  const found = fleet.find(member.instance_id);
+  if (found && scope === fleet.scope) return titleOf(found.aggregate);
+  if (found && scope === "host" && fleet.all) return found.host.name;
+  return member.placements[scope]?.slice(0, 8) ?? "–";
 }
 
 /** A new server as an arrow from nowhere. @param {any} each */

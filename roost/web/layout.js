@@ -13,7 +13,7 @@ const PAD = 10;
 const ZONE_HEAD = 28;
 const RACK_HEAD = 22;
 const CLOSED = { w: 92, h: 52 };
-const NARROWEST_ZONE = 330;
+const NARROWEST_ZONE = 300;
 
 /**
  * The key under which a tile is found again.
@@ -28,7 +28,7 @@ export function keyOf(aggregate) {
  * @param {number} open
  */
 function hostSize(open) {
-  if (open <= 64) return 62;
+  if (open <= 64) return 58;
   return open <= 400 ? 40 : 20;
 }
 

@@ -7,17 +7,17 @@ import { keyOf, layout } from "./layout.js";
 /** @typedef {import("./layout.js").Box} Box */
 
 const HUES = 10;
-const MARK = 10;
+/** Groups in the order in which they were first seen. @type {Map<string, number>} */
+const seen = new Map();
 
 /**
- * The colour of a group: always the same for the same group.
+ * The colour of a group: the same as long as the page is open, and of its own while there are few.
  * @param {string|null} groupId
  */
 export function hueOf(groupId) {
   if (!groupId) return "alone";
-  let sum = 0;
-  for (const letter of groupId) sum = (sum * 31 + letter.charCodeAt(0)) >>> 0;
-  return `hue-${sum % HUES}`;
+  if (!seen.has(groupId)) seen.set(groupId, seen.size % HUES);
+  return `hue-${seen.get(groupId)}`;
 }
 
 /** What a screen reader says of an aggregate. @param {Aggregate} each @param {string} scope */
@@ -34,7 +34,7 @@ function spoken(each, scope) {
 /** What a tile is called. @param {Aggregate} each */
 export function titleOf(each) {
   if (each.id === "none") return "in none";
-  return each.name ?? (each.ghost ? "another one" : each.id.slice(0, 8));
+  return each.name ?? each.id.slice(0, 8);
 }
 
 /** How full a host is, by its scarcer resource. @param {any} host */
@@ -148,7 +148,7 @@ export class FleetMap {
     for (const move of this._moves) {
       const id = this._target(move);
       if (!known.has(id) && !ghosts.has(id) && !this._hostTile(move.target.host)) {
-        ghosts.set(id, { id, zone: "elsewhere", name: null, servers: 0, violations: 0, hosts: null, ghost: true });
+        ghosts.set(id, { id, zone: "elsewhere", name: `a new ${this._scope.replaceAll("_", " ")}`, servers: 0, violations: 0, hosts: null, ghost: true });
       }
     }
     return [...ghosts.values()];
@@ -173,13 +173,14 @@ export class FleetMap {
     const onHost = found.hosts.find(({ host }) => host.name === move.target.host);
     const inside = found.aggregates.find(({ aggregate }) => aggregate.id === this._target(move));
     const to = onHost?.box ?? inside?.box;
-    if (!from || !to) return [];
-    const [a, b] = [middle(from), middle(to)];
+    if (!to || (!from && move.source)) return [];
+    const b = middle(to);
+    const a = from ? middle(from) : { x: b.x + 34, y: Math.max(6, b.y - 52) };
     const bend = Math.max(30, Math.hypot(b.x - a.x, b.y - a.y) / 4);
     const path = `M${a.x} ${a.y} Q${(a.x + b.x) / 2} ${Math.min(a.y, b.y) - bend} ${b.x} ${b.y}`;
     const state = move.state ?? "planned";
     return [
-      svg("path", { d: path, class: `arrow ${state}`, "marker-end": "url(#head)" }, svg("title", {}, `${move.server_id} moves`)),
+      svg("path", { d: path, class: `arrow ${state}`, "marker-end": "url(#head)" }),
       svg("circle", { cx: a.x, cy: a.y, r: 4, class: `arrow-start ${state}` }),
     ];
   }
@@ -298,7 +299,7 @@ function drawAggregate(key, aggregate, box, scope) {
     !open && aggregate.load !== undefined && loadBar(aggregate.load, box),
     !open && aggregate.disabled && svg("rect", { width: box.w, height: 5, y: box.h - 5, fill: "url(#hatch)" }),
     svg("text", { x: 9, y: 15, class: "name" }, fitted(titleOf(aggregate), box.w - 16)),
-    !open && svg("text", { x: 9, y: box.h - 10, class: "figures" }, figures(aggregate)),
+    !open && !aggregate.ghost && svg("text", { x: 9, y: box.h - 10, class: "figures" }, figures(aggregate)),
   );
 }
 
@@ -365,13 +366,20 @@ function fillBar(load, box) {
   return svg("rect", { width: box.w, height, y: box.h - height, rx: 5, class: `load ${heat(load)}` });
 }
 
+/** The fewer servers, the larger their marks. @param {number} servers @param {Box} box */
+function markSize(servers, box) {
+  if (box.h < 36) return 5;
+  if (servers <= 4 && box.h > 50) return 18;
+  return servers <= 9 ? 12 : 8;
+}
+
 /**
  * @param {any[]} servers
  * @param {Box} box
  * @param {string|null} group
  */
 function marks(servers, box, group) {
-  const size = box.h >= 36 ? MARK : 5;
+  const size = markSize(servers.length, box);
   const step = size + 3;
   const columns = Math.max(1, Math.floor((box.w - 6) / step));
   const room = columns * Math.max(1, Math.floor((box.h - 6) / step));

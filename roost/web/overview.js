@@ -4,7 +4,7 @@ import { html } from "./dom.js";
 import { hueOf, loadOf, titleOf } from "./map.js";
 import { keyOf } from "./layout.js";
 import { get } from "./session.js";
-import { count } from "./words.js";
+import { count, nouns } from "./words.js";
 
 /** @typedef {import("./fleet.js").Fleet} Fleet */
 
@@ -44,7 +44,7 @@ export class Overview {
     const fleet = this._fleet;
     const facts = [["servers", fleet.servers]];
     if (fleet.all) facts.unshift(["hosts", fleet.hosts]);
-    facts.push([fleet.all ? `${fleet.scope.replaceAll("_", " ")} tiles` : "places", fleet.aggregates.length]);
+    facts.push([nouns(fleet.scope), fleet.aggregates.length]);
     return [
       html("h2", {}, fleet.all ? "The fleet" : "Your servers"),
       html("dl", { class: "totals" }, ...facts.map(([name, number]) => total(String(name), Number(number)))),
@@ -75,7 +75,7 @@ export class Overview {
     const hosts = (found.hosts ?? []).map((host) => hostItem(host));
     return [
       back(),
-      html("h2", {}, `${this._fleet.scope.replaceAll("_", " ")} ${titleOf(found)}`),
+      html("h2", {}, heading(this._fleet.scope, titleOf(found))),
       factList(facts),
       opens,
       hosts.length > 0 && html("h3", {}, "Hosts"),
@@ -119,6 +119,12 @@ export class Overview {
     ];
     return [back(), html("h2", {}, server.name), factList(facts), html("h3", {}, "Why it is here"), await why(id)];
   }
+}
+
+/** @param {string} scope @param {string} name */
+function heading(scope, name) {
+  const kind = scope.replaceAll("_", " ");
+  return name.startsWith(`${kind} `) ? name : `${kind} ${name}`;
 }
 
 /** @param {string} id */

@@ -7,10 +7,10 @@ function noun(scope) {
   return scope.replaceAll("_", " ");
 }
 
-/** @param {string} scope */
-function nouns(scope) {
+/** Several of them. @param {string} scope */
+export function nouns(scope) {
   const one = noun(scope);
-  return one.endsWith("ch") || one.endsWith("s") ? `${one}es` : `${one}s`;
+  return /(ch|sh|s|x)$/.test(one) ? `${one}es` : `${one}s`;
 }
 
 /**

@@ -88,6 +88,8 @@ _FLEET = thing(
         "scope": schemas.STRING,
         "scopes": array(schemas.STRING),
         "all": {"type": "boolean"},
+        # Whether the caller may use these identifiers; else they were made up for this one answer.
+        "named": {"type": "boolean"},
         "aggregates": array(_AGGREGATE),
         "groups": array(thing({"id": schemas.STRING, "name": schemas.STRING, "project_id": schemas.STRING})),
         "violations": array(_VIOLATION),
@@ -149,6 +151,7 @@ async def index(call: Call) -> Reply:
             "scope": scope.name,
             "scopes": [name for name, each in known.items() if atlas.divides(each)],
             "all": everything,
+            "named": everything or scope.allow_identifiers,
             "aggregates": [_aggregate_view(each) for each in found.aggregates],
             "groups": [
                 {"id": group, "name": name, "project_id": project}
