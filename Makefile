@@ -54,8 +54,8 @@ check: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: install .venv-nova/.installed
-	$(BIN)/python -m bench
+bench: install .venv-nova/.installed .venv-browser/.installed
+	PYTHONPATH=.venv-browser $(BIN)/python -m bench
 
 tempest: install .venv-tempest/.installed .venv-nova/.installed
 	$(BIN)/python -m tests.tempest
