@@ -106,7 +106,7 @@ class Bench:
             assert not failed, failed[0]
             if all(row.status == "SUCCEEDED" for row in rows):
                 return
-            await asyncio.sleep(0.005 if len(action_ids) == 1 else 0.02)
+            await asyncio.sleep(0.005 if len(action_ids) == 1 else 0.1)
 
 
 async def grow_and_shrink(bench: Bench, lines: list[str]) -> dict[int, dict[str, float]]:
@@ -133,8 +133,8 @@ async def grow_and_shrink(bench: Bench, lines: list[str]) -> dict[int, dict[str,
     return found
 
 
-async def ten_nodes(bench: Bench) -> tuple[float, float]:
-    """Seconds of an action of 10 nodes: the median, and what nine in ten stay under."""
+async def ten_nodes(bench: Bench) -> tuple[float, float, float]:
+    """Seconds of an action of 10 nodes: the least, the median, and what nine in ten stay under."""
     cluster_id, action_id = await bench.create(0)
     await bench.ended(action_id)
     times = []
@@ -143,7 +143,7 @@ async def ten_nodes(bench: Bench) -> tuple[float, float]:
         await bench.ended(await bench.scale_out(cluster_id, 10))
         times.append(time.perf_counter() - started)
     await bench.ended(await bench.delete(cluster_id))
-    return statistics.median(times), statistics.quantiles(times, n=10)[-1]
+    return min(times), statistics.median(times), statistics.quantiles(times, n=10)[-1]
 
 
 async def many_clusters(bench: Bench) -> tuple[float, float]:
@@ -205,13 +205,13 @@ async def measure(url: str, folder: Path) -> list[str]:
     async with in_process(bench):
         await bench.ended((await bench.create(1))[1])
         sizes = await grow_and_shrink(bench, lines)
-        median, most = await ten_nodes(bench)
+        least, median, most = await ten_nodes(bench)
     async with in_processes(file, url, 2):
         many, nodes = await many_clusters(bench)
     await add_history(database)
     async with in_process(bench):
         await bench.ended((await bench.create(1))[1])
-        later, _ = await ten_nodes(bench)
+        later, _, _ = await ten_nodes(bench)
     await database.close()
     thousand = sizes[1_000]
     ratio = thousand["rate"] / SENLIN_NODES_PER_SECOND
@@ -232,8 +232,8 @@ async def measure(url: str, folder: Path) -> list[str]:
          f"{SENLIN_NODE_ACTIONS_PER_SECOND} node actions/s", f"{nodes / SENLIN_NODE_ACTIONS_PER_SECOND:.0f} x", "",
          True),
         ("CPU a node, 5,000 nodes over 100 or 1,000", f"{growth:.2f}", "", "", "<= 1.25", growth <= 1.25),
-        (f"10 nodes beside {HISTORY:,} finished actions, s", f"{later:.3f}", "", f"{later / median:.2f} of before",
-         "<= 1.25", later / median <= 1.25),
+        (f"10 nodes beside {HISTORY:,} finished actions, least s", f"{later:.3f}", "", f"{later / least:.2f} of before",
+         "<= 1.25", later / least <= 1.25),
     ]  # fmt: skip
     lines += ["", f"| what | Roost | {SENLIN} | ratio | bar | |", "| --- | --- | --- | --- | --- | --- |"]
     lines += [f"| {' | '.join(row[:5])} | {'met' if row[5] else 'MISSED'} |" for row in bars]

@@ -39,6 +39,12 @@ def _parser() -> argparse.ArgumentParser:
     api.add_argument("--listen", metavar="HOST:PORT", help="address to serve on (127.0.0.1:8774)")
     _command(commands, "engine", _engine, "run an engine process on the operator's PostgreSQL")
 
+    top = _command(commands, "top", _top, "show zones, racks, hosts and groups live in the terminal")
+    top.add_argument("--cloud", default="roost-admin", metavar="NAME", help="of clouds.yaml (roost-admin)")
+    top.add_argument("--scope", default="rack", metavar="NAME", help="what to divide zones into (rack)")
+    top.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between two looks (2)")
+    top.add_argument("--once", action="store_true", help="print one picture and end")
+
     _command(commands, "audit", _audit, "find groups whose rules are broken (exit status 1 if there are any)")
 
     database = commands.add_parser("db", help="the schema of the database").add_subparsers(required=True, metavar="DO")
@@ -87,6 +93,12 @@ def _engine(options: argparse.Namespace) -> int:
     from roost.cli import processes
 
     return processes.run(_settings(options), engine=True)
+
+
+def _top(options: argparse.Namespace) -> int:
+    from roost.cli import top
+
+    return top.run(options.cloud, options.scope, options.interval, once=options.once)
 
 
 def _audit(options: argparse.Namespace) -> int:

@@ -112,6 +112,8 @@ def _server(services: Services) -> tuple["_Server", Authenticator]:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=30,
+            # Longer than clients are idle as a rule: one that sends on a connection just being closed must try again.
+            timeout_keep_alive=75,
             http=_Protocol,
         )
     )

@@ -131,8 +131,8 @@ class Client:
         """What an action would do to a cluster: what each policy decides and which nodes follow. Nothing is done."""
         endpoint = self._connection.clustering
         path = f"/clusters/{cluster}/actions"
-        answer: Json = _body(endpoint.post(path, json=dict(action), params={"dry_run": "true"}, microversion="1.14"))
-        return answer
+        body = _body(endpoint.post(path, json=dict(action), params={"dry_run": "true"}, microversion="1.14"))
+        return {**body["dry_run"], "warnings": body["warnings"]}
 
     # Repair
 

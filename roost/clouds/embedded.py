@@ -1,4 +1,7 @@
-"""The embedded cloud: Roost's own hosts, in the same process and database. A batch of servers is one decision."""
+"""The embedded cloud: Roost's own hosts, in the same process and database. A batch of servers is one decision.
+
+Decisions and claims are made here; what takes time (to boot, to stop, to go away) the engine finishes.
+"""
 
 import asyncio
 import uuid
@@ -40,7 +43,8 @@ NETWORKS = ("private", "public")
 """The simulated hosts have one network, which answers to these names."""
 SIMULATED_WAIT = "simulated_wait_time"
 
-_WAITS = (0.002, 0.005, 0.01, 0.02, 0.05)
+_WAITS = (0.005, 0.01, 0.01, 0.02, 0.02, 0.05)
+"""Seconds between looks at servers that the engine is about to finish."""
 _STATES = {
     "pause": "pause",
     "unpause": "unpause",
@@ -149,7 +153,6 @@ class EmbeddedCloud:
     async def _settled(self, node_ids: Sequence[str]) -> dict[str, Server]:
         """The servers of these nodes, once none of them is being built any more."""
         for attempt in range(1_000_000):
-            await lifecycle.finish(self.database)
             async with self.database.begin() as connection:
                 building = sa.select(servers_table.c.id).where(
                     servers_table.c.client_token == sa.any_(sa.bindparam("tokens", list(node_ids))),
@@ -178,7 +181,6 @@ class EmbeddedCloud:
             locked = list((await connection.execute(sa.select(servers_table.c.id).where(*mine, ~unlocked))).scalars())
             await lifecycle.wake(connection)
         for attempt in range(1_000_000):
-            await lifecycle.finish(self.database)
             async with self.database.begin() as connection:
                 left = sa.select(servers_table.c.id).where(*mine, servers_table.c.task_state == "deleting").limit(1)
                 if await connection.scalar(left) is None:
@@ -267,7 +269,6 @@ class EmbeddedCloud:
 
     async def _at_rest(self, server_id: str) -> None:
         for attempt in range(1_000_000):
-            await lifecycle.finish(self.database)
             async with self.database.begin() as connection:
                 server = await servers.find(connection, server_id, project_id=self.project_id)
             if server.due_at is None:

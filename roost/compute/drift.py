@@ -7,7 +7,7 @@ a metric.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -20,6 +20,8 @@ from roost.compute import groups, notifications
 from roost.compute.fleet import LiveFleet
 from roost.config import Settings
 from roost.placement.audit import Violation, audit
+from roost.placement.fleet import Fleet
+from roost.placement.rules import Rule
 from roost.store.database import Database
 from roost.store.tables.answers import violations
 from roost.store.tables.servers import server_groups, servers
@@ -54,8 +56,9 @@ class Broken:
         return Key(self.group_id, str(violation.breach), str(violation.rule), self.aggregate or "")
 
 
-async def find_all(connection: AsyncConnection, live: LiveFleet) -> list[Broken]:
-    """Every broken rule of every group, in as many queries for many groups as for few."""
+async def find_all(connection: AsyncConnection, live: LiveFleet) -> Iterator[Broken]:
+    """Every broken rule of every group: read in as many queries for many groups as for few, and found one group after
+    another as the answer is taken, on the fleet as it is now."""
     await live.sync(connection)
     places: dict[str, dict[str, int]] = {}
     query = sa.select(servers.c.group_id, servers.c.id, servers.c.host_id).where(
@@ -65,21 +68,24 @@ async def find_all(connection: AsyncConnection, live: LiveFleet) -> list[Broken]
         index = live.index(host_id)
         if index is not None:
             places.setdefault(group_id, {})[server_id] = index
-    rules = await groups.rules_of(connection, places)
+    return _broken(live.fleet.snapshot(), await groups.rules_of(connection, places), places)
+
+
+def _broken(
+    fleet: Fleet, rules: Mapping[str, Sequence[Rule]], places: Mapping[str, Mapping[str, int]]
+) -> Iterator[Broken]:
     names: dict[str, list[str]] = {}
-    return [
-        Broken(group_id, violation, _name(live, names, violation))
-        for group_id, members in places.items()
-        for violation in audit(live.fleet, rules[group_id], members).violations
-    ]
+    for group_id, members in places.items():
+        for violation in audit(fleet, rules[group_id], members).violations:
+            yield Broken(group_id, violation, _name(fleet, names, violation))
 
 
-def _name(live: LiveFleet, names: dict[str, list[str]], violation: Violation) -> str | None:
+def _name(fleet: Fleet, names: dict[str, list[str]], violation: Violation) -> str | None:
     scope = violation.rule.scope
     if violation.aggregate is None:
         return None
     if scope not in names:
-        names[scope] = live.fleet.identifiers(scope)
+        names[scope] = fleet.identifiers(scope)
     # A target that no host was ever in has a rule's name for it only.
     known = 0 <= violation.aggregate < len(names[scope])
     return names[scope][violation.aggregate] if known else violation.rule.identifier

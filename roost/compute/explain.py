@@ -10,7 +10,8 @@ from typing import Any
 
 from roost.compute.fleet import LiveFleet
 from roost.compute.identifiers import Scope, Surrogates
-from roost.placement.decision import Decision, Refusal, Refused, Share, Standing, Verdict
+from roost.placement.decision import Decision, Field, Refusal, Refused, Share, Verdict, free_share
+from roost.placement.fleet import NOWHERE, Fleet
 from roost.placement.remedy import Change, Remedy
 from roost.placement.rules import HOST, Kind, Rule
 
@@ -36,21 +37,21 @@ def _nameless(refused: Refused) -> Refused:
 
 
 def record(decision: Decision, live: LiveFleet) -> Record:
-    """One decision, on all of its servers."""
-    told = decision.explain()
+    """One decision, on all of its servers. What ranked the hosts is kept as the scheduler has it, and read later."""
     scopes = tuple(dict.fromkeys(rule.scope for rule in decision.request.rules))
+    ranked = list(zip(decision.hosts, decision.rows, strict=True))
     return {
         "verdict": decision.verdict,
         "servers": decision.request.count,
         "hosts": decision.candidates + sum(refused.hosts for refused in decision.refused),
         "candidates": decision.candidates,
-        "refused": [
-            {"reason": refused.reason, "hosts": refused.hosts, "rule": _written(refused.rule)}
-            for refused in decision.refused
+        "refused": [(refused.reason, refused.hosts, _written(refused.rule)) for refused in decision.refused],
+        "preferences": [
+            (_written(field.rule), field.word, field.shift, field.width, field.top) for field in decision.ranking.fields
         ],
-        "preferences": [_written(field.rule) for field in decision.ranking.fields],
-        "chosen": [_stood(standing, live, scopes) for standing in told.winners],
-        "runners_up": [_stood(standing, live, scopes) for standing in told.runners_up if decision],
+        "flip": decision.ranking.flip,
+        "chosen": [_stood(host, row, live, scopes) for host, row in ranked],
+        "runners_up": [_stood(host, row, live, scopes) for host, row in decision.next_best()] if decision else [],
     }
 
 
@@ -66,16 +67,20 @@ def _written(rule: Rule | None) -> dict[str, Any] | None:
     return None if rule is None else {"policy": str(rule), "rules": rule.limits}
 
 
-def _stood(standing: Standing, live: LiveFleet, scopes: Iterable[str]) -> dict[str, Any]:
-    values = [share.value for share in standing.shares]
-    return {**where(live, standing.host, scopes), "values": values, "headroom": standing.headroom}
+def _stood(host: int, row: tuple[int, ...], live: LiveFleet, scopes: Iterable[str]) -> dict[str, Any]:
+    name = live.host(host).name
+    places = {HOST: name, **live.places(host)}
+    return {"host": name, "places": {scope: places[scope] for scope in scopes if scope in places}, "words": row}
 
 
-def where(live: LiveFleet, index: int, scopes: Iterable[str]) -> dict[str, Any]:
-    """A host by its real name, and its aggregates in these scopes."""
-    host = live.host(index).name
-    places = {HOST: host, **live.places(index)}
-    return {"host": host, "places": {scope: places[scope] for scope in scopes if scope in places}}
+def where(fleet: Fleet, host: int, scopes: Iterable[str]) -> dict[str, Any]:
+    """A host by its real name, and its aggregates in these scopes, as `View.where` reads them."""
+    places = {}
+    for scope in scopes:
+        aggregate = fleet.aggregate(host, scope)
+        if aggregate != NOWHERE:
+            places[scope] = fleet.identifiers(scope)[aggregate]
+    return {"host": fleet.name(host), "places": places}
 
 
 # Telling
@@ -92,15 +97,15 @@ class View:
     def explanation(self, stored: Record, helping: Sequence[Remedy] = ()) -> dict[str, Any]:
         """A stored decision in words, with what would help where that is known."""
         hidden = Surrogates(self.scopes, self.project_id)
-        preferences = [rule for each in stored["preferences"] if (rule := self._rule(each)) is not None]
+        ranking = self._ranking(stored)
         return {
             "verdict": stored["verdict"],
             "sentence": self._sentence(stored),
             "hosts": stored["hosts"],
             "candidates": stored["candidates"],
             "refused": [self._refused(each) for each in stored["refused"]],
-            "chosen": [self._standing(each, preferences, hidden) for each in stored["chosen"]],
-            "runners_up": [self._standing(each, preferences, hidden) for each in stored["runners_up"]],
+            "chosen": [self._standing(each, ranking, hidden) for each in stored["chosen"]],
+            "runners_up": [self._standing(each, ranking, hidden) for each in stored["runners_up"]],
             "help": [self._help(remedy) for remedy in helping],
             "advice": self._advice(helping),
         }
@@ -146,18 +151,21 @@ class View:
         passed = f"{stored['candidates']} of {stored['hosts']} hosts passed every check"
         if len(stored["chosen"]) != 1:
             return f"{passed}; the {len(stored['chosen'])} best were chosen, each after those before it."
-        chosen = stored["chosen"][0]
+        chosen, ranking = stored["chosen"][0], self._ranking(stored)
         host = f"Host {chosen['host']}" if self.real else "The one chosen"
-        rules = (self._rule(each) for each in stored["preferences"])
-        shares = [Share(rule, value) for rule, value in zip(rules, chosen["values"], strict=True) if rule]
-        reasons = [_share_sentence(share) for share in shares]
-        reasons.append(f"{chosen['headroom']} % of it was free" if self.real else "it had room")
+        reasons = [_share_sentence(share) for share in ranking.shares(chosen)]
+        reasons.append(f"{ranking.free(chosen)} % of it was free" if self.real else "it had room")
         return f"{passed}. {host} came first: {', '.join(reasons)}."
 
-    def _refusal(self, stored: Mapping[str, Any]) -> Refused:
-        return Refused(Refusal(stored["reason"]), stored["hosts"], self._rule(stored["rule"]))
+    def _ranking(self, stored: Record) -> "_Ranking":
+        fields = ((self._rule(written), *place) for written, *place in stored["preferences"])
+        return _Ranking(tuple(Field(rule, *place) for rule, *place in fields if rule), stored["flip"])
 
-    def _refused(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+    def _refusal(self, stored: Sequence[Any]) -> Refused:
+        reason, hosts, rule = stored
+        return Refused(Refusal(reason), hosts, self._rule(rule))
+
+    def _refused(self, stored: Sequence[Any]) -> dict[str, Any]:
         refused = self._refusal(stored)
         return {
             "reason": refused.reason,
@@ -168,12 +176,12 @@ class View:
             "sentence": str(refused),
         }
 
-    def _standing(self, stored: Mapping[str, Any], rules: Sequence[Rule], hidden: Surrogates) -> dict[str, Any]:
-        shares = [Share(rule, value) for rule, value in zip(rules, stored["values"], strict=True)]
+    def _standing(self, stored: Mapping[str, Any], ranking: "_Ranking", hidden: Surrogates) -> dict[str, Any]:
         told = [
-            {"policy": str(share.rule), "value": share.value, "sentence": _share_sentence(share)} for share in shares
+            {"policy": str(share.rule), "value": share.value, "sentence": _share_sentence(share)}
+            for share in ranking.shares(stored)
         ]
-        free = {"headroom": stored["headroom"]} if self.real else {}
+        free = {"headroom": ranking.free(stored)} if self.real else {}
         return {**self.where(stored, hidden), "shares": told, **free}
 
     def _help(self, remedy: Remedy) -> dict[str, Any]:
@@ -198,6 +206,22 @@ class View:
             return None
         text = ", or ".join(self._remedy(remedy) for remedy in helping)
         return f"{text[:1].upper()}{text[1:]}{',' * (len(helping) > 1)} would help."
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """How to read the words of a ranked host."""
+
+    fields: tuple[Field, ...]
+    flip: int
+
+    def shares(self, stored: Mapping[str, Any]) -> list[Share]:
+        """What each soft rule saw in it."""
+        return [Share(field.rule, field.value(stored["words"][field.word])) for field in self.fields]
+
+    def free(self, stored: Mapping[str, Any]) -> int:
+        """How much of it was free, in per cent."""
+        return free_share(stored["words"], self.flip)
 
 
 def _share_sentence(share: Share) -> str:

@@ -15,14 +15,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute import claims, topology
-from roost.compute.claims import NOTHING, Claim, Usage
+from roost.compute.claims import NOTHING, Claim, Usage, lost_race
 from roost.compute.fleet import announce_claims
 from roost.placement.fleet import Resources
-from roost.store.database import Database, notify, worth_retrying
+from roost.store.database import Database, notify
 from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import instance_actions, migrations, servers
 
@@ -66,8 +65,8 @@ async def run(database: Database) -> None:
             woken.clear()
             try:
                 wait = 0.0 if await finish(database) else await _until_next(database)
-            except DBAPIError as error:
-                if not worth_retrying(error):
+            except Exception as error:
+                if not lost_race(error):
                     logger.exception("steps could not be finished, trying again")
                 wait = 0.1
             if wait:

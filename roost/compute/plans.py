@@ -141,7 +141,7 @@ def _different(key: str, before: Any, now: Any) -> str:
 async def propose(connection: AsyncConnection, scheduler: Scheduler, group: Group, change: Change) -> Plan:
     """Say what a change would come to, and remember it. Nothing is changed."""
     seed = random.getrandbits(32)
-    outcome = await _look_ahead(connection, scheduler, group, change, seed)
+    outcome = await look_ahead(connection, scheduler, group, change, seed)
     await connection.execute(plans.delete().where(plans.c.created_at < sa.func.now() - sa.cast(_KEPT, sa.Interval)))
     row = {"group_id": group.id, "change": change.as_data(), "seed": seed, "outcome": outcome.essence()}
     number = await connection.scalar(plans.insert().values(row).returning(plans.c.number))
@@ -214,9 +214,10 @@ def _compare(kept: sa.Row[Any], outcome: Outcome) -> None:
 # Looking ahead
 
 
-async def _look_ahead(
+async def look_ahead(
     connection: AsyncConnection, scheduler: Scheduler, group: Group, change: Change, seed: int
 ) -> Outcome:
+    """What a change would come to, with these dice. Nothing is changed."""
     if isinstance(change, Create):
         return await _created(connection, scheduler, group, change, seed)
     if isinstance(change, Displace):
@@ -284,12 +285,12 @@ async def _displaced(connection: AsyncConnection, scheduler: Scheduler, group: G
 def _displacement(
     scheduler: Scheduler, rules: Rules, inside: Sequence[Occupant], leaving: Sequence[int], *, lost: bool
 ) -> Outcome:
-    live = scheduler.live
-    found = displacements.displace(live.fleet, rules, inside, leaving, lost=lost)
+    live, fleet = scheduler.live, scheduler.live.fleet
+    found = displacements.displace(fleet, rules, inside, leaving, lost=lost)
     outcome = Outcome()
     for each, target in found.moves:
         scopes = [rule.scope for rule in rules.get(each.group_id or "", ())]
-        places = {"source": explain.where(live, each.host, scopes), "target": explain.where(live, target, scopes)}
+        places = {"source": explain.where(fleet, each.host, scopes), "target": explain.where(fleet, target, scopes)}
         outcome.moves.append({"server_id": each.id, **places})
     for each, decision in found.stranded:
         outcome.stranded.append({"server_id": each.id, "record": explain.record(decision, live)})

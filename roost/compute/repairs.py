@@ -73,20 +73,20 @@ async def plan(connection: AsyncConnection, scheduler: Scheduler, group_id: str,
     rules = (await groups.rules_of(connection, [group_id]))[group_id]
     inside = await occupants.load(connection, live, servers.c.group_id == group_id)
     members = [Server(each.id, each.host, each.resources, group_id) for each in inside]
-    fleet, names = live.fleet.snapshot(), {each.host: live.host(each.host).name for each in inside}
+    # The search may take a while and has a thread of its own; hosts may come and go meanwhile, but not in the snapshot.
+    fleet = live.fleet.snapshot()
     found: Repair = await asyncio.to_thread(repair, fleet, {group_id: rules}, members)
     wanted = found.moves[: budget.max_moves]
-    names |= {move.target: fleet.name(move.target) for move in wanted}
     scopes = [rule.scope for rule in rules]
     told = tuple(
         {
             "server_id": move.server,
-            "source": explain.where(live, move.source, scopes),
-            "target": explain.where(live, move.target, scopes),
+            "source": explain.where(fleet, move.source, scopes),
+            "target": explain.where(fleet, move.target, scopes),
         }
         for move in wanted
     )
-    steps = tuple(Step(move.server, names[move.source], names[move.target]) for move in wanted)
+    steps = tuple(Step(move.server, fleet.name(move.source), fleet.name(move.target)) for move in wanted)
     whole = not found.unrepaired and len(wanted) == len(found.moves)
     return Planned(steps, told, found.fewest, whole)
 

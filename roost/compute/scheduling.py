@@ -222,8 +222,8 @@ class Scheduler:
             locked = await claims.lock_groups(connection, [server.group_id])
             group = (await self._load_groups(connection, locked)).get(server.group_id)
         near, apart = await self._hinted(connection, server)
-        read_again = False
-        for attempt in range(_ATTEMPTS):
+        read_again = held = False
+        for _ in range(_ATTEMPTS):
             request = self._move_request(server, resources, group, target, zone, may_stay)
             decision = place(self.live.fleet, replace(request, same_host=near, different_host=apart))
             if not decision and not read_again:
@@ -234,13 +234,14 @@ class Scheduler:
                 raise NoValidHost(f"No valid host was found. {explain.sentence(decision)}")
             host = self.live.host(decision.hosts[0])
             if host.id == server.host_id:
-                if await self._resize_claim(connection, server, resources, wait=attempt == 0):
+                if await self._resize_claim(connection, server, resources, wait=not held):
                     return host.id
-            elif await self._stands(connection, {host.id: [resources]}, wait=attempt == 0):
+            elif await self._stands(connection, {host.id: [resources]}, wait=not held):
                 await claims.take(connection, [Claim(server.id, host.id, resources)])
                 await claims.touch_groups(connection, [server.group_id] if server.group_id else [])
                 await announce_claims(connection, [host.id])
                 return host.id
+            held, read_again = True, False
         raise Unavailable("The hosts chosen were taken by others each time; try again.")
 
     async def members_of(self, connection: AsyncConnection, group_id: str) -> Members:

@@ -1,6 +1,7 @@
 """Servers: finding and listing them, what may be done to them in which state, and the steps that this starts."""
 
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -153,7 +154,7 @@ async def find(
     connection: AsyncConnection, server_id: str, *, project_id: str | None = None, lock: bool = False
 ) -> Server:
     """One server, of this project if one is given."""
-    query = _query().where(sa.cast(servers.c.id, sa.Text) == server_id.lower())
+    query = _query().where(servers.c.id.in_(_uuids([server_id])))
     if project_id is not None:
         query = query.where(servers.c.project_id == project_id)
     if lock:
@@ -162,6 +163,17 @@ async def find(
     if row is None:
         raise NotFound(f"Instance {server_id} could not be found.")
     return row
+
+
+def _uuids(texts: Sequence[str]) -> list[str]:
+    """Those of the texts that can be the id of anything; a name cannot, so the clients go on to search."""
+    found = []
+    for text in texts:
+        try:
+            found.append(str(uuid.UUID(text)))
+        except ValueError:
+            continue
+    return found
 
 
 async def index(connection: AsyncConnection, filters: Filters) -> Sequence[Server]:
@@ -193,7 +205,7 @@ def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
     }
     conditions = [column == value for column, value in equal.items() if value is not None]
     if filters.ids:
-        conditions.append(sa.cast(servers.c.id, sa.Text).in_(filters.ids))
+        conditions.append(servers.c.id.in_(_uuids(filters.ids)))
     if filters.name is not None:
         plain = re.fullmatch(r"[\w -]*", filters.name) is not None
         conditions.append(
@@ -228,7 +240,7 @@ async def _after(
     source = sa.select(*columns).select_from(servers.outerjoin(hosts, hosts.c.id == servers.c.host_id))
     if project_id is not None:
         source = source.where(servers.c.project_id == project_id)
-    last = (await connection.execute(source.where(sa.cast(servers.c.id, sa.Text) == marker))).one_or_none()
+    last = (await connection.execute(source.where(servers.c.id.in_(_uuids([marker]))))).one_or_none()
     if last is None:
         raise Invalid(f"marker [{marker}] not found")
     after: sa.ColumnElement[bool] = sa.false()

@@ -120,7 +120,7 @@ class CreateCluster(ShowOne):
             timeout=given.timeout,
         )
         if given.wait:
-            commands.await_action(self.clustering, cluster.location.rpartition("/")[2])
+            commands.await_latest_action(self.clustering, cluster.id)
         return _show(self.clustering, cluster.id)
 
 
@@ -149,9 +149,9 @@ class UpdateCluster(ShowOne):
         changed |= {key: pairs(getattr(given, key)) for key in ("config", "metadata") if getattr(given, key)}
         if given.profile:
             changed["is_profile_only"] = given.profile_only
-        updated = self.clustering.update_cluster(cluster, **changed)
+        self.clustering.update_cluster(cluster, **changed)
         if given.wait:
-            commands.await_action(self.clustering, updated.location.rpartition("/")[2])
+            commands.await_latest_action(self.clustering, cluster.id)
         return _show(self.clustering, cluster.id)
 
 
@@ -171,14 +171,13 @@ class DeleteCluster(Command):
             return
         for name in given.cluster:
             try:
-                cluster = self.clustering.delete_cluster(name, ignore_missing=False, force_delete=given.force_delete)
+                action = self.clustering.delete_cluster(name, ignore_missing=False, force_delete=given.force_delete)
             except sdk.HttpException as error:
                 self.app.stdout.write(f" {name}: failed due to '{commands.words(error)}'\n")
                 continue
-            action = cluster.location.rpartition("/")[2]
-            self.app.stdout.write(f" {name}: accepted by action {action}\n")
+            self.app.stdout.write(f" {name}: accepted by action {action.id}\n")
             if given.wait:
-                commands.await_action(self.clustering, action)
+                commands.await_action(self.clustering, action.id)
 
 
 def resize_request(given: argparse.Namespace) -> dict[str, Any]:
@@ -420,7 +419,19 @@ class PlanCluster(ShowOne):
         return parser
 
     def take_action(self, given: argparse.Namespace) -> One:
-        return commands.shown(self.roost.plan_cluster(given.cluster, self._request(given)))
+        told = self.roost.plan_cluster(given.cluster, self._request(given))
+        steps = [
+            " ".join(
+                [each["action"], each["node"], *(f"{key} {value}" for key, value in each.get("placement", {}).items())]
+            )
+            for each in told["steps"]
+        ]
+        policies = [f"{each['policy']} ({each['type']}): {json.dumps(each['decision'])}" for each in told["policies"]]
+        columns = ("sentence", "accepted", "policies", "steps", "size", "distribution", "warnings")
+        return columns, (
+            told["sentence"], told["accepted"], commands.cell(policies), commands.cell(steps),
+            commands.cell(told["size"]), commands.cell(told["distribution"]), commands.cell(told["warnings"]),
+        )  # fmt: skip
 
     def _request(self, given: argparse.Namespace) -> dict[str, Any]:
         if given.expand is not None:

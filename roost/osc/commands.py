@@ -218,3 +218,8 @@ def await_action(clustering: Any, action_id: str) -> None:
             time.sleep(_POLL_SECONDS)
     if action.status != "SUCCEEDED":
         raise CommandError(f"The action {action_id} ended as {action.status}: {action.status_reason}")
+
+
+def await_latest_action(clustering: Any, target: str) -> None:
+    """Wait for the action that was last begun on a cluster, where the SDK does not say which that is."""
+    await_action(clustering, next(iter(clustering.actions(target_id=target, sort="created_at:desc", limit=1))).id)

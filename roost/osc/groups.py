@@ -3,8 +3,10 @@
 import argparse
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from openstack import exceptions as sdk
 from osc_lib.exceptions import CommandError
 
 from roost.client import Explanation, Migration, Plan, Repair, ServerGroup, Standing
@@ -64,7 +66,15 @@ class _OfGroup:
 
 
 def _server_id(app: Any, name: str) -> str:
-    return str(app.client_manager.sdk_connection.compute.find_server(name, ignore_missing=False).id)
+    """The id of a server: of the own project, else, for operators, of any."""
+    compute = app.client_manager.sdk_connection.compute
+    found = compute.find_server(name)
+    if found is None:
+        with suppress(sdk.ForbiddenException):
+            found = compute.find_server(name, all_projects=True)
+    if found is None:
+        raise commands.missing("Server", name)
+    return str(found.id)
 
 
 def _flavor_id(app: Any, name: str) -> str:

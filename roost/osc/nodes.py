@@ -113,11 +113,11 @@ class DeleteNode(Command):
             return
         for name in given.node:
             try:
-                node = self.clustering.delete_node(name, ignore_missing=False, force_delete=given.force_delete)
+                action = self.clustering.delete_node(name, ignore_missing=False, force_delete=given.force_delete)
             except sdk.HttpException as error:
                 self.app.stdout.write(f" {name}: failed due to '{commands.words(error)}'\n")
             else:
-                self.app.stdout.write(f" {name}: accepted by action {node.location.rpartition('/')[2]}\n")
+                self.app.stdout.write(f" {name}: accepted by action {action.id}\n")
 
 
 class _Tending(Command):

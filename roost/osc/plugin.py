@@ -23,20 +23,26 @@ def make_client(manager: Any) -> Client:
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add the option that clusters had of old; only version 1 exists."""
-    parser.add_argument(
-        "--os-clustering-api-version", metavar="<clustering-api-version>", help="Clustering API version, always 1"
-    )
-    _prefer_these_commands()
+    """Add the option that clusters had of old, unless python-senlinclient brings it; only version 1 exists."""
+    other = _other_version()
+    if other is None:
+        parser.add_argument(
+            "--os-clustering-api-version", metavar="<clustering-api-version>", help="Clustering API version, always 1"
+        )
+    else:
+        _prefer_these_commands(other)
     return parser
 
 
-def _prefer_these_commands() -> None:
-    """Where python-senlinclient is installed too, its `openstack cluster` commands are loaded first and these last, so
-    that these win. One line says so, instead of one warning a command."""
+def _other_version() -> str | None:
     try:
-        other = version("python-senlinclient")
+        return version("python-senlinclient")
     except PackageNotFoundError:
-        return
+        return None
+
+
+def _prefer_these_commands(other: str) -> None:
+    """Where both are installed, python-senlinclient's commands are loaded first and these last, so that these win. One
+    line says so, instead of one warning a command."""
     _log.info("python-senlinclient %s is installed too; 'openstack cluster' is the one that comes with roost", other)
     logging.getLogger("cliff.commandmanager").addFilter(lambda record: "senlinclient." not in record.getMessage())

@@ -270,4 +270,4 @@ class ProfileTypeOperations(_ProfileType, _TypeShow):
             known = self.clustering.list_profile_type_operations(given.type_name)
         except sdk.NotFoundException:
             raise missing(self.title, given.type_name) from None
-        return commands.shown(known)
+        return commands.shown(known.get("operations", known))

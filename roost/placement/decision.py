@@ -245,7 +245,7 @@ class Decision:
     def explain(self) -> Explanation:
         """What the soft rules and the capacity said of the winners and of those that came next."""
         winners = (self._standing(host, row) for host, row in zip(self.hosts, self.rows, strict=True))
-        return Explanation(tuple(winners), tuple(self._runners_up()))
+        return Explanation(tuple(winners), tuple(self._standing(host, row) for host, row in self.next_best()))
 
     def sentence(self) -> str:
         """The decision in plain words."""
@@ -259,20 +259,28 @@ class Decision:
             reasons.append(f"{passed} every check, too few for all servers together")
         return f"{lead} {many}: {'; '.join(reasons) or 'there are no hosts'}"
 
-    def _runners_up(self) -> list[Standing]:
-        """The best candidates that were not chosen."""
-        left = self.ranking.copy()
-        left.key[list(self.hosts)] = 0
-        found: list[Standing] = []
+    def next_best(self) -> list[tuple[int, tuple[int, ...]]]:
+        """The best candidates that were not chosen, each with its words."""
+        key, taken = self.ranking.key, list(self.hosts)
+        hidden = key[taken]
+        key[taken] = 0
+        found: list[tuple[int, tuple[int, ...]]] = []
         for _ in range(min(RUNNERS_UP, self.candidates)):
-            host = left.best()
-            if not left.key[host]:
+            host = self.ranking.best()
+            if not key[host]:
                 break
-            found.append(self._standing(host, left.row(host)))
-            left.key[host] = 0
+            found.append((host, self.ranking.row(host)))
+            key[host] = 0
+        for host, row in found:
+            key[host] = row[-1]
+        key[taken] = hidden
         return found
 
     def _standing(self, host: int, row: tuple[int, ...]) -> Standing:
         shares = tuple(Share(field.rule, field.value(row[field.word])) for field in self.ranking.fields)
-        capacity = ((row[-1] ^ self.ranking.flip) & HEADROOM) >> TIE_BITS
-        return Standing(host, shares, capacity)
+        return Standing(host, shares, free_share(row, self.ranking.flip))
+
+
+def free_share(row: Sequence[int], flip: int) -> int:
+    """How much of a host's scarcest resource was free when it was ranked, in per cent, as its words have it."""
+    return ((row[-1] ^ flip) & HEADROOM) >> TIE_BITS

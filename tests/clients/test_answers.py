@@ -2,10 +2,13 @@
 
 import secrets
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from openstack.exceptions import NotFoundException
 
+import roost.client
 from tests.clients.conftest import Client
 
 ADMIN = "roost-admin"
@@ -107,3 +110,100 @@ def test_an_explanation_is_read_by_people(openstack: Openstack, group: str, boot
     admin = openstack.json(f"server explain {server}", ADMIN)
     assert admin["sentence"].partition(". Host ")[2].startswith("host-") or "came first" in admin["sentence"]
     assert len(admin["runners_up"]) == 3
+
+
+def test_what_is_planned_is_applied(openstack: Openstack, group: str) -> None:
+    image = openstack("image list -f value -c ID").split()[0]
+    create = f"--create 2 --flavor m1.tiny --image {image} --name planned"
+    planned = openstack.json(f"server group plan {group} {create}")
+    assert planned["sentence"] == "2 servers would be placed, no rules would be broken."
+    applied = openstack.json(f"server group plan {group} {create} --apply {planned['generation']}")
+    assert (applied["applied"], len(applied["placements"])) == (True, 2)
+    assert len(openstack.json(f"server group show {group}")["members"]) == 2
+    refused = openstack.json(f"server group plan {group} --create 13 --flavor m1.tiny")
+    assert refused["sentence"] == "There is no place for these servers; see the explanation."
+
+
+def test_a_plan_that_no_longer_holds_is_refused_in_words(
+    openstack: Openstack, group: str, boot: Callable[..., str]
+) -> None:
+    boot("one", group)
+    second = boot("two", group)
+    change = f"server group plan {group} --policy affinity:rack"
+    planned = openstack.json(change)
+    assert planned["violations"] == ["1 member is apart from the rack that holds most, against 'affinity:rack'"]
+    openstack(f"server group remove server {group} {second}")
+    assert "The plan no longer holds: 1 violations then, 0 now. Plan again." in openstack.fails(
+        f"{change} --apply {planned['generation']}"
+    )
+    openstack(f"server group add server {group} {second}")
+
+
+def test_a_group_is_repaired_and_watched(openstack: Openstack, group: str, boot: Callable[..., str]) -> None:
+    boot("one", group)
+    boot("two", group)
+    openstack(f"server group set --policy affinity:rack {group}")
+    found = openstack.json("server group audit --all-projects", ADMIN)
+    assert any(row["Message"].startswith("1 member is apart from the rack that holds most") for row in found)
+    planned = openstack.json(f"server group repair --dry-run {group}")
+    assert planned["sentence"] == "1 live migration would repair everything; fewer cannot."
+    assert openstack.fails(f"server group repair {group}") == (
+        "Policy doesn't allow os_compute_api:os-server-groups:repair to be performed."
+    )
+    done = openstack.json(f"server group repair --wait {group}", ADMIN)
+    assert (done["status"], done["sentence"]) == ("done", "1 of 1 moves done.")
+    assert openstack.json(f"server group audit {group}") == []
+    assert openstack.json(f"server group repair --status {group}")["status"] == "done"
+    assert openstack.json(f"server group repair --continuous {group}", ADMIN)["continuous"]
+    assert not openstack.json(f"server group repair --no-continuous {group}", ADMIN)["continuous"]
+
+
+def test_the_loss_of_a_zone_is_told_for_all(openstack: Openstack, group: str, boot: Callable[..., str]) -> None:
+    boot("zoned", group, "--availability-zone zone1")
+    told = openstack.json("server group plan --all --lose availability_zone=zone1")
+    assert "would be affected" in told["sentence"]
+    assert openstack.fails("server group plan --all --lose rack=1") == (
+        "The policy scope 'rack' does not allow identifiers."
+    )
+
+
+def test_the_typed_client_answers_in_values(sdk: Any, openstack: Openstack, group: str) -> None:
+    client = roost.client.Client(sdk)
+    found = client.find_server_group(group)
+    told = client.explain(found.id, flavor="1", count=13)
+    assert (told.verdict, told.hosts, told.help[0].change) == ("refused", 48, "raise_limit")
+    plan = client.plan(found.id, {"create": {"flavorRef": "1", "count": 2}})
+    assert [placed.host is not None for placed in plan.placements] == [True, True]
+    assert client.audit(found.id).violations == ()
+    assert client.repair(found.id, dry_run=True).ended
+    assert {"host", "rack"} <= {scope.name for scope in client.policy_scopes()}
+    with pytest.raises(NotFoundException, match="No policy scope is called 'nosuch'"):
+        client.find_policy_scope("nosuch")
+
+
+SPEC = "type: os.nova.server\nversion: 1.0\nproperties: {flavor: m1.tiny, image: cirros-0.6.2-x86_64-disk}\n"
+ZONES = "type: senlin.policy.zone_placement\nversion: 1.0\nproperties: {zones: [{name: zone1}, {name: zone2}]}\n"
+
+
+def test_clusters_are_back_on_the_command_line(openstack: Openstack, name: str, tmp_path: Path) -> None:
+    profile, policy = tmp_path / "profile.yaml", tmp_path / "policy.yaml"
+    profile.write_text(SPEC)
+    policy.write_text(ZONES)
+    openstack(f"cluster profile create --spec-file {profile} --metadata a=b {name}")
+    openstack(f"cluster policy create --spec-file {policy} {name}")
+    made = openstack.json(f"cluster create --profile {name} --desired-capacity 1 --max-size 3 --wait {name}")
+    assert (made["status"], len(made["node_ids"])) == ("ACTIVE", 1)
+    openstack(f"cluster policy attach --policy {name} --wait {name}")
+    assert openstack.json(f"cluster policy binding list {name}")[0]["policy_name"] == name
+    planned = openstack.json(f"cluster plan --expand 2 {name}")
+    assert planned["sentence"] == ("CLUSTER_SCALE_OUT would do 2 NODE_CREATE; the cluster would go from 1 to 3 nodes.")
+    assert "Request accepted by action: " in openstack(f"cluster expand --count 2 --wait {name}")
+    assert len(openstack.json(f"cluster members list {name}")) == 3
+    assert openstack.fails(f"cluster resize --capacity 9 --strict {name}") == (
+        "Request error: The target capacity (9) is greater than the cluster's max_size (3)."
+    )
+    assert name in openstack("cluster list")
+    assert openstack.fails("cluster show nosuch") == "Cluster not found: nosuch"
+    assert ": accepted by action " in openstack(f"cluster delete --force --wait {name}")
+    assert openstack(f"cluster policy delete --force {name}") == f"Policy deleted: ['{name}']\n"
+    openstack(f"cluster profile delete --force {name}")

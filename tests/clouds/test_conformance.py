@@ -1,5 +1,6 @@
 """What every cloud must do for clusters. The embedded one is asked in process, an OpenStack over HTTP: Roost's own."""
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,6 +13,7 @@ from roost import config
 from roost.clouds.base import Cloud, ServerRequest
 from roost.clouds.embedded import EmbeddedClouds
 from roost.clouds.openstack import OpenStackClouds
+from roost.compute import lifecycle
 from roost.compute.scheduling import Scheduler
 from roost.store.database import Database
 from tests.conftest import Served
@@ -38,7 +40,10 @@ async def cloud(place: Any) -> AsyncIterator[Cloud]:
         return
     database = Database(place)
     settings = config.with_database(config.load(), place)
+    engine = asyncio.create_task(lifecycle.run(database))
     yield EmbeddedClouds(database, settings, Scheduler(database, settings)).of("project", "user")
+    engine.cancel()
+    await asyncio.gather(engine, return_exceptions=True)
     await database.close()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from roost import config
 from roost.clouds.embedded import EmbeddedClouds
 from roost.clusters import engine
+from roost.compute import lifecycle
 from roost.compute.scheduling import Scheduler
 from roost.store.database import Database
 from tests.clusters.house import UNLIMITED
@@ -21,7 +22,7 @@ async def main(url: str) -> None:
     database = Database(url)
     clouds = EmbeddedClouds(database, settings, Scheduler(database, settings))
     print("ready", flush=True)
-    await engine.run(settings, database, clouds)
+    await asyncio.gather(engine.run(settings, database, clouds), lifecycle.run(database))
 
 
 if __name__ == "__main__":

@@ -65,10 +65,18 @@ class Deployment:
         for port, process in zip(self.ports, self.apis, strict=True):
             _wait_for(port, process)
 
-    def kill(self) -> None:
+    def kill_api(self) -> None:
         """End an API process without a word."""
-        process = self.apis.pop()
         self.ports.pop()
+        self._kill(self.apis.pop())
+
+    def kill_engine(self) -> None:
+        """End the engine without a word."""
+        assert self.engine is not None
+        self._kill(self.engine)
+        self.engine = None
+
+    def _kill(self, process: "subprocess.Popen[bytes]") -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
 
@@ -262,7 +270,12 @@ async def _nothing(deployment: Deployment, postgres: EmbeddedPostgres) -> None:
 
 async def _kill_an_api(deployment: Deployment, postgres: EmbeddedPostgres) -> None:
     await asyncio.sleep(0.5)
-    deployment.kill()
+    deployment.kill_api()
+
+
+async def _kill_the_engine(deployment: Deployment, postgres: EmbeddedPostgres) -> None:
+    await asyncio.sleep(0.5)
+    deployment.kill_engine()
 
 
 async def _restart_the_database(deployment: Deployment, postgres: EmbeddedPostgres) -> None:
@@ -295,7 +308,7 @@ async def _live(clients: Clients, groups: list[str], accepted: set[str]) -> None
         await clients.ask("DELETE", f"/servers/{server}")
 
 
-@pytest.mark.parametrize("fault", [_nothing, _kill_an_api, _restart_the_database])
+@pytest.mark.parametrize("fault", [_nothing, _kill_an_api, _kill_the_engine, _restart_the_database])
 async def test_everything_at_once_leaves_every_sum_exact(
     deployment: Deployment,
     postgres: EmbeddedPostgres,
@@ -324,7 +337,8 @@ async def test_everything_at_once_leaves_every_sum_exact(
     assert accepted <= kept
     # The deployment works as before.
     after = await clients.group({"name": "anti-affinity"})
-    await clients.at_once([lambda: clients.boot(after)] * 20)
+    made = await clients.at_once([lambda: clients.boot(after)] * 20)
+    assert None not in made, clients.statuses
     await at_rest(rows)
     assert await states(rows, after) == {"active": 20}
 

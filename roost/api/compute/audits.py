@@ -5,7 +5,7 @@ nobody has to hold them all.
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import datetime
 from itertools import groupby
 
@@ -35,7 +35,7 @@ async def index(call: Call) -> Reply:
     return StreamingResponse(_lines(found, since), media_type="application/x-ndjson")
 
 
-async def _lines(found: list[Broken], since: Mapping[Key, datetime]) -> AsyncIterator[str]:
+async def _lines(found: Iterator[Broken], since: Mapping[Key, datetime]) -> AsyncIterator[str]:
     for group_id, broken in groupby(found, key=lambda each: each.group_id):
         line = {"server_group_id": group_id, "violations": [_view(each, since.get(each.key)) for each in broken]}
         yield json.dumps(line) + "\n"

@@ -151,7 +151,9 @@ async def _place_names(call: Call, connection: AsyncConnection, group_id: str, t
     ids = {host for each in told for step in each.steps for host in (step.source_id, step.target_id)}
     indexes = {host: live.index(host) for host in ids}
     nowhere = {"host": "", "places": {}}
-    return {host: nowhere if index is None else explain.where(live, index, scopes) for host, index in indexes.items()}
+    return {
+        host: nowhere if index is None else explain.where(live.fleet, index, scopes) for host, index in indexes.items()
+    }
 
 
 async def _all_told(call: Call, connection: AsyncConnection, group: groups.Group, told: list[Told]) -> list[Any]:

@@ -217,15 +217,7 @@ async def choose(scene: Scene, count: int) -> list[str]:
     members = await scene.all_members()
     decided = scene.work.data.get("deletion") or {}
     by = victims.order(victims.RANDOM, {}, scene.work.id)
-    zones: Mapping[str, int] = decided.get("zones") or {}
-    regions: Mapping[str, int] = decided.get("regions") or {}
-    if regions and zones:
-        picked = victims.choose_from_regions_and_zones(members, regions, zones, by)
-    elif regions or zones:
-        key = "region_name" if regions else "zone"
-        picked = victims.choose_from_places(members, key, regions or zones, by)
-    else:
-        picked = victims.choose(members, count, by)
+    picked = victims.select(members, count, by, decided.get("regions"), decided.get("zones"))
     return [node.id for node in picked]
 
 

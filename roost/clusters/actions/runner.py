@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters import bindings, events, sizes, state
-from roost.clusters.actions import attachments, node_plans, plans, requests, steps
+from roost.clusters.actions import attachments, node_plans, plans, queue, requests, steps
 from roost.clusters.actions.work import (
     CANCELLED,
     FAILED,
@@ -31,6 +31,7 @@ from roost.clusters.actions.work import (
     insert_steps,
 )
 from roost.clusters.policies.base import AFTER, BEFORE, ActionView
+from roost.store.database import worth_retrying
 from roost.store.tables.clusters import actions, clusters, nodes, unfinished
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,11 @@ async def carry_out(engine: Engine, action_id: str) -> None:
     except Superseded:
         logger.warning("another engine has taken over", extra={"action": action_id})
         await steps.clear_away(work)
+    except sa.exc.OperationalError as error:
+        if not worth_retrying(error):
+            raise  # the database is gone; whoever has it back first finds the action in it
+        async with engine.database.begin() as connection:
+            await queue.enqueue(connection, [action_id])
 
 
 async def _attempt(work: Work) -> Ending | None:

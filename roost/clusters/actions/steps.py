@@ -250,14 +250,15 @@ async def _recover(batch: Batch) -> list[Result]:
         fine = {outcome.node_id for outcome in checked if outcome.ok}
         well = _results([outcome for outcome in checked if outcome.ok], "Recover: Node is ACTIVE before recover.")
         broken = [node for node in batch.nodes if node.id not in fine]
-    placed = [_placed(node, batch.steps[node.id].inputs.get("placement")) for node in broken]
     operation = str(batch.inputs.get("operation") or RECREATE).upper()
+    # A server that is only rebooted or rebuilt stays where it is, whatever place the policies had for a new one.
+    places = {node.id: batch.steps[node.id].inputs.get("placement") for node in broken if operation == RECREATE}
+    placed = [_placed(node, places.get(node.id)) for node in broken]
     params = batch.inputs.get("operation_params") or {}
     outcomes = await batch.profile.recover(batch.cloud, placed, operation, params, batch.work.cluster_id)
     results = _results(outcomes, "Recovery succeeded", tainted=False)
     for result in results:
-        place = batch.steps[result.node_id].inputs.get("placement")
-        if place and result.ok:
+        if result.ok and (place := places.get(result.node_id)):
             result.data = {"placement": place, **result.data}
     return well + results
 

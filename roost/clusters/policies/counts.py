@@ -82,9 +82,9 @@ def _operation(action: ActionView) -> Any:
 
 
 def _decided(action: ActionView, field: str, sign: int) -> Change | str:
-    given = action.data[field].get("count", 1) if field in action.data else action.inputs.get("count", 1)
+    given = action.data[field].get("count") if field in action.data else action.inputs.get("count")
     try:
-        count = int(given)
+        count = 1 if given is None else int(given)
     except (TypeError, ValueError):
         count = -1
     if count < 0:

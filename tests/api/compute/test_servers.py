@@ -272,7 +272,7 @@ BAD_REQUESTS: list[tuple[dict[str, Any], dict[str, Any] | None, int, str]] = [
         "Invalid input for field/attribute server. Value: {server}. Additional properties are not allowed ('colour' "
         "was unexpected)",
     ),
-    ({"hostname": "h", "min_count": 2}, None, 400, "A hostname cannot be given when several servers are booted."),
+    ({"hostname": "guest", "min_count": 2}, None, 400, "A hostname cannot be given when several servers are booted."),
     ({"max_count": 1001}, None, 400, "At most 1000 servers can be asked for at once."),
     (
         {"networks": [{"fixed_ip": "300.1.1.1"}]},
@@ -335,8 +335,8 @@ async def test_versions_take_what_they_know(cloud: Cloud) -> None:
         ("2.52", {"tags": ["a"]}, True),
         ("2.73", {"host": "zone1-rack1-host1"}, False),
         ("2.74", {"host": "zone1-rack1-host1"}, True),
-        ("2.89", {"hostname": "h"}, False),
-        ("2.90", {"hostname": "h"}, True),
+        ("2.89", {"hostname": "guest"}, False),
+        ("2.90", {"hostname": "guest"}, True),
     ):
         server = {"name": "s", "flavorRef": "1", "imageRef": IMAGE, **properties}
         if known and version >= "2.37":
@@ -465,11 +465,17 @@ async def test_pages_hold_every_server_once_in_any_order(cloud: Cloud) -> None:
 
 async def test_a_server_is_renamed_and_described(cloud: Cloud) -> None:
     server = await cloud.boot(name="old")
-    body = {"server": {"name": "new", "description": None, "hostname": "h"}}
+    body = {"server": {"name": "new", "description": None, "hostname": "guest"}}
     response = await cloud.ask("PUT", f"/servers/{server}", json=body)
     assert response.json()["server"]["name"] == "new"
-    assert (await cloud.show(server))["OS-EXT-SRV-ATTR:hostname"] == "h"
-    assert (await cloud.ask("PUT", f"/servers/{server}", json={"server": {}})).status_code == 400
+    assert (await cloud.show(server))["OS-EXT-SRV-ATTR:hostname"] == "guest"
+    assert (await cloud.ask("PUT", f"/servers/{server}", json={"server": {}})).status_code == 200
+    for zone, status in (("zone9", 400), (None, 200)):
+        body = {"server": {"pinned_availability_zone": zone}}
+        assert (await cloud.ask("PUT", f"/servers/{server}", json=body)).status_code == status
+    here = (await cloud.show(server))["OS-EXT-AZ:availability_zone"]
+    response = await cloud.ask("PUT", f"/servers/{server}", json={"server": {"pinned_availability_zone": here}})
+    assert response.json()["server"]["pinned_availability_zone"] == here
     assert (
         await cloud.ask("PUT", f"/servers/{server}", json={"server": {"description": ""}}, version="2.18")
     ).status_code == 400

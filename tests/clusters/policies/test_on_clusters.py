@@ -11,7 +11,7 @@ from roost.store.tables.compute import hosts
 from roost.store.tables.servers import servers
 from tests.clusters.house import House, clustering
 
-ZONES = {"zones": [{"name": "zone1"}, {"name": "zone2"}, {"name": "zone3"}]}
+ZONES: dict[str, Any] = {"zones": [{"name": "zone1"}, {"name": "zone2"}, {"name": "zone3"}]}
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ async def test_a_cluster_that_has_drifted_is_moved_back_within_the_budget(house:
             {"cluster": {"profile_id": (await house.profile())["id"], "profile_only": True}},
         )
     )
-    spread = {"zones": [{"name": "zone1"}, {"name": "zone2"}], "rebalance": True, "rebalance_budget": 1}
+    spread: dict[str, Any] = {"zones": [{"name": "zone1"}, {"name": "zone2"}], "rebalance": True, "rebalance_budget": 1}
     await attach(house, cluster, "zone_placement", "1.1", **spread)
     assert await zones(house) == {"zone1": 4}
     action = await house.act(cluster, "recover")
@@ -217,7 +217,7 @@ async def test_a_move_that_cannot_be_made_leaves_the_old_node(house: House) -> N
     other = await house.profile()
     change = {"cluster": {"profile_id": other["id"], "profile_only": True}}
     await house.done(await house.call("PATCH", f"/clusters/{cluster['id']}", change))
-    spread = {"zones": [{"name": "zone1"}, {"name": "zone2"}], "rebalance": True}
+    spread: dict[str, Any] = {"zones": [{"name": "zone1"}, {"name": "zone2"}], "rebalance": True}
     await attach(house, cluster, "zone_placement", "1.1", **spread)
     house.faults.refuse = lambda request: "no room"
     await house.act(cluster, "recover")
@@ -240,9 +240,28 @@ async def test_a_node_that_falls_ill_is_found_and_recovered(house: House) -> Non
     assert len(await house.servers()) == 2
 
 
+async def test_a_node_that_is_only_rebooted_stays_where_it_is(house: House) -> None:
+    cluster = await house.cluster(3, profile=await house.profile(availability_zone="zone1"))
+    await attach(house, cluster, "zone_placement", zones=[{"name": "zone1", "weight": 1}, {"name": "zone2"}])
+    detection = {"detection_modes": [{"type": "NODE_STATUS_POLLING"}]}
+    recovery = {"actions": [{"name": "REBOOT", "params": {"type": "SOFT"}}]}
+    await attach(house, cluster, "health", "1.1", detection=detection, recovery=recovery)
+    ill = (await house.members(cluster))[0]
+    async with house.database.begin() as connection:
+        await connection.execute(sa.text("UPDATE nodes SET status = 'ERROR' WHERE id = :id"), {"id": ill["id"]})
+    assert (await house.act(cluster, "recover"))["status"] == "SUCCEEDED"
+    now = (await house.members(cluster))[0]
+    assert now["physical_id"] == ill["physical_id"]
+    assert now["data"]["placement"]["zone"] == "zone1"
+    assert await zones(house) == {"zone1": 3}
+
+
 async def test_members_of_the_pool_are_the_servers_of_the_cluster(house: House) -> None:
     cluster = await house.cluster(2)
-    pool = {"pool": {"subnet": "private-subnet", "protocol_port": 8080}, "vip": {"subnet": "private-subnet"}}
+    pool: dict[str, Any] = {
+        "pool": {"subnet": "private-subnet", "protocol_port": 8080},
+        "vip": {"subnet": "private-subnet"},
+    }
     await attach(house, cluster, "loadbalance", "1.3", **pool)
 
     async def behind() -> set[str]:
