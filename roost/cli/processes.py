@@ -83,6 +83,7 @@ async def _run(
                     tasks.append(group.create_task(database.listen(tokens.REVOCATIONS, authenticator.forget)))
                 serving = group.create_task(server.serve(sockets=[listener]))
                 await server.accepting.wait()
+                tasks.append(group.create_task(_look_around(services)))
             if ready is not None:
                 ready()
             await stop.wait()
@@ -94,6 +95,13 @@ async def _run(
                 task.cancel()
     finally:
         await database.close()
+
+
+async def _look_around(services: Services) -> None:
+    """Audit all groups once, so that who looks at the map first need not wait for it."""
+    with contextlib.suppress(Exception):
+        async with services.database.begin() as connection:
+            await services.violations.now(connection)
 
 
 def _server(services: Services) -> tuple["_Server", Authenticator]:

@@ -120,6 +120,12 @@ class Division:
         """The name that the deployer gave it."""
         return self.zone if self.scope.name == AVAILABILITY_ZONE else aggregates.c.name
 
+    def among(self, ids: Collection[str]) -> sa.ColumnElement[bool]:
+        """Whether a host is in one of these aggregates; by the index, where they are all aggregates of the deployer."""
+        if self.scope.name == AVAILABILITY_ZONE or OUTSIDE in ids:
+            return self.id.in_(ids)
+        return aggregate_hosts.c.aggregate_id.in_([int(each) for each in ids if each.isascii() and each.isdigit()])
+
     def order(self) -> tuple[sa.ColumnElement[Any], ...]:
         """Zones by name, aggregates in the order in which they were made."""
         first = self.zone if self.scope.name == AVAILABILITY_ZONE else aggregates.c.id
@@ -145,7 +151,7 @@ async def of_all(
     division, broken = Division(scope), list(broken)
     query = _counts(division)
     if only is not None:
-        query = query.where(division.id.in_(only))
+        query = query.where(division.among(only))
     found = {(row.zone, row.id): _counted(row) for row in await connection.execute(query)}
     violating = _breaches(live, scope, broken)
     for key, tile in found.items():
@@ -161,23 +167,17 @@ async def of_all(
 
 def _counts(division: Division) -> sa.Select[Any]:
     down = sa.or_(~hosts.c.enabled, hosts.c.forced_down)
-    total = {name: sa.func.sum(hosts.c[name]).label(name) for name in ("vcpus_used", "vcpus", "servers")}
-    memory = {name: sa.func.sum(hosts.c[name]).label(name) for name in ("memory_mb_used", "memory_mb")}
-    query: sa.Select[Any] = (
-        sa.select(
-            division.zone.label("zone"),
-            division.id.label("id"),
-            sa.func.min(division.name).label("name"),
-            sa.func.count().label("hosts"),
-            sa.func.count().filter(down).label("disabled"),
-            *total.values(),
-            *memory.values(),
-        )
-        .select_from(division.source)
-        .group_by(division.zone, division.id, *division.order())
-        .order_by(*division.order())
-    )
-    return query
+    summed = ("servers", "vcpus_used", "vcpus", "memory_mb_used", "memory_mb")
+    columns: list[sa.ColumnElement[Any]] = [
+        division.zone.label("zone"),
+        division.id.label("id"),
+        sa.func.min(division.name).label("name"),
+        sa.func.count().label("hosts"),
+        sa.func.count().filter(down).label("disabled"),
+        *(sa.func.sum(hosts.c[name]).label(name) for name in summed),
+    ]
+    query = sa.select(*columns).select_from(division.source)
+    return query.group_by(division.zone, division.id, *division.order()).order_by(*division.order())
 
 
 def _counted(row: sa.Row[Any]) -> Aggregate:
@@ -236,7 +236,7 @@ async def _open(
         *(hosts.c[name] for name in ("memory_mb", "memory_mb_used")),
     )
     query = sa.select(*columns, division.zone.label("zone"), division.id.label("aggregate"))
-    query = query.select_from(division.source).where(division.id.in_(wanted)).order_by(hosts.c.id)
+    query = query.select_from(division.source).where(division.among(wanted)).order_by(hosts.c.id)
     by_id: dict[int, Host] = {}
     for row in await connection.execute(query):
         tile = found[row.zone, row.aggregate]

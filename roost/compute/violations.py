@@ -1,7 +1,7 @@
 """Which rules are broken now, in all groups: remembered, and found out again only for the groups that changed."""
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,13 @@ from roost.placement.rules import Rule
 from roost.store.tables.compute import fleet_changes
 from roost.store.tables.servers import server_groups, servers
 
-_AT_A_TIME = 200
+_AT_A_TIME = 1000
+_BETWEEN_PAUSES = 100
+
+# Numbers are never given twice and versions only rise, so where these are the same no group came, went or changed.
+_STATE = sa.select(
+    sa.func.count(), sa.func.max(server_groups.c.number), sa.func.sum(server_groups.c.version)
+).select_from(server_groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +53,29 @@ class Violations:
     live: LiveFleet
     _groups: dict[str, _Audited] = field(default_factory=dict)
     _generation: int = -1
+    _state: Any = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def now(self, connection: AsyncConnection) -> list[Broken]:
         """Every rule that is broken, as the transaction sees it."""
         async with self._lock:
             await self.live.sync(connection)
-            doubtful = await self._doubtful(connection)
-            known = await self._forget(connection, doubtful)
-            stale = [row for row in known if row.id not in self._groups]
-            for start in range(0, len(stale), _AT_A_TIME):
-                await self._audit(connection, stale[start : start + _AT_A_TIME])
-                # Others are served between two batches.
-                await asyncio.sleep(0)
+            try:
+                await self._catch_up(connection)
+            except BaseException:
+                self._groups, self._generation, self._state = {}, -1, None
+                raise
             return list(self._all())
+
+    async def _catch_up(self, connection: AsyncConnection) -> None:
+        doubtful = await self._doubtful(connection)
+        state = (await connection.execute(_STATE)).one()
+        if state == self._state and not doubtful and doubtful is not None:
+            return
+        stale = await self._forget(connection, doubtful)
+        for start in range(0, len(stale), _AT_A_TIME):
+            await self._audit(connection, stale[start : start + _AT_A_TIME])
+        self._state = state
 
     def _all(self) -> Iterator[Broken]:
         for audited in self._groups.values():
@@ -79,10 +94,10 @@ class Violations:
             return None
         return {host_id for row in rows for host_id in row.host_ids}
 
-    async def _forget(self, connection: AsyncConnection, doubtful: Collection[int] | None) -> list[sa.Row[Any]]:
-        """Drop the audits that no longer hold; all groups that there are."""
-        columns = (server_groups.c.id, server_groups.c.name, server_groups.c.project_id, server_groups.c.version)
-        rows = list((await connection.execute(sa.select(*columns))).all())
+    async def _forget(self, connection: AsyncConnection, doubtful: Collection[int] | None) -> Sequence[sa.Row[Any]]:
+        """Drop the audits that no longer hold; the groups that have none now."""
+        columns = [server_groups.c[name] for name in ("id", "name", "project_id", "version")]
+        rows = (await connection.execute(sa.select(*columns))).all()
         current = {row.id: row for row in rows}
         moved = None if doubtful is None else set(doubtful)
         for group_id, audited in list(self._groups.items()):
@@ -91,7 +106,7 @@ class Violations:
             held = moved is not None and not (moved and (audited.skewed or not audited.hosts.isdisjoint(moved)))
             if not (same and held):
                 del self._groups[group_id]
-        return rows
+        return [row for row in rows if row.id not in self._groups]
 
     async def _audit(self, connection: AsyncConnection, rows: Collection[sa.Row[Any]]) -> None:
         ids = [row.id for row in rows]
@@ -102,7 +117,9 @@ class Violations:
         )
         for group_id, server_id, host_id in await connection.execute(query):
             places[group_id][server_id] = host_id
-        for row in rows:
+        for number, row in enumerate(rows):
+            if number % _BETWEEN_PAUSES == 0:
+                await asyncio.sleep(0)  # Others are served in between.
             self._groups[row.id] = self._audited(row, rules[row.id], places[row.id])
 
     def _audited(self, row: sa.Row[Any], rules: tuple[Rule, ...], places: dict[str, int]) -> _Audited:

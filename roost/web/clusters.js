@@ -14,9 +14,9 @@ const PHASES = { start: "began", end: "ended", error: "failed" };
 
 /** The list of clusters, and one of them. */
 export class Clusters {
-  /** @param {{fleet: import("./fleet.js").Fleet}} page */
+  /** @param {{map: import("./map.js").FleetMap}} page */
   constructor(page) {
-    this._fleet = page.fleet;
+    this._map = page.map;
     this.title = "Clusters";
     /** Zones of servers, which do not change while a server lives, unless it moves. @type {Map<string, string>} */
     this._zones = new Map();
@@ -31,7 +31,13 @@ export class Clusters {
   async open([id], panel) {
     this._panel = panel;
     this._id = id;
+    if (!id) this._map.emphasise(null);
     await this._draw();
+  }
+
+  close() {
+    this._id = undefined;
+    this._map.emphasise(null);
   }
 
   /** @param {any} change */
@@ -86,6 +92,7 @@ export class Clusters {
       get(`${API}/actions?target=${id}&sort=created_at:desc&limit=20${everybody}`),
       get(`${API}/events?cluster_id=${id}&sort=timestamp:desc&limit=20${everybody}`),
     ]);
+    this._emphasise(id, nodes);
     const asked = actions.find((/** @type {any} */ each) => decided(each)) ?? null;
     return [
       back("#/clusters"),
@@ -101,6 +108,13 @@ export class Clusters {
       html("h3", {}, "Events"),
       eventList(events),
     ];
+  }
+
+  /** The cluster's own servers stand out on the map. @param {string} id @param {any[]} nodes */
+  _emphasise(id, nodes) {
+    const servers = new Set(nodes.map((node) => node.physical_id).filter(Boolean));
+    const name = `${id} ${[...servers].sort().join(" ")}`;
+    if (this._id === id) this._map.emphasise({ name, has: (server) => servers.has(server.id) });
   }
 
   /** @param {any[]} nodes */

@@ -26,7 +26,7 @@ export class Groups {
     this._panel = panel;
     this._id = id;
     this._page.fleet.group = id ?? null;
-    this._page.map.highlight(id ?? null);
+    this._page.map.emphasise(id ? { name: id, has: (server) => server.server_group_id === id } : null);
     if (id) await this._one(id);
     else await this._list();
     if (id) this._page.fleet.refresh(null);
@@ -35,7 +35,7 @@ export class Groups {
   close() {
     this._id = undefined;
     this._page.fleet.group = null;
-    this._page.map.highlight(null);
+    this._page.map.emphasise(null);
     this._page.map.arrows([]);
   }
 

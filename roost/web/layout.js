@@ -26,10 +26,12 @@ export function keyOf(aggregate) {
 /**
  * How large a host is drawn: the more are opened at once, the smaller.
  * @param {number} open
+ * @param {number} width
  */
-function hostSize(open) {
-  if (open <= 64) return 58;
-  return open <= 400 ? 40 : 20;
+function hostSize(open, width) {
+  if (open <= 64) return { w: 58, h: width > 600 ? 76 : 54 };
+  const side = open <= 400 ? 40 : 20;
+  return { w: side, h: side };
 }
 
 /**
@@ -42,7 +44,7 @@ export function layout(aggregates, width) {
   const zones = Map.groupBy ? Map.groupBy(aggregates, (each) => each.zone) : grouped(aggregates);
   const columns = Math.max(1, Math.min(zones.size, Math.floor((width + GAP) / (NARROWEST_ZONE + GAP))));
   const zoneWidth = (width - GAP * (columns - 1)) / columns;
-  const size = hostSize(aggregates.reduce((sum, each) => sum + (each.hosts?.length ?? 0), 0));
+  const size = hostSize(aggregates.reduce((sum, each) => sum + (each.hosts?.length ?? 0), 0), width);
   const bottoms = new Array(columns).fill(0);
   /** @type {Layout} */
   const found = { zones: [], aggregates: [], hosts: [], height: 0 };
@@ -71,7 +73,7 @@ function grouped(aggregates) {
  * @param {Layout} found
  * @param {Aggregate[]} inside
  * @param {Box} zone
- * @param {number} size
+ * @param {{w: number, h: number}} size
  */
 function placeZone(found, inside, zone, size) {
   const right = zone.x + zone.w - PAD;
@@ -100,7 +102,7 @@ function placeZone(found, inside, zone, size) {
  * The width that lets tiles of one kind fill their rows; 0 where kinds are mixed.
  * @param {Aggregate[]} inside
  * @param {number} widest
- * @param {number} size
+ * @param {{w: number, h: number}} size
  */
 function evenly(inside, widest, size) {
   const closed = inside.filter((each) => !each.hosts);
@@ -113,17 +115,17 @@ function evenly(inside, widest, size) {
 /**
  * @param {Aggregate} aggregate
  * @param {number} widest
- * @param {number} size
+ * @param {{w: number, h: number}} size
  * @param {number} stretch
  */
 function measure(aggregate, widest, size, stretch) {
   if (!aggregate.hosts) return { w: stretch || CLOSED.w, h: CLOSED.h, columns: 0 };
   const count = Math.max(1, aggregate.hosts.length);
-  const most = Math.max(1, Math.floor((widest - 2 * PAD + 4) / (size + 4)));
+  const most = Math.max(1, Math.floor((widest - 2 * PAD + 4) / (size.w + 4)));
   const columns = Math.min(most, Math.max(2, Math.ceil(Math.sqrt(count))));
   const rows = Math.ceil(count / columns);
-  const w = Math.max(stretch, columns * (size + 4) - 4 + 2 * PAD);
-  return { w: Math.min(w, widest), h: RACK_HEAD + rows * (size + 4) - 4 + PAD, columns };
+  const w = Math.max(stretch, columns * (size.w + 4) - 4 + 2 * PAD);
+  return { w: Math.min(w, widest), h: RACK_HEAD + rows * (size.h + 4) - 4 + PAD, columns };
 }
 
 /**
@@ -131,10 +133,10 @@ function measure(aggregate, widest, size, stretch) {
  * @param {Aggregate} aggregate
  * @param {Box} box
  * @param {number} columns
- * @param {number} size
+ * @param {{w: number, h: number}} size
  */
 function placeHosts(found, aggregate, box, columns, size) {
-  const wide = columns ? (box.w - 2 * PAD + 4) / columns - 4 : size;
+  const wide = columns ? (box.w - 2 * PAD + 4) / columns - 4 : size.w;
   (aggregate.hosts ?? []).forEach((host, index) => {
     found.hosts.push({
       key: `${keyOf(aggregate)}/${host.name}`,
@@ -142,9 +144,9 @@ function placeHosts(found, aggregate, box, columns, size) {
       aggregate,
       box: {
         x: box.x + PAD + (index % columns) * (wide + 4),
-        y: box.y + RACK_HEAD + Math.floor(index / columns) * (size + 4),
+        y: box.y + RACK_HEAD + Math.floor(index / columns) * (size.h + 4),
         w: wide,
-        h: size,
+        h: size.h,
       },
     });
   });

@@ -5,6 +5,7 @@ import { keyOf, layout } from "./layout.js";
 
 /** @typedef {import("./layout.js").Aggregate} Aggregate */
 /** @typedef {import("./layout.js").Box} Box */
+/** @typedef {{name: string, has: (server: any) => boolean}} Emphasis */
 
 const HUES = 10;
 /** Groups in the order in which they were first seen. @type {Map<string, number>} */
@@ -53,7 +54,8 @@ export class FleetMap {
     this._aggregates = [];
     /** @type {any[]} */
     this._moves = [];
-    this._group = /** @type {string|null} */ (null);
+    /** What stands out: a name for it, and whether a server belongs to it. @type {Emphasis|null} */
+    this._emphasis = null;
     /** @type {Map<string, {node: SVGElement, signature: string, box: Box}>} */
     this._tiles = new Map();
     this._layers = ["zones", "aggregates", "hosts", "arrows"].map((name) => svg("g", { class: name }));
@@ -75,10 +77,10 @@ export class FleetMap {
     this.draw();
   }
 
-  /** Make one group stand out; none if null. @param {string|null} groupId */
-  highlight(groupId) {
-    if (this._group === groupId) return;
-    this._group = groupId;
+  /** Make some servers stand out from all others; null is all alike. @param {Emphasis|null} emphasis */
+  emphasise(emphasis) {
+    if (this._emphasis?.name === emphasis?.name) return;
+    this._emphasis = emphasis;
     this.draw();
   }
 
@@ -100,8 +102,8 @@ export class FleetMap {
       this._put(kept, 1, key, box, signature, () => drawAggregate(key, aggregate, box, this._scope));
     }
     for (const { key, host, box } of found.hosts) {
-      const signature = JSON.stringify([host, this._group]);
-      this._put(kept, 2, key, box, signature, () => drawHost(key, host, box, this._group));
+      const signature = JSON.stringify([host, this._emphasis?.name]);
+      this._put(kept, 2, key, box, signature, () => drawHost(host, box, this._emphasis));
     }
     for (const [key, tile] of this._tiles) {
       if (!kept.has(key)) {
@@ -328,12 +330,11 @@ function fitted(text, width) {
 }
 
 /**
- * @param {string} key
  * @param {any} host
  * @param {Box} box
- * @param {string|null} group
+ * @param {Emphasis|null} emphasis
  */
-function drawHost(key, host, box, group) {
+function drawHost(host, box, emphasis) {
   const load = loadOf(host);
   const broken = host.servers.some((/** @type {any} */ each) => each.violates);
   const facts = [
@@ -356,7 +357,7 @@ function drawHost(key, host, box, group) {
     svg("rect", { width: box.w, height: box.h, rx: 5, class: "ground" }),
     load !== null && fillBar(load, box),
     !host.enabled && svg("rect", { width: box.w, height: box.h, rx: 5, fill: "url(#hatch)" }),
-    ...marks(host.servers, box, group),
+    ...marks(host.servers, box, emphasis),
   );
 }
 
@@ -376,16 +377,16 @@ function markSize(servers, box) {
 /**
  * @param {any[]} servers
  * @param {Box} box
- * @param {string|null} group
+ * @param {Emphasis|null} emphasis
  */
-function marks(servers, box, group) {
+function marks(servers, box, emphasis) {
   const size = markSize(servers.length, box);
   const step = size + 3;
   const columns = Math.max(1, Math.floor((box.w - 6) / step));
   const room = columns * Math.max(1, Math.floor((box.h - 6) / step));
   const shown = servers.length > room ? servers.slice(0, Math.max(0, room - 2)) : servers;
   const drawn = shown.map((server, index) =>
-    mark(server, 5 + (index % columns) * step, 5 + Math.floor(index / columns) * step, size, group),
+    mark(server, 5 + (index % columns) * step, 5 + Math.floor(index / columns) * step, size, emphasis),
   );
   if (shown.length === servers.length) return drawn;
   const more = svg("text", { x: box.w - 4, y: box.h - 4, class: "more" }, `+${servers.length - shown.length}`);
@@ -397,10 +398,10 @@ function marks(servers, box, group) {
  * @param {number} x
  * @param {number} y
  * @param {number} size
- * @param {string|null} group
+ * @param {Emphasis|null} emphasis
  */
-function mark(server, x, y, size, group) {
-  const apart = group !== null && server.server_group_id !== group;
+function mark(server, x, y, size, emphasis) {
+  const apart = emphasis !== null && !emphasis.has(server);
   const still = ["active", "stopped", "paused", "suspended", "shelved", "resized"].includes(server.state);
   const kind = ["mark", hueOf(server.server_group_id), server.violates && "broken", apart && "faded"];
   kind.push(server.state === "error" && "failed", !still && server.state !== "error" && "moving");

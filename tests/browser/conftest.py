@@ -68,7 +68,8 @@ class Client:
         hints = {"os:scheduler_hints": {"group": group}} if group else {}
         made = self.ask("POST", "/compute/v2.1/servers", {"server": {**server, **count}, **hints})
         path = f"/compute/v2.1/servers/detail?reservation_id={made['reservation_id']}"
-        return until(lambda: self._running(path, number))
+        ready: list[str] = until(lambda: self._running(path, number))
+        return ready
 
     def _running(self, path: str, number: int) -> list[str] | None:
         servers = self.ask("GET", path)["servers"]
@@ -185,7 +186,8 @@ def world() -> Iterator[World]:
     """A `roost serve` of the module's own."""
     with tempfile.TemporaryDirectory(prefix="roost-", ignore_cleanup_errors=True) as folder:
         served = serve(Path(folder) / "served")
-        world = World(served, *(sign_in(served, cloud) for cloud in ("roost-admin", "roost", "roost-alt")))
+        admin, demo, alt = (sign_in(served, cloud) for cloud in ("roost-admin", "roost", "roost-alt"))
+        world = World(served, admin, demo, alt)
         _furnish(world)
         yield world
         served.process.terminate()
