@@ -18,6 +18,7 @@ from roost.clusters.errors import (
     FeatureNotSupported,
     MultipleChoices,
     ResourceInUse,
+    ResourceIsLocked,
     ResourceNotFound,
 )
 from roost.clusters.ids import new_id
@@ -245,6 +246,7 @@ async def add_nodes(asking: Asking, identity: str, given: Sequence[str]) -> str:
         raise BadRequest(problem)
     present = await state.count_members(asking.connection, cluster.id)
     _check_size(asking, cluster, present + len(known))
+    await _refuse_if_busy(asking, "CLUSTER_ADD_NODES", known)
     return await asking.accept("CLUSTER_ADD_NODES", cluster, {"nodes": known})
 
 
@@ -297,6 +299,7 @@ async def replace_nodes(asking: Asking, identity: str, given: Mapping[str, str])
     problems = "\n".join(sentence for some, sentence in sentences if some)
     if problems:
         raise BadRequest(problems)
+    await _refuse_if_busy(asking, "CLUSTER_REPLACE_NODES", new)
     return await asking.accept("CLUSTER_REPLACE_NODES", cluster, {"candidates": dict(zip(old, new, strict=True))})
 
 
@@ -314,6 +317,14 @@ async def _resolve_nodes(asking: Asking, given: Sequence[str]) -> tuple[list[str
 async def _node_rows(asking: Asking, node_ids: Sequence[str]) -> list[sa.Row[Any]]:
     query = sa.select(nodes).where(nodes.c.id == sa.any_(sa.bindparam("ids", list(node_ids))))
     return list((await asking.connection.execute(query)).all())
+
+
+async def _refuse_if_busy(asking: Asking, action: str, node_ids: Sequence[str]) -> None:
+    """A node that something is being done to, or about to be, cannot join."""
+    targets = actions.c.target == sa.any_(sa.bindparam("ids", list(node_ids)))
+    busy = await asking.connection.scalar(sa.select(actions.c.target).where(targets, unfinished).limit(1))
+    if busy is not None:
+        raise ResourceIsLocked(action, "node", busy)
 
 
 def _check_size(asking: Asking, cluster: sa.Row[Any], desired: int) -> None:

@@ -93,13 +93,11 @@ def _told(
     since: Mapping[drift.Key, datetime],
 ) -> Violation:
     rule = surrogates.shown(violation.rule)
-    # A target that no host was ever in has a rule's name for it only.
-    named = violation.aggregate is not None and 0 <= violation.aggregate < len(names[rule.scope])
-    real = names[rule.scope][violation.aggregate] if named and violation.aggregate is not None else None
+    real = drift.aggregate_name(names[rule.scope], violation)
     aggregate = rule.identifier
     if aggregate is None and real is not None:
         aggregate = surrogates.of(rule.scope, real)
-    key = drift.Broken(group_id, violation, real or violation.rule.identifier).key
+    key = drift.Broken(group_id, violation, real).key
     message = str(replace(violation, rule=rule))
     return Violation(violation.breach, rule, aggregate, violation.members, violation.excess, message, since.get(key))
 

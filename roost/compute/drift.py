@@ -77,18 +77,19 @@ def _broken(
     names: dict[str, list[str]] = {}
     for group_id, members in places.items():
         for violation in audit(fleet, rules[group_id], members).violations:
-            yield Broken(group_id, violation, _name(fleet, names, violation))
+            scope = violation.rule.scope
+            if scope not in names:
+                names[scope] = fleet.identifiers(scope)
+            yield Broken(group_id, violation, aggregate_name(names[scope], violation))
 
 
-def _name(fleet: Fleet, names: dict[str, list[str]], violation: Violation) -> str | None:
-    scope = violation.rule.scope
+def aggregate_name(names: Sequence[str], violation: Violation) -> str | None:
+    """The real name of the aggregate where a rule is broken, among all of its scope; None for no aggregate at all."""
     if violation.aggregate is None:
         return None
-    if scope not in names:
-        names[scope] = fleet.identifiers(scope)
-    # A target that no host was ever in has a rule's name for it only.
-    known = 0 <= violation.aggregate < len(names[scope])
-    return names[scope][violation.aggregate] if known else violation.rule.identifier
+    # A target that no host was ever in has only the name that the rule has for it.
+    known = 0 <= violation.aggregate < len(names)
+    return names[violation.aggregate] if known else violation.rule.identifier
 
 
 async def since(connection: AsyncConnection, group_ids: Iterable[str] | None = None) -> Mapping[Key, datetime]:

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.compute import claims, displacements, explain, groups, identifiers, occupants, repairs, trials
 from roost.compute.changes import latest_generation
 from roost.compute.displacements import Rules
+from roost.compute.drift import aggregate_name
 from roost.compute.groups import Group, Policy
 from roost.compute.occupants import Occupant
 from roost.compute.repairs import Budget, Step
@@ -161,7 +162,7 @@ async def apply(
 
     New servers are booted by `boot_planned` instead, in the scheduler's own transaction.
     """
-    kept = await _kept(connection, group, change, generation)
+    kept = await _take(connection, group, change, generation)
     await claims.lock_groups(connection, [group.id])
     if isinstance(change, Displace):
         if change.lost:
@@ -179,7 +180,7 @@ async def apply(
 async def boot_planned(scheduler: Scheduler, group: Group, change: Create, generation: str) -> Plan:
     """Boot the servers of a plan where it said; raises `Changed` if they would come elsewhere."""
     async with scheduler.database.begin() as connection:
-        kept = await _kept(connection, group, change, generation)
+        kept = await _take(connection, group, change, generation)
         names = [each["host"] for each in kept.outcome["placements"]]
         if not names:
             raise Conflict("The plan has no place for these servers; there is nothing to apply.")
@@ -194,10 +195,11 @@ async def boot_planned(scheduler: Scheduler, group: Group, change: Create, gener
     return Plan(Outcome(placements=list(kept.outcome["placements"])), generation, True, booted.server_ids)
 
 
-async def _kept(connection: AsyncConnection, group: Group, change: Change, generation: str) -> sa.Row[Any]:
+async def _take(connection: AsyncConnection, group: Group, change: Change, generation: str) -> sa.Row[Any]:
+    """The plan of a generation, which can be applied once: of two who try, one finds it gone."""
     number = generation.rpartition(".")[2]
-    query = sa.select(plans).where(plans.c.group_id == group.id, sa.cast(plans.c.number, sa.Text) == number)
-    row = (await connection.execute(query)).one_or_none()
+    mine = plans.delete().where(plans.c.group_id == group.id, sa.cast(plans.c.number, sa.Text) == number)
+    row = (await connection.execute(mine.returning(plans))).one_or_none()
     if row is None:
         raise Conflict(f"There is no plan of generation {generation} for this group; plan again.")
     if row.change != change.as_data():
@@ -309,13 +311,10 @@ def _note_violations(
 
 
 def _written(violation: Violation, names: Sequence[str]) -> dict[str, Any]:
-    # A target that no host was ever in has no place among the names.
-    known = violation.aggregate is not None and 0 <= violation.aggregate < len(names)
-    aggregate = names[violation.aggregate] if known and violation.aggregate is not None else None
     return {
         "breach": str(violation.breach),
         "rule": {"policy": str(violation.rule), "rules": dict(violation.rule.limits)},
-        "aggregate": aggregate,
+        "aggregate": aggregate_name(names, violation),
         "members": list(violation.members),
         "excess": violation.excess,
     }

@@ -11,7 +11,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -43,6 +44,8 @@ class EmbeddedPostgres:
     """A PostgreSQL server that belongs to this process, with its data in `folder`."""
 
     folder: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """More settings of PostgreSQL, by name; data that may be lost need not be waited for, say."""
     _process: subprocess.Popen[bytes] | None = None
     _lock: IO[str] | None = None
 
@@ -155,7 +158,7 @@ class EmbeddedPostgres:
             return True
 
     def _run(self) -> None:
-        settings = _SETTINGS | {"unix_socket_directories": str(self._sockets)}
+        settings = {**_SETTINGS, **self.settings, "unix_socket_directories": str(self._sockets)}
         arguments = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with (self.folder / "postgres.log").open("ab") as log:
             self._process = subprocess.Popen(

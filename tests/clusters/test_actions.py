@@ -149,12 +149,14 @@ async def test_an_action_cancelled_by_force_leaves_no_server_that_no_node_knows(
     assert (await house.get(f"/actions/{identifier}"))["status"] == "CANCELLED"
     deleted = await house.done(await house.call("DELETE", f"/clusters/{cluster['id']}?force=true"))
     assert deleted["status"] == "SUCCEEDED"
+    made = house.faults.after_create = Gate()
+    made.open.set()
     gate.open.set()
-    for _ in range(100):
-        await asyncio.sleep(0.05)
-        if (await house.get(f"/actions/{identifier}"))["status"] == "CANCELLED" and not await house.servers():
+    await made.reached.wait()
+    for _ in range(600):
+        if not await house.servers():
             break
-    await asyncio.sleep(0.5)
+        await asyncio.sleep(0.05)
     assert await house.servers() == set()
 
 
@@ -192,8 +194,8 @@ async def test_an_action_that_takes_too_long_ends_and_says_so(house: House) -> N
     house.faults.before_create = None
     now = await house.show(cluster)
     assert now["status"] in ("ACTIVE", "WARNING")
+    assert now["desired_capacity"] == 0
     assert {node["status"] for node in await house.members(cluster)} <= {"ERROR"}
-    assert (await house.done(await house.call("DELETE", f"/clusters/{cluster['id']}")))["status"] == "SUCCEEDED"
 
 
 async def test_whoever_was_overtaken_writes_nothing_more(house: House) -> None:
@@ -234,6 +236,38 @@ async def test_an_attempt_that_is_not_the_current_one_may_not_write(house: House
             pass
     gate.open.set()
     await house.done(answer)
+
+
+async def test_a_node_that_something_is_done_to_cannot_join(database_url: str) -> None:
+    async with clustering(database_url) as house:
+        profile = await house.profile()
+        cluster = await house.cluster(0, profile=profile)
+        node = await house.node(profile_id=profile["id"])
+        async with house.database.begin() as connection:
+            await connection.execute(
+                actions.update().where(actions.c.target == node["id"]).values(status="SUSPENDED", lock="nobody")
+            )
+        answer = await house.post(f"/clusters/{cluster['id']}/actions", {"add_nodes": {"nodes": [node["id"]]}})
+        assert answer.status_code == 409
+        assert answer.json()["error"]["type"] == "ResourceIsLocked"
+
+
+async def test_a_deletion_of_a_node_that_has_joined_a_cluster_waits_for_the_cluster(house: House) -> None:
+    profile = await house.profile()
+    cluster = await house.cluster(0, profile=profile)
+    node = await house.node(profile_id=profile["id"])
+    await house.act(cluster, "add_nodes", {"nodes": [node["id"]]})
+    deleting = await house.call("DELETE", f"/nodes/{node['id']}")
+    async with house.database.begin() as connection:
+        # As if it had been asked for before the node joined.
+        await connection.execute(
+            actions.update()
+            .where(actions.c.action == "NODE_DELETE", actions.c.status == "READY")
+            .values(cluster_id=None, lock=node["id"])
+        )
+    assert (await house.done(deleting))["status"] == "SUCCEEDED"
+    now = await house.show(cluster)
+    assert (now["nodes"], now["desired_capacity"]) == ([], 0)
 
 
 async def test_an_action_whose_job_was_lost_is_found_again(house: House) -> None:

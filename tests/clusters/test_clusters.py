@@ -124,6 +124,16 @@ async def test_a_cluster_whose_server_does_not_go_away_stays_and_says_so(house: 
     assert (await house.done(await house.call("DELETE", f"/clusters/{cluster['id']}")))["status"] == "SUCCEEDED"
 
 
+async def test_only_force_deletes_a_locked_server(house: House) -> None:
+    cluster = await house.cluster(1)
+    await house.done(await house.post(f"/clusters/{cluster['id']}/ops", {"lock": {}}))
+    action = await house.done(await house.call("DELETE", f"/clusters/{cluster['id']}"))
+    assert (action["status"], "is locked" in action["status_reason"]) == ("FAILED", True)
+    forced = await house.call("DELETE", f"/clusters/{cluster['id']}", {"force": True})
+    assert (await house.done(forced))["status"] == "SUCCEEDED"
+    assert await house.servers() == set()
+
+
 async def test_an_update_changes_properties_at_once_and_profiles_node_by_node(house: House) -> None:
     cluster = await house.cluster(2)
     new = await house.profile(flavor="2")

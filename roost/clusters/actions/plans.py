@@ -72,7 +72,8 @@ async def delete(scene: Scene) -> Plan:
         stop = {"operation": "stop", "params": {}, "best_effort": True}
         steps = [("NODE_OPERATION", node.id, 0, stop) for node in nodes if node.physical_id]
     part = 1 if steps else 0
-    steps += [("NODE_DELETE", node.id, part, {}) for node in nodes]
+    forced: Mapping[str, Any] = {"force": True} if scene.work.inputs.get("force") else {}
+    steps += [("NODE_DELETE", node.id, part, forced) for node in nodes]
     return Plan(derived(scene.work, steps), busy="DELETING")
 
 

@@ -46,7 +46,7 @@ async def work(
 ) -> None:
     """Carry out actions until cancelled; those of engines without a heartbeat are taken over."""
     while True:
-        app = _app(database, carry_out, concurrency)
+        app = _app(database, carry_out)
         try:
             async with app.open_async(), asyncio.TaskGroup() as group:
                 takeover = group.create_task(_take_over(app, heartbeat, dead_after))
@@ -66,7 +66,7 @@ async def work(
         await asyncio.sleep(1)
 
 
-def _app(database: Database, carry_out: Callable[[str], Awaitable[None]], concurrency: int) -> procrastinate.App:
+def _app(database: Database, carry_out: Callable[[str], Awaitable[None]]) -> procrastinate.App:
     dsn = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
     connector = procrastinate.PsycopgConnector(conninfo=dsn, min_size=1, max_size=4)
     app = procrastinate.App(connector=connector)

@@ -97,7 +97,7 @@ async def take_up(engine: Engine, action_id: str) -> Work | None:
     async with engine.database.begin() as connection:
         query = sa.select(actions).where(actions.c.id == action_id, unfinished, actions.c.status != "SUSPENDED")
         row = (await connection.execute(query.with_for_update())).one_or_none()
-        if row is None or await _others_first(connection, row):
+        if row is None or await _moved(connection, row) or await _others_first(connection, row):
             return None
         change = (
             actions.update()
@@ -118,11 +118,27 @@ async def take_up(engine: Engine, action_id: str) -> Work | None:
         return work
 
 
+async def _moved(connection: AsyncConnection, row: sa.Row[Any]) -> bool:
+    """Whether the node has joined or left a cluster since the action was accepted: then it waits for another lock."""
+    if row.target == row.cluster_id or row.plan is not None:
+        return False
+    node = (await connection.execute(sa.select(nodes.c.cluster_id).where(nodes.c.id == row.target))).one_or_none()
+    if node is None or node.cluster_id == row.cluster_id:
+        return False
+    now = {"cluster_id": node.cluster_id, "lock": node.cluster_id or row.target}
+    await connection.execute(actions.update().where(actions.c.id == row.id).values(**now))
+    await queue.enqueue(connection, [row.id])
+    return True
+
+
 async def _others_first(connection: AsyncConnection, row: sa.Row[Any]) -> bool:
-    query = sa.select(actions.c.id).where(
-        actions.c.lock == row.lock, actions.c.sequence < row.sequence, actions.c.parent_id.is_(None), unfinished
-    )
-    return await connection.scalar(query.limit(1)) is not None
+    """Whether an older action holds the same lock, or an action on a cluster is at work on this very node."""
+    older = sa.and_(actions.c.lock == row.lock, actions.c.sequence < row.sequence, actions.c.parent_id.is_(None))
+    at_it = sa.and_(actions.c.target == row.target, actions.c.parent_id.is_not(None), actions.c.parent_id != row.id)
+    for others in (older, at_it):
+        if await connection.scalar(sa.select(actions.c.id).where(others, unfinished).limit(1)) is not None:
+            return True
+    return False
 
 
 async def _suspend(work: Work) -> None:

@@ -146,6 +146,17 @@ async def test_a_generation_is_good_for_its_own_change_only(compute: Compute) ->
     assert (status, fault["message"]) == (409, "There is no plan of generation 1.2.999 for this group; plan again.")
 
 
+async def test_a_plan_is_applied_once(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "soft-affinity"})
+    planned = await plan(compute, group, create=CREATE)
+    await plan(compute, group, create=CREATE, generation=planned["generation"])
+    status, fault = await refused(compute, group, create=CREATE, generation=planned["generation"])
+    assert (status, fault["message"]) == (
+        409, f"There is no plan of generation {planned['generation']} for this group; plan again."
+    )  # fmt: skip
+    assert len(await members(compute, group)) == 3
+
+
 async def test_a_rack_is_drained_by_a_repair(compute: Compute) -> None:
     group = await make_group(compute, RACK)
     servers = await boot(compute, group, 2)
