@@ -50,6 +50,7 @@ UPDATE hosts SET servers = c.number, vcpus_used = c.vcpus, memory_mb_used = c.me
     FROM (SELECT host_id, count(*) AS number, sum(vcpus) AS vcpus, sum(memory_mb) AS memory_mb, sum(disk_gb) AS disk_gb
           FROM claims GROUP BY host_id) AS c
     WHERE hosts.id = c.host_id;
+UPDATE server_groups SET version = version + 1;
 ANALYZE;
 """
 

@@ -99,32 +99,33 @@ function placeZone(found, inside, zone, size) {
 }
 
 /**
- * The width that lets tiles of one kind fill their rows; 0 where kinds are mixed.
+ * The width that lets tiles of one kind fill their rows, for closed ones and for open ones.
  * @param {Aggregate[]} inside
  * @param {number} widest
  * @param {{w: number, h: number}} size
  */
 function evenly(inside, widest, size) {
-  const closed = inside.filter((each) => !each.hosts);
-  if (closed.length && closed.length < inside.length) return 0;
-  const natural = Math.max(...inside.map((each) => measure(each, widest, size, 0).w));
-  const fitting = Math.max(1, Math.floor((widest + GAP) / (natural + GAP)));
-  return (widest - GAP * (fitting - 1)) / fitting;
+  const even = (/** @type {Aggregate[]} */ some) => {
+    const natural = Math.max(1, ...some.map((each) => measure(each, widest, size, { open: 0, closed: 0 }).w));
+    const fitting = Math.max(1, Math.floor((widest + GAP) / (natural + GAP)));
+    return (widest - GAP * (fitting - 1)) / fitting;
+  };
+  return { open: even(inside.filter((each) => each.hosts)), closed: even(inside.filter((each) => !each.hosts)) };
 }
 
 /**
  * @param {Aggregate} aggregate
  * @param {number} widest
  * @param {{w: number, h: number}} size
- * @param {number} stretch
+ * @param {{open: number, closed: number}} stretch
  */
 function measure(aggregate, widest, size, stretch) {
-  if (!aggregate.hosts) return { w: stretch || CLOSED.w, h: CLOSED.h, columns: 0 };
+  if (!aggregate.hosts) return { w: stretch.closed || CLOSED.w, h: CLOSED.h, columns: 0 };
   const count = Math.max(1, aggregate.hosts.length);
   const most = Math.max(1, Math.floor((widest - 2 * PAD + 4) / (size.w + 4)));
   const columns = Math.min(most, Math.max(2, Math.ceil(Math.sqrt(count))));
   const rows = Math.ceil(count / columns);
-  const w = Math.max(stretch, columns * (size.w + 4) - 4 + 2 * PAD);
+  const w = Math.max(stretch.open, columns * (size.w + 4) - 4 + 2 * PAD);
   return { w: Math.min(w, widest), h: RACK_HEAD + rows * (size.h + 4) - 4 + PAD, columns };
 }
 

@@ -10,7 +10,6 @@ import pytest
 
 from roost.api.compute import fleet
 from roost.api.compute.fleet import routes
-from roost.store.watch import Change, Watcher
 from tests.api.compute.conftest import Compute
 from tests.compute.cloud import NEWEST, Cloud
 from tests.conftest import Api
@@ -281,14 +280,6 @@ async def test_silence_is_broken_by_a_sign_of_life(api: Api, monkeypatch: pytest
     async with following(api, "roost") as events:
         await begun(events)
         assert await anext(events) == ("beat", {})
-
-
-async def test_a_slow_watcher_holds_a_bounded_number_of_ids() -> None:
-    watcher = Watcher(lambda change: change.kind == "servers")
-    for number in range(5000):
-        watcher.note(Change("servers", "p", frozenset({str(number)})))
-        watcher.note(Change("groups", "p", frozenset({str(number)})))
-    assert await watcher.take(1) == {"servers": None}
 
 
 def test_the_feed_and_the_map_have_one_permission() -> None:
