@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := -m pip install --quiet --disable-pip-version-check
+PIP := -m pip install -qq --disable-pip-version-check
 
 .PHONY: install serve test browser-test check bench tempest docs clean
 
@@ -12,7 +12,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Roost needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade --constraint constraints.txt pip
-	$(BIN)/python $(PIP) --constraint constraints.txt --group dev --config-settings editable_mode=compat --editable '.[embedded,keystone,client,notifications]'
+	$(BIN)/python $(PIP) --constraint constraints.txt --group dev --editable '.[embedded,keystone,client,notifications]'
 	@touch $@
 
 # python-senlinclient prints only with an older openstack client, Tempest and Nova bring versions of their own:

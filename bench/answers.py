@@ -78,7 +78,9 @@ async def fill(connection: AsyncConnection) -> None:
             ),
             values,
         )
-        places = random.choices(hosts, k=MEMBERS) if random.random() < 0.3 else random.sample(hosts, MEMBERS)
+        places = random.sample(hosts, MEMBERS)
+        if random.random() < 1 / 3:
+            places[1] = places[0]
         rows += [{"id": str(uuid.uuid4()), "group_id": group, "host_id": place} for place in places]
     await connection.execute(
         sa.text(
