@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shutil
 
 from roost.clouds import balancer, choice
 from roost.clusters import engine as cluster_engine
@@ -30,7 +31,7 @@ async def run(database: Database, settings: Settings) -> None:
         clouds = choice.choose(settings, database, scheduler)
         group.create_task(cluster_engine.run(settings, database, clouds))
         if settings.clusters.cloud == "embedded":
-            group.create_task(balancer.run(database))
+            group.create_task(balancer.run(database, shutil.which("haproxy")))
 
 
 async def _purge(database: Database) -> None:

@@ -1,4 +1,6 @@
-"""The load balancers of the embedded cloud: small TCP forwarders, so that a balanced cluster can be seen to work.
+"""The load balancers of the embedded cloud, which really forward TCP, so that a balanced cluster can be seen to work.
+
+HAProxy serves them where it is installed, and small forwarders in this process where it is not.
 
 A load balancer listens on its VIP address and port, which the embedded cloud takes from the loopback network unless a
 policy asks for another address of this machine. Simulated servers run nothing themselves; what stands for a server is
@@ -15,11 +17,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from roost.clouds.haproxy import Address, Haproxy, usable
 from roost.store.database import Database
 from roost.store.tables.balancers import load_balancer_members, load_balancers
 from roost.store.tables.servers import servers
@@ -30,8 +35,6 @@ ADDRESS = "roost.address"
 _LOOK_SECONDS = 1.0
 _CONNECT_SECONDS = 3.0
 _CHUNK = 1 << 16
-
-Address = tuple[str, int]
 
 
 @dataclass(slots=True)
@@ -93,42 +96,67 @@ async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
             target.write_eof()
 
 
+class Listening(Protocol):
+    """A load balancer that is being served."""
+
+    async def serve(self, members: Sequence[Address], /) -> None:
+        """Hand connections on to these members from now on."""
+
+    async def close(self) -> None:
+        """Serve no longer."""
+
+
 @dataclass(slots=True)
-class _Listening:
+class _Forwarding:
     forwarder: Forwarder
     server: asyncio.Server
 
+    async def serve(self, members: Sequence[Address]) -> None:
+        self.forwarder.members = list(members)
 
-async def run(database: Database) -> None:
-    """Keep a forwarder for every load balancer, until cancelled."""
-    listening: dict[str, _Listening] = {}
-    try:
-        while True:
-            try:
-                await _reconcile(database, listening)
-            except SQLAlchemyError:
-                logger.warning("could not look for load balancers, trying again", exc_info=True)
-            await asyncio.sleep(_LOOK_SECONDS)
-    finally:
-        for each in listening.values():
-            each.server.close()
+    async def close(self) -> None:
+        self.server.close()
 
 
-async def _reconcile(database: Database, listening: dict[str, _Listening]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Service:
+    database: Database
+    haproxy: str | None
+    folder: Path
+    listening: dict[str, Listening] = field(default_factory=dict)
+
+
+async def run(database: Database, haproxy: str | None = None) -> None:
+    """Serve every load balancer, by HAProxy if there is a path to it, until cancelled."""
+    with TemporaryDirectory(prefix="roost-balancers-", ignore_cleanup_errors=True) as folder:
+        service = _Service(database, haproxy, Path(folder))
+        try:
+            while True:
+                try:
+                    await _reconcile(service)
+                except (SQLAlchemyError, OSError):
+                    logger.warning("could not look after load balancers, trying again", exc_info=True)
+                await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            await asyncio.gather(*(each.close() for each in service.listening.values()))
+
+
+async def _reconcile(service: _Service) -> None:
     """Listen for those that are new, stop for those that are gone, and bring the members of all up to date."""
-    async with database.begin() as connection:
+    async with service.database.begin() as connection:
         rows = (await connection.execute(sa.select(load_balancers))).all()
         members = (await connection.execute(_MEMBERS)).all() if rows else []
+    listening = service.listening
     for gone in set(listening) - {row.id for row in rows}:
-        listening.pop(gone).server.close()
+        await listening.pop(gone).close()
     for row in rows:
         if row.id not in listening:
-            found = await _listen(row)
+            found = await _listen(service, row)
             if found is None:
                 continue
             listening[row.id] = found
         own = [member for member in members if member.load_balancer_id == row.id]
-        listening[row.id].forwarder.members = addresses(own)
+        await listening[row.id].serve(addresses(own))
 
 
 _MEMBERS = (
@@ -138,16 +166,22 @@ _MEMBERS = (
 )
 
 
-async def _listen(row: sa.Row[Any]) -> _Listening | None:
+async def _listen(service: _Service, row: sa.Row[Any]) -> Listening | None:
     vip, pool = row.spec.get("vip") or {}, row.spec.get("pool") or {}
-    forwarder = Forwarder(pool.get("lb_method") or "ROUND_ROBIN", int(vip.get("connection_limit") or -1))
+    method, limit = pool.get("lb_method") or "ROUND_ROBIN", int(vip.get("connection_limit") or -1)
+    address = (row.vip_address, int(vip.get("protocol_port") or 80))
+    if service.haproxy is not None and usable(address):
+        own = service.folder / row.id
+        own.mkdir(exist_ok=True)
+        return Haproxy(service.haproxy, own, address, method, limit)
+    forwarder = Forwarder(method, limit)
     try:
-        server = await asyncio.start_server(forwarder.handle, row.vip_address, int(vip.get("protocol_port") or 80))
+        server = await asyncio.start_server(forwarder.handle, *address)
     except OSError as error:
         # Another engine has it, the address is not ours, or the port is not for us.
         logger.debug("cannot listen for a load balancer", extra={"load_balancer": row.id, "error": str(error)})
         return None
-    return _Listening(forwarder, server)
+    return _Forwarding(forwarder, server)
 
 
 def addresses(members: Sequence[Any]) -> list[Address]:

@@ -1,7 +1,7 @@
-"""An engine in a process of its own, for tests that kill it: python -m tests.clusters.engine_process URL."""
+"""An engine in a process of its own, for tests that kill it. It is forked from a process that has imported it all."""
 
 import asyncio
-import sys
+from multiprocessing.connection import Connection
 from typing import Any
 
 from roost import config
@@ -15,15 +15,15 @@ from tests.clusters.house import UNLIMITED
 HEARTBEAT, DEAD_AFTER = 0.2, 1.0
 
 
-async def main(url: str) -> None:
+def main(url: str, begun: "Connection[str, None]") -> None:
     """Carry out actions until killed."""
+    asyncio.run(_run(url, begun))
+
+
+async def _run(url: str, begun: "Connection[str, None]") -> None:
     options: dict[str, Any] = {**UNLIMITED, "clusters__heartbeat": HEARTBEAT, "clusters__dead_after": DEAD_AFTER}
     settings = config.with_database(config.load(**options), url)
     database = Database(url)
     clouds = EmbeddedClouds(database, settings, Scheduler(database, settings))
-    print("ready", flush=True)
+    begun.send("ready")
     await asyncio.gather(engine.run(settings, database, clouds), lifecycle.run(database))
-
-
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))

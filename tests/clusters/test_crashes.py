@@ -4,9 +4,8 @@ What counts is what the cloud has, not what our own tables say of it.
 """
 
 import asyncio
+import multiprocessing
 import random
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,6 +14,7 @@ import sqlalchemy as sa
 
 from roost.store.tables.clusters import actions, unfinished
 from roost.store.tables.servers import servers
+from tests.clusters import engine_process
 from tests.clusters.house import House, clustering
 
 KILLS = 20
@@ -23,25 +23,39 @@ LONGEST = 0.6
 """Seconds after its beginning within which the action is cut off: longer than it takes when nobody is killed."""
 
 
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["tests.clusters.engine_process"])
+
+
+class Engine:
+    """An engine in a process of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._begun, theirs = _FORKS.Pipe(duplex=False)
+        self._process = _FORKS.Process(target=engine_process.main, args=(url, theirs), daemon=True)
+        self._process.start()
+
+    async def ready(self) -> None:
+        assert await asyncio.to_thread(self._begun.recv) == "ready"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
 class Engines:
     """Engines in processes of their own, the next one always started already."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.running: list[subprocess.Popen[str]] = []
+        self.running: list[Engine] = []
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "tests.clusters.engine_process", self.url]
-        self.running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-
-    async def ready(self, engine: "subprocess.Popen[str]") -> None:
-        assert engine.stdout is not None
-        assert (await asyncio.to_thread(engine.stdout.readline)).strip() == "ready"
+        self.running.append(Engine(self.url))
 
     def stop(self) -> None:
         for engine in self.running:
             engine.kill()
-            engine.wait()
 
 
 @pytest.fixture
@@ -72,9 +86,8 @@ async def cut_off(engines: Engines, house: House, answer: Any, seconds: float) -
     await asyncio.sleep(seconds)
     victim, successor = engines.running
     victim.kill()
-    victim.wait()
     engines.running = [successor]
-    await engines.ready(successor)
+    await successor.ready()
     return await house.done(answer, 60)
 
 
@@ -84,7 +97,7 @@ async def test_a_scale_out_that_is_cut_off_makes_every_server_once(house: House,
     engines = Engines(database_url)
     try:
         engines.start()
-        await engines.ready(engines.running[0])
+        await engines.running[0].ready()
         for _ in range(KILLS):
             cluster = await house.cluster(0)
             answer = await house.post(f"/clusters/{cluster['id']}/actions", {"scale_out": {"count": 30}})
@@ -107,7 +120,7 @@ async def test_a_rolling_update_that_is_cut_off_reaches_every_node(house: House,
     engines = Engines(database_url)
     try:
         engines.start()
-        await engines.ready(engines.running[0])
+        await engines.running[0].ready()
         cluster = await house.cluster(12)
         policy = await house.policy("senlin.policy.batch", min_in_service=0, max_batch_size=3, pause_time=0)
         await house.act(cluster, "policy_attach", {"policy_id": policy["id"]})
