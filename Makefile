@@ -36,7 +36,7 @@ serve: install
 	$(BIN)/roost serve
 
 test: install .venv-senlin/.installed
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # A browser of the system, what drives it, and what judges how accessible a page is.
 .venv-browser/.installed:

@@ -120,6 +120,12 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
         cfg.IntOpt(
             "health_interval_min", default=60, min=1, help="Least seconds between two looks at a node's health."
         ),
+        cfg.BoolOpt(
+            "private_urls",
+            default=False,
+            help="Whether the webhooks and the polled URLs of policies may lead to this machine and into private "
+            "networks. Users name them, and the engine calls them.",
+        ),
     ],
     "log": [
         cfg.StrOpt("level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="Least level logged."),
@@ -145,6 +151,7 @@ class ClusterSettings:
     policies: list[str]
     profiles: list[str]
     health_interval_min: int
+    private_urls: bool
 
 
 @dataclass(frozen=True, slots=True)

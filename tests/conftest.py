@@ -197,7 +197,9 @@ def serve(folder: Path, *arguments: str) -> Served:
 @pytest.fixture(scope="session")
 def served(folders: Path) -> Iterator[Served]:
     """One `roost serve` for all tests that only need one."""
-    started = serve(folders / "served")
+    settings = folders / "served.conf"
+    settings.write_text("[clusters]\nhealth_interval_min = 1\n")
+    started = serve(folders / "served", "--config", str(settings))
     yield started
     started.process.terminate()
     assert started.process.wait(30) == 0

@@ -19,12 +19,11 @@ from roost.store.embedded import EmbeddedPostgres
 def run(settings: Settings, folder: Path, topology: str | None) -> int:
     """Set everything up that is not there yet, then serve until stopped."""
     host, port = settings.address
-    postgres = None
-    if settings.database_url is None:
-        postgres = EmbeddedPostgres(folder)
-        postgres.start()
-        settings = config.with_database(settings, postgres.url)
+    postgres = EmbeddedPostgres(folder)
     try:
+        if settings.database_url is None:
+            postgres.start()
+            settings = config.with_database(settings, postgres.url)
         url = config.database_url(settings)
         schema.upgrade(url)
         clouds = folder.absolute() / "clouds.yaml"
@@ -35,8 +34,7 @@ def run(settings: Settings, folder: Path, topology: str | None) -> int:
         _write(clouds, site, settings.region, passwords)
         return processes.run(settings, api=True, engine=True, ready=lambda: print(_welcome(site, clouds), flush=True))
     finally:
-        if postgres is not None:
-            postgres.stop()
+        postgres.stop()
 
 
 def _passwords(clouds: Path) -> dict[str, str]:

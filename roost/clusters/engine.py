@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from contextlib import suppress
+from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -10,6 +12,7 @@ from roost.clusters import health, plugins, services
 from roost.clusters.actions import control, queue, runner
 from roost.clusters.actions.work import Engine
 from roost.clusters.ids import new_id
+from roost.compute import lifecycle
 from roost.config import Settings
 from roost.store.database import Database
 
@@ -23,11 +26,13 @@ async def run(settings: Settings, database: Database, clouds: Clouds) -> None:
     """Work until cancelled."""
     engine = Engine(new_id(), database, settings.clusters, plugins.load(settings), clouds)
     logging.getLogger("procrastinate").setLevel(logging.WARNING)
+    fallen = asyncio.Event()
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(_live(engine))
             group.create_task(_tick(engine))
-            group.create_task(_watch(engine))
+            group.create_task(_watch(engine, fallen))
+            group.create_task(database.listen(lifecycle.FALLEN, partial(_hear, engine, fallen)))
             group.create_task(
                 queue.work(
                     database,
@@ -62,13 +67,27 @@ async def _tick(engine: Engine) -> None:
         await asyncio.sleep(_TICK_SECONDS)
 
 
-async def _watch(engine: Engine) -> None:
+async def _hear(engine: Engine, fallen: asyncio.Event, told: str) -> None:
+    """Servers of the embedded cloud are gone or no longer active."""
+    try:
+        async with engine.database.begin() as connection:
+            concerned = await health.hurry(connection, told.split(",") if told else ())
+    except SQLAlchemyError:
+        logger.warning("could not act on what the cloud told, the next look will", exc_info=True)
+        return
+    if concerned:
+        fallen.set()
+
+
+async def _watch(engine: Engine, fallen: asyncio.Event) -> None:
     while True:
+        fallen.clear()
         try:
-            await health.look(engine.database, engine.clouds, engine.plugins)
+            await health.look(engine.database, engine.clouds, engine.plugins, private_urls=engine.settings.private_urls)
         except SQLAlchemyError:
             logger.warning("could not look after the health of clusters, trying again", exc_info=True)
-        await asyncio.sleep(_WATCH_SECONDS)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(fallen.wait(), _WATCH_SECONDS)
 
 
 async def _leave(engine: Engine) -> None:

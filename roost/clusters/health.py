@@ -6,9 +6,6 @@ the work. Nodes found ill are marked, and one CLUSTER_RECOVER makes them well, g
 
 import asyncio
 import logging
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,7 +16,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.base import Cloud, CloudError, Clouds
-from roost.clusters import state
+from roost.clusters import state, urls
 from roost.clusters.actions import requests
 from roost.clusters.actions.requests import Owner, Request
 from roost.clusters.plugins import Plugins
@@ -40,9 +37,9 @@ from roost.store.tables.clusters import actions, clusters, health_registry, node
 logger = logging.getLogger(__name__)
 
 LIFECYCLE_SECONDS = 5
-"""How often the cloud is asked what has become of its servers, where a policy wants to hear of it at once."""
+"""How often a cloud is asked what has become of its servers, where a policy wants to hear of it at once. The embedded
+cloud also tells of itself: see `hurry`."""
 _AT_ONCE = 32
-_URL_SECONDS = 10
 
 Ill = dict[str, str]
 """Nodes, by id, and why they are taken to be ill."""
@@ -62,13 +59,22 @@ async def change(connection: AsyncConnection, cluster_id: str, policy: Policy | 
         await connection.execute(row.on_conflict_do_update(index_elements=["cluster_id", "policy_id"], set_=values))
 
 
-async def look(database: Database, clouds: Clouds, plugins: Plugins) -> int:
+async def hurry(connection: AsyncConnection, node_ids: Sequence[str]) -> int:
+    """Look at once at the clusters of these nodes (of none: at all) that want to hear of events; how many there are."""
+    change = health_registry.update().where(health_registry.c.check_type == LIFECYCLE_EVENTS)
+    if node_ids:
+        own = sa.select(nodes.c.cluster_id).where(nodes.c.id.in_(node_ids))
+        change = change.where(health_registry.c.cluster_id.in_(own))
+    return (await connection.execute(change.values(due_at=sa.func.now()))).rowcount
+
+
+async def look(database: Database, clouds: Clouds, plugins: Plugins, *, private_urls: bool = False) -> int:
     """Look at the clusters whose time has come; how many there were. A cluster at which something is at work waits."""
     async with database.begin() as connection:
         due = [row.cluster_id for row in (await connection.execute(_TAKE)).all()]
     for cluster_id in due:
         try:
-            await _look_at(database, clouds, plugins, cluster_id)
+            await _look_at(database, clouds, plugins, cluster_id, private_urls)
         except (CloudError, RoostError):
             logger.warning("could not look after a cluster", extra={"cluster": cluster_id}, exc_info=True)
     return len(due)
@@ -100,13 +106,13 @@ class Watched:
     nodes: tuple[NodeView, ...]
 
 
-async def _look_at(database: Database, clouds: Clouds, plugins: Plugins, cluster_id: str) -> None:
+async def _look_at(database: Database, clouds: Clouds, plugins: Plugins, cluster_id: str, private_urls: bool) -> None:
     async with database.begin() as connection:
         watched = await _load(connection, plugins, cluster_id)
     if watched is None or not watched.nodes:
         return
     cloud = clouds.of(watched.cluster.project_id, watched.cluster.user_id)
-    ill = await diagnose(watched.policy, watched.profile, cloud, watched.nodes)
+    ill = await diagnose(watched.policy, watched.profile, cloud, watched.nodes, private_urls=private_urls)
     if ill:
         async with database.begin() as connection:
             await _recover(connection, watched, ill)
@@ -157,10 +163,14 @@ async def _recover(connection: AsyncConnection, watched: Watched, ill: Ill) -> N
 # What makes a node ill
 
 
-async def diagnose(policy: HealthPolicy, profile: Profile, cloud: Cloud, members: Sequence[NodeView]) -> Ill:
+async def diagnose(
+    policy: HealthPolicy, profile: Profile, cloud: Cloud, members: Sequence[NodeView], *, private_urls: bool = False
+) -> Ill:
     """The nodes that any mode of the policy finds ill, or that all modes do, as the policy has it."""
     findings = [
-        await _MODES[mode["type"]](profile, cloud, members, mode["options"])
+        await _by_url(members, mode["options"], private_urls)
+        if mode["type"] == NODE_STATUS_POLL_URL
+        else await _MODES[mode["type"]](profile, cloud, members)
         for mode in policy.detection["detection_modes"]
     ]
     every = policy.detection["recovery_conditional"] == ALL_FAILED
@@ -172,14 +182,12 @@ async def diagnose(policy: HealthPolicy, profile: Profile, cloud: Cloud, members
     return found
 
 
-async def _by_status(profile: Profile, cloud: Cloud, members: Sequence[NodeView], options: Mapping[str, Any]) -> Ill:
+async def _by_status(profile: Profile, cloud: Cloud, members: Sequence[NodeView]) -> Ill:
     outcomes = await profile.check(cloud, members)
     return {outcome.node_id: outcome.reason for outcome in outcomes if not outcome.ok}
 
 
-async def _by_hypervisor(
-    profile: Profile, cloud: Cloud, members: Sequence[NodeView], options: Mapping[str, Any]
-) -> Ill:
+async def _by_hypervisor(profile: Profile, cloud: Cloud, members: Sequence[NodeView]) -> Ill:
     servers = await cloud.show_servers([node.physical_id for node in members if node.physical_id])
     known = {name for each in await cloud.hypervisors() for name in (each.hostname, each.service_host)}
     return {
@@ -189,34 +197,37 @@ async def _by_hypervisor(
     }
 
 
-async def _by_url(profile: Profile, cloud: Cloud, members: Sequence[NodeView], options: Mapping[str, Any]) -> Ill:
+async def _by_url(members: Sequence[NodeView], options: Mapping[str, Any], private: bool) -> Ill:
     turn = asyncio.Semaphore(_AT_ONCE)
 
     async def poll(node: NodeView) -> str | None:
         async with turn:
-            return await poll_url(node.name, options)
+            return await poll_url(node.name, options, private=private)
 
     reasons = await asyncio.gather(*(poll(node) for node in members))
     return {node.id: reason for node, reason in zip(members, reasons, strict=True) if reason}
 
 
-_MODES: Mapping[str, Callable[[Profile, Cloud, Sequence[NodeView], Mapping[str, Any]], Awaitable[Ill]]] = {
+_MODES: Mapping[str, Callable[[Profile, Cloud, Sequence[NodeView]], Awaitable[Ill]]] = {
     NODE_STATUS_POLLING: _by_status,
     LIFECYCLE_EVENTS: _by_status,
-    NODE_STATUS_POLL_URL: _by_url,
     HYPERVISOR_STATUS_POLLING: _by_hypervisor,
 }
 
 
-async def poll_url(node_name: str, options: Mapping[str, Any]) -> str | None:
-    """Why the node's URL says that it is ill, if it still does after all retries."""
+async def poll_url(node_name: str, options: Mapping[str, Any], *, private: bool = False) -> str | None:
+    """Why the node's URL says that it is ill, if it still does after all retries. One that may not be asked says
+    nothing."""
     url = options["poll_url"].replace("{nodename}", node_name)
     reason = None
     for attempt in range(options["poll_url_retry_limit"] + 1):
         if attempt:
             await asyncio.sleep(options["poll_url_retry_interval"])
         try:
-            body = await asyncio.to_thread(_fetch, url, options["poll_url_ssl_verify"])
+            body = await urls.fetch(url, private=private, verify=options["poll_url_ssl_verify"])
+        except urls.ForbiddenAddress as error:
+            logger.warning("a node's URL may not be polled", extra={"url": url, "error": str(error)})
+            return None
         except (OSError, ValueError) as error:
             if not options["poll_url_conn_error_as_unhealthy"]:
                 return None
@@ -226,17 +237,3 @@ async def poll_url(node_name: str, options: Mapping[str, Any]) -> str | None:
                 return None
             reason = f"{url} does not answer '{options['poll_url_healthy_response']}'."
     return reason
-
-
-def _fetch(url: str, verify: bool) -> str:
-    if not url.startswith(("http://", "https://")):
-        raise ValueError("it is no URL of http or https")
-    context = ssl.create_default_context()
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    try:
-        with urllib.request.urlopen(url, timeout=_URL_SECONDS, context=context) as response:  # noqa: S310
-            return str(response.read(1 << 20).decode(errors="replace"))
-    except urllib.error.HTTPError as error:
-        raise OSError(f"status {error.code}") from error

@@ -28,6 +28,10 @@ from roost.store.tables.servers import instance_actions, migrations, servers
 logger = logging.getLogger(__name__)
 
 CHANNEL = "roost_servers"
+FALLEN = "roost_servers_fallen"
+"""Where the nodes are told, by id and separated by commas, whose servers are gone or no longer active."""
+_AT_ONCE = 200
+"""Ids in one message, which PostgreSQL limits to 8,000 bytes."""
 _BATCH = 500
 _LONGEST_WAIT = 1.0
 
@@ -124,6 +128,14 @@ async def _apply(connection: AsyncConnection, rows: Sequence[sa.Row[Any]], failu
     await claims.touch_groups(connection, groups)
     await _close(connection, [row.id for row in rows], outcome)
     await announce_claims(connection, freed)
+    await _announce_fallen(connection, rows, outcome)
+
+
+async def _announce_fallen(connection: AsyncConnection, rows: Sequence[sa.Row[Any]], outcome: _Outcome) -> None:
+    fallen = {change["id"] for change in outcome.changed if change["vm_state"] != "active"}.union(outcome.deleted)
+    tokens = [row.client_token for row in rows if row.id in fallen and row.client_token]
+    parts = [tokens[at : at + _AT_ONCE] for at in range(0, len(tokens), _AT_ONCE)]
+    await notify(connection, *((FALLEN, ",".join(part)) for part in parts))
 
 
 def _finish_one(row: sa.Row[Any], step: Mapping[str, Any], outcome: _Outcome, failed: bool) -> None:

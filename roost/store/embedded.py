@@ -11,7 +11,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -160,7 +161,7 @@ class EmbeddedPostgres:
     def _run(self) -> None:
         settings = {**_SETTINGS, **self.settings, "unix_socket_directories": str(self._sockets)}
         arguments = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        with (self.folder / "postgres.log").open("ab") as log:
+        with (self.folder / "postgres.log").open("ab") as log, _undisturbed():
             self._process = subprocess.Popen(
                 [_binaries() / "postgres", "-D", self._data, *arguments],
                 **_unprivileged(),
@@ -188,6 +189,16 @@ class EmbeddedPostgres:
         with psycopg.connect(f"postgresql://roost@/postgres?host={self._sockets}", autocommit=True) as connection:
             if connection.execute("SELECT 1 FROM pg_database WHERE datname = 'roost'").fetchone() is None:
                 connection.execute("CREATE DATABASE roost")
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let signals wait: one that came between the start of a process and our knowing it would leave it behind."""
+    ours = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, ours)
 
 
 def _binaries() -> Path:

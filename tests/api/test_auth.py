@@ -126,7 +126,6 @@ def of_project(name: str) -> dict[str, Any]:
     return {"project": {"name": name, "domain": {"id": "default"}}}
 
 
-@pytest.mark.xdist_group("served")
 async def test_a_token_of_keystone_is_good_until_it_is_revoked_there(
     served: Served, database: Database, tmp_path: Path
 ) -> None:
@@ -148,7 +147,6 @@ async def test_a_token_of_keystone_is_good_until_it_is_revoked_there(
         assert refused.headers["WWW-Authenticate"] == f'Keystone uri="{served.url}/identity"'
 
 
-@pytest.mark.xdist_group("served")
 async def test_keystones_word_on_the_user_the_project_and_the_roles_is_taken(
     served: Served, database: Database, tmp_path: Path
 ) -> None:
@@ -164,7 +162,6 @@ async def test_keystones_word_on_the_user_the_project_and_the_roles_is_taken(
     assert (caller.project_id, caller.roles, caller.system) == (None, (), False)
 
 
-@pytest.mark.xdist_group("served")
 async def test_forged_and_expired_tokens_are_refused(served: Served, tmp_path: Path) -> None:
     file = keystone_config(tmp_path, served.url, password_of(served, "roost-admin"))
     authenticator = KeystoneAuthenticator(config.load(file))
@@ -173,7 +170,6 @@ async def test_forged_and_expired_tokens_are_refused(served: Served, tmp_path: P
             await authenticator.authenticate(forged)
 
 
-@pytest.mark.xdist_group("served")
 async def test_a_remembered_token_is_refused_once_it_has_expired(served: Served, tmp_path: Path) -> None:
     file = keystone_config(tmp_path, served.url, password_of(served, "roost-admin"), token_cache_time="300")
     authenticator = KeystoneAuthenticator(config.load(file))
@@ -195,7 +191,6 @@ async def test_a_remembered_token_is_refused_once_it_has_expired(served: Served,
         await authenticator.authenticate(expiring)
 
 
-@pytest.mark.xdist_group("served")
 async def test_roosts_own_identity_is_not_served_beside_a_keystone(
     served: Served, database: Database, tmp_path: Path
 ) -> None:
@@ -217,7 +212,6 @@ async def test_a_keystone_that_does_not_answer_is_503(database: Database, tmp_pa
     assert answer.headers["Retry-After"] == "1"
 
 
-@pytest.mark.xdist_group("served")
 async def test_a_roost_that_keystone_does_not_know_cannot_check_tokens(
     served: Served, database: Database, tmp_path: Path
 ) -> None:

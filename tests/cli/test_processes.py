@@ -29,7 +29,6 @@ def connect(served: Served) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(urlsplit(served.url).netloc, timeout=20)
 
 
-@pytest.mark.xdist_group("served")
 def test_a_chunked_body_over_the_limit_is_413_and_the_connection_goes_on(served: Served) -> None:
     connection = connect(served)
     headers = {"Content-Type": "application/json"}
@@ -42,7 +41,6 @@ def test_a_chunked_body_over_the_limit_is_413_and_the_connection_goes_on(served:
     assert connection.getresponse().status == 200
 
 
-@pytest.mark.xdist_group("served")
 def test_headers_that_never_end_are_refused(served: Served) -> None:
     address = urlsplit(served.url)
     with socket.create_connection((address.hostname or "", address.port or 0), timeout=20) as client:
@@ -57,14 +55,12 @@ def test_headers_that_never_end_are_refused(served: Served) -> None:
     assert answer.startswith(b"HTTP/1.1 400")
 
 
-@pytest.mark.xdist_group("served")
 def test_headers_of_a_usual_size_are_not(served: Served) -> None:
     connection = connect(served)
     connection.request("GET", "/identity/v3", headers={f"X-{number}": "x" * 4000 for number in range(12)})
     assert connection.getresponse().status == 200
 
 
-@pytest.mark.xdist_group("served")
 def test_what_is_not_http_is_refused(served: Served) -> None:
     address = urlsplit(served.url)
     with socket.create_connection((address.hostname or "", address.port or 0), timeout=20) as client:
@@ -72,7 +68,6 @@ def test_what_is_not_http_is_refused(served: Served) -> None:
         assert client.recv(100).startswith(b"HTTP/1.1 400")
 
 
-@pytest.mark.xdist_group("served")
 @pytest.mark.parametrize("method", ["TRACE", "OPTIONS"])
 def test_odd_methods_are_405_in_json(served: Served, method: str) -> None:
     connection = connect(served)
@@ -82,7 +77,6 @@ def test_odd_methods_are_405_in_json(served: Served, method: str) -> None:
     assert answer.read().startswith(b'{"badMethod"')
 
 
-@pytest.mark.xdist_group("served")
 def test_the_head_of_a_document_has_no_body(served: Served) -> None:
     connection = connect(served)
     connection.request("HEAD", "/compute/v2.1")

@@ -114,7 +114,6 @@ def test_an_end_before_it_is_ready_leaves_nothing(folder: Path) -> None:
     assert processes_of(folder) == []
 
 
-@pytest.mark.xdist_group("served")
 def test_a_second_start_on_the_same_folder_says_so(served: Served) -> None:
     done = roost("serve", "--data", str(served.folder), "--listen", "127.0.0.1:0")
     assert done.returncode == 1
@@ -138,7 +137,6 @@ def test_a_port_in_use_is_said_before_anything_is_started(folder: Path) -> None:
     assert processes_of(folder) == []
 
 
-@pytest.mark.xdist_group("served")
 def test_clouds_yaml_is_private_and_has_a_cloud_for_each_persona(served: Served) -> None:
     assert served.clouds.stat().st_mode & 0o777 == 0o600
     found = clouds(served)
@@ -154,7 +152,6 @@ def test_clouds_yaml_is_private_and_has_a_cloud_for_each_persona(served: Served)
         assert sign_in(served, user.cloud)
 
 
-@pytest.mark.xdist_group("served")
 def test_what_it_prints_can_be_typed_and_no_secret_is_in_it_or_in_the_log(served: Served) -> None:
     token = sign_in(served, "roost")
     printed = (served.folder.parent / f"{served.folder.name}.log").read_text()

@@ -12,8 +12,6 @@ from novaclient.v2.client import Client as NovaClient
 from tests.clients.conftest import Client
 from tests.conftest import Served
 
-pytestmark = pytest.mark.xdist_group("served")
-
 
 @pytest.fixture(autouse=True)
 def no_group_stays(client: Client) -> Iterator[None]:

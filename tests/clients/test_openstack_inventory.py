@@ -7,11 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.clients.conftest import Client
-
-pytestmark = pytest.mark.xdist_group("served")
 
 HOST = "zone3-rack4-host4"
 

@@ -11,8 +11,6 @@ import yaml
 from tests.clients.conftest import Client
 from tests.conftest import Served
 
-pytestmark = pytest.mark.xdist_group("served")
-
 IMAGE, FLAVOR = "cirros-0.6.2-x86_64-disk", "m1.tiny"
 
 

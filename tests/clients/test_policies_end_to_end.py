@@ -1,12 +1,18 @@
 """Every policy type on a cluster of `roost serve`, through openstacksdk: asserted is where the servers are."""
 
+import socket
+import socketserver
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+
+pytestmark = pytest.mark.xdist_group("served")
 
 SERVER = {"flavor": "1", "image": "cirros-0.6.2-x86_64-disk", "networks": [{"network": "private"}]}
 ZONES: dict[str, Any] = {"zones": [{"name": "zone1"}, {"name": "zone2"}, {"name": "zone3"}]}
@@ -57,6 +63,10 @@ class Cluster:
     def ended(self, action_id: str) -> Any:
         action = self.clustering.get_action(action_id)
         return action if action.status in ("SUCCEEDED", "FAILED", "CANCELLED") else None
+
+    def data(self, action: Any) -> Any:
+        """What policies wrote into an action; the SDK has no name for it."""
+        return self.clustering.get(f"/actions/{action.id}").json()["action"]["data"]
 
     def settle(self) -> None:
         self.until(lambda: self.clustering.get_cluster(self.id).status in ("ACTIVE", "WARNING", "ERROR"))
@@ -160,3 +170,107 @@ def test_a_contradiction_is_refused_at_once(cluster: Cluster) -> None:
     answer = cluster.clustering.attach_policy_to_cluster(cluster.id, policy.id)
     assert "Policy 'near' keeps all servers in one host" in answer["error"]["message"]
     assert "policy 'zone_placement' spreads servers over zones" in answer["error"]["message"]
+
+
+def test_a_region_takes_no_more_than_its_cap(cluster: Cluster) -> None:
+    cluster.make(0).attach("region_placement", regions=[{"name": "RegionOne", "cap": 3}])
+    action = cluster.do("scale_out_cluster", 3)
+    assert cluster.data(action)["creation"]["regions"] == {"RegionOne": 3}
+    first = {server.id for server in cluster.servers()}
+    assert len(first) == 3
+    answer = cluster.clustering.scale_out_cluster(cluster.id, 1)
+    assert cluster.until(lambda: cluster.ended(answer["action"])).status == "FAILED"
+    assert {server.id for server in cluster.servers()} == first
+    cluster.do("scale_in_cluster", 2)
+    assert len(cluster.servers()) == 1
+
+
+def test_an_update_goes_through_a_cluster_in_batches(cluster: Cluster) -> None:
+    cluster.make(4).attach("batch", min_in_service=2, max_batch_size=2, pause_time=1)
+    before = {server.id for server in cluster.servers()}
+    spec = {"type": "os.nova.server", "version": "1.0", "properties": {**SERVER, "flavor": "2"}}
+    larger = cluster.clustering.create_profile(name="larger", spec=spec)
+    cluster.undo.insert(0, lambda: cluster.clustering.delete_profile(larger))
+    cluster.clustering.update_cluster(cluster.id, profile_id=larger.id)
+    [update] = cluster.clustering.actions(target=cluster.id, action="CLUSTER_UPDATE")
+    action = cluster.until(lambda: cluster.ended(update.id))
+    assert action.status == "SUCCEEDED", action.status_reason
+    batches = cluster.data(action)["update"]["plan"]
+    assert [len(batch) for batch in batches] == [2, 2]
+    ends = [_ended_at(cluster, batch) for batch in batches]
+    assert min(ends[1]) - max(ends[0]) >= 1.0
+    servers = cluster.servers()
+    assert {server.id for server in servers} == before
+    assert {server.flavor["original_name"] for server in servers} == {"m1.small"}
+
+
+def _ended_at(cluster: Cluster, nodes: list[str]) -> list[float]:
+    """When the updates of some nodes ended, in seconds."""
+    found = [cluster.clustering.actions(target=node, action="NODE_UPDATE") for node in nodes]
+    return [float(each.end_at) for each in (next(iter(actions)) for actions in found)]
+
+
+@contextmanager
+def answering(host: str, port: int, name: str) -> Iterator[None]:
+    """Something that says its name to whoever connects."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.sendall(name.encode())
+
+    with socketserver.TCPServer((host, port), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield
+        server.shutdown()
+
+
+def heard(address: str, port: int) -> set[str]:
+    """Who answers at an address."""
+    names = set()
+    for _ in range(6):
+        try:
+            with socket.create_connection((address, port), timeout=2) as connection:
+                names.add(connection.recv(100).decode())
+        except OSError:
+            names.add("")
+    return names
+
+
+def test_a_connection_to_the_address_of_a_load_balancer_reaches_the_servers(cluster: Cluster) -> None:
+    cluster.make(1, metadata={"roost.address": "127.1.9.{index}"})
+    pool = {"subnet": "private", "protocol": "TCP", "protocol_port": 18093}
+    vip = {"subnet": "private", "protocol": "TCP", "protocol_port": 18090}
+    cluster.attach("loadbalance", "1.3", pool=pool, vip=vip)
+    [balancer] = cluster.clustering.get_cluster(cluster.id).data["loadbalancers"].values()
+    address = balancer["vip_address"]
+    with answering("127.1.9.1", 18093, "first"), answering("127.1.9.2", 18093, "second"):
+        cluster.until(lambda: heard(address, 18090) == {"first"}, 10)
+        cluster.do("scale_out_cluster", 1)
+        cluster.until(lambda: heard(address, 18090) == {"first", "second"}, 10)
+        cluster.do("scale_in_cluster", 1)
+        [left] = cluster.servers()
+        name = {"1": "first", "2": "second"}[left.metadata["cluster_node_index"]]
+        cluster.until(lambda: heard(address, 18090) == {name}, 10)
+
+
+def test_servers_that_fall_ill_behind_its_back_are_made_anew_in_their_zones(cluster: Cluster) -> None:
+    cluster.make(0).attach("zone_placement", **ZONES)
+    cluster.do("scale_out_cluster", 3)
+    modes = [{"type": "NODE_STATUS_POLLING"}]
+    detection = {"interval": 1, "node_update_timeout": 0, "detection_modes": modes}
+    cluster.attach("health", "1.2", detection=detection, recovery={"actions": [{"name": "RECREATE"}]})
+    stopped, deleted, well = cluster.servers()
+    cluster.cloud.compute.stop_server(stopped.id)
+    cluster.cloud.compute.delete_server(deleted.id)
+    cluster.until(lambda: _well(cluster, without={stopped.id, deleted.id}), 20)
+    assert well.id in {server.id for server in cluster.servers()}
+    assert cluster.zones() == {"zone1": 1, "zone2": 1, "zone3": 1}
+
+
+def _well(cluster: Cluster, without: set[str]) -> bool:
+    servers = cluster.servers()
+    return (
+        len(servers) == 3
+        and not without & {server.id for server in servers}
+        and {server.status for server in servers} == {"ACTIVE"}
+    )

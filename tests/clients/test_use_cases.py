@@ -16,8 +16,6 @@ import pytest
 from roost.compute import images
 from tests.clients.conftest import Client
 
-pytestmark = pytest.mark.xdist_group("served")
-
 ZONES = 3
 SCOPED = "2.1002"
 JOINED = "2.1003"

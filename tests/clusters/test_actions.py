@@ -1,6 +1,9 @@
 """Actions: in order, one at a time, cancelled, suspended, timed out, overtaken, lost and found, and always ended."""
 
 import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -327,6 +330,69 @@ async def test_a_life_cycle_that_nobody_completes_ends_in_its_time(house: House)
     await house.act(cluster, "policy_attach", {"policy_id": policy["id"]})
     assert (await house.act(cluster, "scale_in"))["status"] == "SUCCEEDED"
     assert len(await house.servers()) == 1
+
+
+@asynccontextmanager
+async def webhook(heard: list[Any], status: str = "200 OK") -> AsyncIterator[str]:
+    """A page that keeps the messages it gets."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
+        heard.append(json.loads(await reader.readexactly(length)))
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(handle, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+
+
+async def test_a_webhook_is_told_of_the_node_that_waits(database_url: str) -> None:
+    heard: list[Any] = []
+    async with clustering(database_url, clusters__private_urls=True) as house, webhook(heard) as url:
+        cluster = await house.cluster(2)
+        hooks = {"type": "webhook", "timeout": 60, "params": {"url": url}}
+        policy = await house.policy("senlin.policy.deletion", "1.1", criteria="OLDEST_FIRST", hooks=hooks)
+        await house.act(cluster, "policy_attach", {"policy_id": policy["id"]})
+        oldest = (await house.members(cluster))[0]
+        answer = await house.post(f"/clusters/{cluster['id']}/actions", {"scale_in": {}})
+        identifier = answer.headers["location"].rpartition("/")[2]
+        waiting = await house.until(
+            f"/actions/{identifier}", lambda action: bool(heard) and action["status"] == "WAITING"
+        )
+        assert heard == [
+            {
+                "lifecycle_action_token": waiting["depends_on"][0],
+                "node_id": oldest["id"],
+                "resource_id": oldest["physical_id"],
+                "lifecycle_transition_type": "termination",
+            }
+        ]
+        body = {"complete_lifecycle": {"lifecycle_action_token": heard[0]["lifecycle_action_token"]}}
+        await house.post(f"/clusters/{cluster['id']}/actions", body)
+        assert (await house.ended(identifier))["status"] == "SUCCEEDED"
+        assert oldest["physical_id"] not in await house.servers()
+
+
+@pytest.mark.parametrize(
+    ("allowed", "reason"), [(True, "status 500"), (False, "It leads to this machine or into a private network")]
+)
+async def test_a_webhook_that_cannot_be_told_is_an_event(database_url: str, allowed: bool, reason: str) -> None:
+    heard: list[Any] = []
+    async with (
+        clustering(database_url, clusters__private_urls=allowed) as house,
+        webhook(heard, "500 Oh No") as url,
+    ):
+        cluster = await house.cluster(2)
+        hooks = {"type": "webhook", "timeout": 1, "params": {"url": url}}
+        policy = await house.policy("senlin.policy.deletion", "1.1", hooks=hooks)
+        await house.act(cluster, "policy_attach", {"policy_id": policy["id"]})
+        assert (await house.act(cluster, "scale_in"))["status"] == "SUCCEEDED"
+        assert len(await house.servers()) == 1
+        told = await house.get(f"/events?cluster_id={cluster['id']}&action=NODE_DELETE")
+    assert [reason in event["status_reason"] for event in told if "webhook" in event["status_reason"]] == [True]
+    assert bool(heard) is allowed
 
 
 async def test_a_token_that_is_nobodys_is_not_found(house: House) -> None:

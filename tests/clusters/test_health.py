@@ -55,34 +55,42 @@ def watch(*modes: dict[str, Any], **detection: Any) -> HealthPolicy:
     return made
 
 
+async def polled(given: dict[str, Any]) -> str | None:
+    """What a page says of a node, where the operator allows pages of this machine."""
+    return await health.poll_url("n", given, private=True)
+
+
+async def test_a_page_that_may_not_be_asked_says_nothing() -> None:
+    async with page("oh no") as url:
+        assert await health.poll_url("n", options(url, poll_url_healthy_response="well")) is None
+
+
 async def test_a_page_that_answers_as_it_should() -> None:
     async with page("all is well") as url:
-        assert await health.poll_url("n", options(url)) is None
-        assert await health.poll_url("n", options(url, poll_url_healthy_response="well")) is None
+        assert await polled(options(url)) is None
+        assert await polled(options(url, poll_url_healthy_response="well")) is None
 
 
 async def test_a_page_is_asked_again_before_a_node_is_given_up() -> None:
     async with page("oh no", "well") as url:
-        assert await health.poll_url("n", options(url, poll_url_healthy_response="well")) is None
+        assert await polled(options(url, poll_url_healthy_response="well")) is None
     async with page("503", "well") as url:
-        assert await health.poll_url("n", options(url)) is None
+        assert await polled(options(url)) is None
 
 
 async def test_a_page_that_never_answers_as_it_should() -> None:
     async with page("oh no") as url:
         shown = url.replace("{nodename}", "n")
-        assert await health.poll_url("n", options(url, poll_url_healthy_response="well")) == (
-            f"{shown} does not answer 'well'."
-        )
+        assert await polled(options(url, poll_url_healthy_response="well")) == (f"{shown} does not answer 'well'.")
     async with page("503") as url:
-        assert str(await health.poll_url("n", options(url))).endswith("does not answer: status 503")
+        assert str(await polled(options(url))).endswith("does not answer: status 503")
 
 
 async def test_a_page_that_is_not_there() -> None:
     url = "http://127.0.0.1:1/"
-    assert str(await health.poll_url("n", options(url))).startswith("http://127.0.0.1:1/ does not answer: ")
-    assert await health.poll_url("n", options(url, poll_url_conn_error_as_unhealthy=False)) is None
-    assert "it is no URL of http or https" in str(await health.poll_url("n", options("file:///etc/passwd")))
+    assert str(await polled(options(url))).startswith("http://127.0.0.1:1/ does not answer: ")
+    assert await polled(options(url, poll_url_conn_error_as_unhealthy=False)) is None
+    assert "it is no URL of http or https" in str(await polled(options("file:///etc/passwd")))
 
 
 MEMBERS = (node("well", physical="s1"), node("gone", physical="s2"), node("lost", physical="s3"))
@@ -114,7 +122,7 @@ async def test_every_node_has_its_own_page() -> None:
     async with page("node-well") as url:
         mode = {"poll_url": url, "poll_url_healthy_response": "node", "poll_url_retry_limit": 0}
         asked = watch({"type": "NODE_STATUS_POLL_URL", "options": mode})
-        assert await health.diagnose(asked, PROFILE, CLOUD, MEMBERS) == {}
+        assert await health.diagnose(asked, PROFILE, CLOUD, MEMBERS, private_urls=True) == {}
 
 
 async def registry(house: House) -> list[tuple[Any, ...]]:
@@ -134,3 +142,34 @@ async def test_a_cluster_is_watched_while_the_policy_is_attached(house: House) -
     assert await registry(house) == [("NODE_STATUS_POLLING", 60, True)]
     await house.act(cluster, "policy_detach", {"policy_id": made["id"]})
     assert await registry(house) == []
+
+
+@pytest.mark.parametrize("event", ["deleted", "stopped"])
+async def test_what_befalls_a_server_is_heard_of_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    monkeypatch.setattr(health, "LIFECYCLE_SECONDS", 3600)
+    cluster = await house.cluster(2)
+    spec = watch({"type": "LIFECYCLE_EVENTS"}, node_update_timeout=0).spec["properties"]
+    made = await house.policy("senlin.policy.health", "1.2", **spec)
+    await house.act(cluster, "policy_attach", {"policy_id": made["id"]})
+    async with asyncio.timeout(10):
+        while not await looked_at(house):  # noqa: ASYNC110 - another task moves it on
+            await asyncio.sleep(0.05)
+    fallen = (await house.members(cluster))[0]["physical_id"]
+    server = f"/compute/v2.1/servers/{fallen}"
+    if event == "deleted":
+        assert (await house.api.delete(server, cloud="roost")).status_code == 204
+    else:
+        assert (await house.api.post(f"{server}/action", {"os-stop": None}, cloud="roost")).status_code == 202
+    path = f"/actions?target={cluster['id']}&action=CLUSTER_RECOVER&status=SUCCEEDED"
+    await house.until(path, bool, 10)
+    assert fallen not in await house.servers()
+    assert len(await house.servers()) == 2
+
+
+async def looked_at(house: House) -> bool:
+    """Whether the next look is far away."""
+    async with house.database.begin() as connection:
+        query = sa.text("SELECT bool_and(due_at > now() + interval '1 minute') FROM health_registry")
+        return bool(await connection.scalar(query))

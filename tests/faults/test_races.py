@@ -33,8 +33,6 @@ from tests.compute import truth
 from tests.compute.cloud import IMAGE
 from tests.conftest import PASSWORDS
 
-pytestmark = pytest.mark.xdist_group("races")
-
 CLIENTS = 64
 TOPOLOGY = """
 generate: {zones: 9, racks_per_zone: 5, hosts_per_rack: 6, host: {vcpus: 4, memory_mb: 16384, disk_gb: 200}}

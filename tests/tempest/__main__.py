@@ -42,7 +42,7 @@ def main() -> int:
     passes = SUITES.get(arguments.what) or (Pass(arguments.what, arguments.exclude_regex, arguments.longest_sleep),)
     with tempfile.TemporaryDirectory(prefix="roost-tempest-") as folder:
         settings = Path(folder) / "roost.conf"
-        settings.write_text("[clusters]\nhealth_interval_min = 10\n")
+        settings.write_text("[clusters]\nhealth_interval_min = 10\nprivate_urls = true\n")
         served = serve(Path(folder) / "data", "--config", str(settings))
         try:
             workspace = _workspace(served, Path(folder))

@@ -21,7 +21,7 @@ from roost.clusters import clusters, nodes
 from roost.clusters.actions import rehearsals
 from roost.clusters.actions.work import Engine
 from roost.clusters.clusters import Asking
-from roost.clusters.errors import BadRequest
+from roost.clusters.errors import BadRequest, ResourceNotFound
 from roost.clusters.ids import new_id
 from roost.clusters.sizes import ADJUSTMENTS, CHANGE_IN_PERCENTAGE, EXACT_CAPACITY
 from roost.errors import Invalid
@@ -98,7 +98,9 @@ def _view(row: sa.Row[Any]) -> dict[str, Any]:
 
 
 async def _shown(connection: AsyncConnection, cluster_id: str) -> dict[str, Any]:
-    row = (await connection.execute(_query().where(tables.clusters.c.id == cluster_id))).one()
+    row = (await connection.execute(_query().where(tables.clusters.c.id == cluster_id))).one_or_none()
+    if row is None:  # It went between the two looks.
+        raise ResourceNotFound("cluster", cluster_id)
     return {"cluster": _view(row)}
 
 

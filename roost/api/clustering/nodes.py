@@ -98,7 +98,9 @@ def _view(row: sa.Row[Any], version: Version) -> dict[str, Any]:
 
 
 async def _shown(connection: AsyncConnection, node_id: str, version: Version) -> dict[str, Any]:
-    row = (await connection.execute(_query().where(tables.nodes.c.id == node_id))).one()
+    row = (await connection.execute(_query().where(tables.nodes.c.id == node_id))).one_or_none()
+    if row is None:  # It went between the two looks.
+        raise ResourceNotFound("node", node_id)
     return {"node": _view(row, version)}
 
 

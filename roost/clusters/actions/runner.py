@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters import bindings, events, sizes, state
-from roost.clusters.actions import attachments, node_plans, plans, queue, requests, steps
+from roost.clusters.actions import attachments, hooks, node_plans, plans, queue, requests, steps
 from roost.clusters.actions.work import (
     CANCELLED,
     FAILED,
@@ -184,6 +184,7 @@ async def _plan(work: Work) -> None:
         if scene is not None and work.action != "CLUSTER_DELETE":
             plan.more["ask_after"] = any(one.wants(AFTER, work.action) for one in scene.bound)
         await _write_plan(connection, work, plan)
+    hooks.send(work, plan)
 
 
 async def scene_of(work: Work, connection: AsyncConnection) -> plans.Scene | None:

@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.base import Cloud, CloudError
 from roost.clusters import events, state
+from roost.clusters.actions import hooks
 from roost.clusters.actions.work import CANCELLED, FAILED, SUCCEEDED, Plan, Step, Work, read_steps
 from roost.clusters.policies.base import NodeView
 from roost.clusters.profiles.base import RECREATE, Outcome, Profile
@@ -545,9 +546,7 @@ def hook_events(work: Work, plan: Plan) -> list[dict[str, Any]]:
             "otype": "NODE",
             "action": step.action,
             "meta_data": {
-                "lifecycle_action_token": step.id,
-                "node_id": step.node_id,
-                "lifecycle_transition_type": "termination",
+                **hooks.message(step),
                 "hooks": plan.more["hooks"],
             },
         }

@@ -4,6 +4,7 @@ Every write goes through `Work.write`, which checks that this attempt is still t
 taken for dead, and whose work another has taken over, finds out at its next write and does nothing more.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ class Engine:
     settings: ClusterSettings
     plugins: Plugins
     clouds: Clouds
+    errands: set["asyncio.Task[None]"] = field(default_factory=set)
+    """What it does besides, which nothing waits for."""
 
 
 class Superseded(Exception):

@@ -1,0 +1,74 @@
+"""Webhooks: a URL is told of each node that waits to go, while the action waits.
+
+What comes of it changes nothing for the action: a message that does not arrive is an event, and the time for an answer
+ends as it would have. An engine that ends at this moment sends nothing; the token is in an event of the node as well.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from roost.clusters import events, state, urls
+from roost.clusters.actions.work import Plan, Step, Work
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 8
+
+
+def message(step: Step) -> dict[str, Any]:
+    """What the owner of a node needs to know to let it go."""
+    return {
+        "lifecycle_action_token": step.id,
+        "node_id": step.node_id,
+        "lifecycle_transition_type": "termination",
+    }
+
+
+def send(work: Work, plan: Plan) -> None:
+    """Begin to tell the URL of the plan's hook, if it has one, of the nodes that wait."""
+    hooks = plan.more.get("hooks") or {}
+    waiting = [step for step in plan.steps if step.waiting]
+    if hooks.get("type") != "webhook" or not waiting:
+        return
+    task = asyncio.create_task(_send(work, hooks["params"]["url"], waiting))
+    work.engine.errands.add(task)
+    task.add_done_callback(work.engine.errands.discard)
+
+
+async def _send(work: Work, url: str, steps: Sequence[Step]) -> None:
+    engine, turn = work.engine, asyncio.Semaphore(_AT_ONCE)
+    async with engine.database.begin() as connection:
+        found = await state.nodes_by_id(connection, [step.node_id for step in steps])
+
+    async def tell(step: Step) -> dict[str, Any] | None:
+        node = found.get(step.node_id)
+        body = {**message(step), "resource_id": node.physical_id if node else None}
+        async with turn:
+            try:
+                await urls.fetch(url, json.dumps(body).encode(), private=engine.settings.private_urls)
+            except (OSError, ValueError, urls.ForbiddenAddress) as error:
+                return _failure(work, step, f"The webhook {url} could not be told: {error}")
+        return None
+
+    told = await asyncio.gather(*(tell(step) for step in steps))
+    failures = [failure for failure in told if failure is not None]
+    try:
+        async with engine.database.begin() as connection:
+            await events.record(connection, failures)
+    except SQLAlchemyError:
+        logger.warning("could not write down that a webhook failed", exc_info=True)
+
+
+def _failure(work: Work, step: Step, reason: str) -> dict[str, Any]:
+    return {
+        **work.event("error", reason, events.WARNING),
+        "oid": step.node_id,
+        "oname": step.node_id[:8],
+        "otype": "NODE",
+        "action": step.action,
+    }

@@ -1,0 +1,108 @@
+"""Addresses that users name and the engine calls: the pages of a health policy, the webhooks of a deletion policy.
+
+Such an address must not lead into the operator's own network, unless the operator allows it. What is checked is the
+address that is connected to, so that neither a name nor a redirection gets around it; proxies are not used.
+"""
+
+import asyncio
+import http.client
+import ipaddress
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from functools import partial
+from typing import Any
+
+_SECONDS = 10.0
+_LONGEST_ANSWER = 1 << 20
+
+
+class ForbiddenAddress(Exception):
+    """It leads to this machine or into a private network, which the operator does not allow."""
+
+    def __init__(self) -> None:
+        super().__init__(self.__doc__)
+
+
+async def fetch(
+    url: str, body: bytes | None = None, *, private: bool, verify: bool = True, seconds: float = _SECONDS
+) -> str:
+    """What an address answers to a GET, or to a POST of JSON; `private` is whether it may be of a private network.
+
+    Raises OSError or ValueError if there is no good answer, and `ForbiddenAddress`."""
+    return await asyncio.to_thread(_fetch, url, body, private, verify, seconds)
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the Internet at large."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        within = found.ipv4_mapped or found.sixtofour
+        if within is not None:
+            return is_public(str(within))
+    return found.is_global and not found.is_multicast
+
+
+def _fetch(url: str, body: bytes | None, private: bool, verify: bool, seconds: float) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("it is no URL of http or https")
+    context = ssl.create_default_context()
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"} if body else {})  # noqa: S310
+    try:
+        with _opener(private, context).open(request, timeout=seconds) as response:
+            return str(response.read(_LONGEST_ANSWER).decode(errors="replace"))
+    except urllib.error.HTTPError as error:
+        raise OSError(f"status {error.code}") from error
+    except http.client.HTTPException as error:
+        raise OSError(f"no answer of HTTP: {error}") from error
+
+
+def _opener(private: bool, context: ssl.SSLContext) -> urllib.request.OpenerDirector:
+    """Of http and https alone: what is added here is all that a redirection can lead to."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        _Handler(private, context),
+        urllib.request.HTTPRedirectHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.UnknownHandler(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
+class _Handler(urllib.request.AbstractHTTPHandler):
+    def __init__(self, private: bool, context: ssl.SSLContext) -> None:
+        super().__init__()
+        self.private, self.context = private, context
+
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(_Connection, private=self.private), request)
+
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(_SecureConnection, private=self.private, context=self.context), request)
+
+    http_request = https_request = urllib.request.AbstractHTTPHandler.do_request_
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, host: str, *, private: bool, context: ssl.SSLContext | None = None, **more: Any) -> None:
+        super().__init__(host, **more)
+        self.private, self.context = private, context
+
+    def connect(self) -> None:
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        addresses = [str(address[0]) for *_, address in found]
+        if not self.private and not all(is_public(address) for address in addresses):
+            raise ForbiddenAddress
+        self.sock = socket.create_connection((addresses[0], self.port), self.timeout)
+        if self.context is not None:
+            self.sock = self.context.wrap_socket(self.sock, server_hostname=self.host)
+
+
+class _SecureConnection(_Connection):
+    default_port = http.client.HTTPS_PORT
