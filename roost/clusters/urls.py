@@ -10,7 +10,9 @@ import ipaddress
 import socket
 import ssl
 import urllib.error
+import urllib.parse
 import urllib.request
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -32,6 +34,15 @@ async def fetch(
 
     Raises OSError or ValueError if there is no good answer, and `ForbiddenAddress`."""
     return await asyncio.to_thread(_fetch, url, body, private, verify, seconds)
+
+
+def refusal(url: str, *, private: bool) -> str | None:
+    """Why a URL can be refused as soon as it is named: one whose host is a name is only known when it is called."""
+    with suppress(ValueError):
+        host = urllib.parse.urlsplit(url).hostname
+        if not private and host and not is_public(host):
+            return f"The URL '{url}' cannot be used: {ForbiddenAddress()}"
+    return None
 
 
 def is_public(address: str) -> bool:

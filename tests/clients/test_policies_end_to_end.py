@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("served")
-
 SERVER = {"flavor": "1", "image": "cirros-0.6.2-x86_64-disk", "networks": [{"network": "private"}]}
 ZONES: dict[str, Any] = {"zones": [{"name": "zone1"}, {"name": "zone2"}, {"name": "zone3"}]}
 

@@ -1,5 +1,7 @@
 """Deletion: which nodes go, in what manner, and who is told before."""
 
+from roost.clouds.base import Cloud
+from roost.clusters import urls
 from roost.clusters.policies import victims
 from roost.clusters.policies.base import (
     BEFORE,
@@ -24,6 +26,7 @@ from roost.clusters.policies.base import (
 from roost.clusters.policies.counts import change
 from roost.clusters.policies.victims import CRITERIA, RANDOM
 from roost.clusters.spec import AllowedValues, Boolean, Integer, InvalidSpec, Map, String
+from roost.config import ClusterSettings
 
 
 class DeletionPolicy(Policy):
@@ -85,6 +88,10 @@ class DeletionPolicy(Policy):
             raise InvalidSpec("The 'timeout' for 'hooks' must be >= 0.")
         if given and hooks["type"] == "webhook" and not hooks["params"]["url"]:
             raise InvalidSpec("A hook of type 'webhook' needs a 'url' in its 'params'.")
+
+    async def validate(self, cloud: Cloud, settings: ClusterSettings) -> str | None:
+        """A webhook leads no further than the operator allows."""
+        return urls.refusal(self.spec_data["hooks"]["params"]["url"], private=settings.private_urls)
 
     def pre_op(self, cluster_id: str, action: ActionView) -> None:
         """Name the nodes that go, and say in what manner."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from roost.clouds.base import Cloud
+from roost.clusters import urls
 from roost.clusters.policies.base import (
     AFTER,
     BEFORE,
@@ -187,7 +188,10 @@ class HealthPolicy(Policy):
                 )
 
     async def validate(self, cloud: Cloud, settings: ClusterSettings) -> str | None:
-        """Nodes are not looked at more often than the operator allows."""
+        """Nodes are not looked at more often, or elsewhere, than the operator allows."""
+        for mode in self.detection["detection_modes"]:
+            if problem := urls.refusal(mode["options"]["poll_url"], private=settings.private_urls):
+                return problem
         least = settings.health_interval_min
         if self.detection["interval"] >= least:
             return None

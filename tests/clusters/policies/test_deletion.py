@@ -1,5 +1,6 @@
 """The deletion policy: who goes, from where, and in what manner."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,8 @@ from roost.clusters.policies.base import (
     NodeView,
 )
 from roost.clusters.spec import InvalidSpec
-from tests.clusters.builders import NOW, PROFILE, action, before, cluster, node, nodes, policy
+from tests.clusters.builders import NOW, PROFILE, SETTINGS, action, before, cluster, node, nodes, policy
+from tests.clusters.memory_cloud import MemoryCloud
 
 OLDER = PROFILE._replace(id="profile-0", created_at=NOW - timedelta(days=9))
 MEMBERS = (
@@ -186,3 +188,11 @@ def test_specs_that_make_no_sense_are_refused(properties: dict[str, Any], messag
     with pytest.raises(InvalidSpec) as caught:
         policy("deletion-1.1", properties)
     assert caught.value.message == message
+
+
+async def test_a_webhook_into_the_operators_own_network_is_refused() -> None:
+    hooks = {"type": "webhook", "params": {"url": "http://10.0.0.1/hook"}}
+    asked = policy("deletion-1.1", {"hooks": hooks})
+    assert str(await asked.validate(MemoryCloud(), SETTINGS.clusters)).startswith("The URL 'http://10.0.0.1/hook'")
+    allowed = replace(SETTINGS.clusters, private_urls=True)
+    assert await asked.validate(MemoryCloud(), allowed) is None

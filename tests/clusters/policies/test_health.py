@@ -22,7 +22,7 @@ from tests.clusters.builders import SETTINGS, action, after, attach, before, clu
 from tests.clusters.memory_cloud import MemoryCloud
 
 POLLING = {"type": "NODE_STATUS_POLLING"}
-URL = {"type": "NODE_STATUS_POLL_URL", "options": {"poll_url": "http://127.0.0.1:5050"}}
+URL = {"type": "NODE_STATUS_POLL_URL", "options": {"poll_url": "http://{nodename}.example:5050"}}
 
 
 def spec(*modes: dict[str, Any], actions: tuple[str, ...] = ("RECREATE",), **detection: Any) -> dict[str, Any]:
@@ -102,6 +102,15 @@ async def test_the_operator_sets_how_often_nodes_may_be_looked_at() -> None:
         "configuration."
     )
     assert await HEALTH.validate(MemoryCloud(), SETTINGS.clusters) is None
+
+
+async def test_a_page_of_the_operators_own_network_is_refused() -> None:
+    own = {"type": "NODE_STATUS_POLL_URL", "options": {"poll_url": "http://169.254.169.254/{nodename}"}}
+    problem = await policy("health-1.2", spec(own)).validate(MemoryCloud(), SETTINGS.clusters)
+    assert problem == (
+        "The URL 'http://169.254.169.254/{nodename}' cannot be used: It leads to this machine or into a private "
+        "network, which the operator does not allow."
+    )
 
 
 @pytest.mark.parametrize(
