@@ -23,6 +23,8 @@ from roost.store.database import Database
 
 logger = logging.getLogger(__name__)
 
+_GRACE = 5.0
+
 _HEAD_BYTES = 64 * 1024
 
 
@@ -91,8 +93,7 @@ async def _run(
                 services.watch.close()
                 server.should_exit = True
                 await serving
-            for task in tasks:
-                task.cancel()
+            await _end(tasks)
     finally:
         await database.close()
 
@@ -102,6 +103,15 @@ async def _look_around(services: Services) -> None:
     with contextlib.suppress(Exception):
         async with services.database.begin() as connection:
             await services.violations.now(connection)
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel the tasks; whatever has not heard it in time, however deep within them, is told again."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks, timeout=_GRACE)
+    for left in asyncio.all_tasks() - {asyncio.current_task()}:
+        left.cancel()
 
 
 def _server(services: Services) -> tuple["_Server", Authenticator]:

@@ -66,7 +66,8 @@ class Haproxy:
                 process.terminate()
         for process in running:
             try:
-                await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await process.wait()
             except TimeoutError:
                 process.kill()
         shutil.rmtree(self.folder, ignore_errors=True)

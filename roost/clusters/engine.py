@@ -87,7 +87,8 @@ async def _watch(engine: Engine, fallen: asyncio.Event) -> None:
         except SQLAlchemyError:
             logger.warning("could not look after the health of clusters, trying again", exc_info=True)
         with suppress(TimeoutError):
-            await asyncio.wait_for(fallen.wait(), _WATCH_SECONDS)
+            async with asyncio.timeout(_WATCH_SECONDS):
+                await fallen.wait()
 
 
 async def _leave(engine: Engine) -> None:

@@ -75,7 +75,9 @@ async def run(database: Database) -> None:
                 wait = 0.1
             if wait:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), wait)
+                    # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the event.
+                    async with asyncio.timeout(wait):
+                        await woken.wait()
 
 
 async def finish(database: Database) -> int:
