@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
-AXE = ROOT / ".venv-browser" / "node_modules" / "axe-core" / "axe.min.js"
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 PATIENCE = 60_000
 _FLAGS = (
@@ -321,7 +321,7 @@ def _narrow(page: "Page") -> bool:
 def faults(page: "Page") -> list[str]:
     """What axe finds that is serious or worse."""
     # Evaluated, since the page's policy forbids to add a script.
-    page.evaluate(AXE.read_text())
+    page.evaluate(resources.files("axe_playwright_python").joinpath("axe.min.js").read_text())
     found = page.evaluate("() => axe.run()")
     return [
         f"{each['id']}: {node['html']}"
