@@ -127,6 +127,14 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             "networks. Users name them, and the engine calls them.",
         ),
     ],
+    "history": [
+        cfg.IntOpt(
+            "keep_days",
+            default=30,
+            min=0,
+            help="Days for which ended actions of clusters, their events, and ended repairs are kept; 0 is for ever.",
+        ),
+    ],
     "log": [
         cfg.StrOpt("level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="Least level logged."),
         cfg.StrOpt("format", default="text", choices=["text", "json"], help="One line of text, or of JSON, a record."),
@@ -177,6 +185,7 @@ class Settings:
     notification_url: str | None
     notification_topic: str
     clusters: ClusterSettings
+    keep_days: int
     log_level: str
     log_format: str
     source: cfg.ConfigOpts
@@ -232,6 +241,7 @@ def _freeze(source: cfg.ConfigOpts) -> Settings:
         clusters=ClusterSettings(
             **{field.name: getattr(source.clusters, field.name) for field in fields(ClusterSettings)}
         ),
+        keep_days=source.history.keep_days,
         log_level=source.log.level,
         log_format=source.log.format,
         source=source,

@@ -55,6 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     restore = _db_command(database, "restore", "put a backup in the place of the database")
     restore.add_argument("file", type=Path, metavar="FILE", help="that `roost db backup` wrote")
     restore.add_argument("--force", action="store_true", help="also if the database is not empty")
+    purge = _db_command(database, "purge", "forget actions, events and repairs that ended long ago")
+    purge.add_argument("--days", type=int, metavar="N", help="how long ago ([history] keep_days)")
 
     sample = commands.add_parser("config", help="the configuration file").add_subparsers(required=True, metavar="DO")
     _command(sample, "sample", _config_sample, "print a configuration file with every option and its default")
