@@ -10,7 +10,7 @@ from roost.compute import audit, changes, drift, lifecycle, notifications, repai
 from roost.compute.scheduling import Scheduler
 from roost.config import Settings
 from roost.identity import tokens
-from roost.store import retention
+from roost.store import holdings, retention
 from roost.store.database import Database
 
 logger = logging.getLogger(__name__)
@@ -22,6 +22,7 @@ async def run(database: Database, settings: Settings) -> None:
     """Work until cancelled."""
     async with asyncio.TaskGroup() as group:
         group.create_task(_keep_forgetting(database, settings))
+        group.create_task(holdings.keep_counting(database, settings.clusters.dead_after))
         group.create_task(lifecycle.run(database))
         group.create_task(notifications.keep_sending(database, settings))
         group.create_task(audit.keep_auditing(database, settings))

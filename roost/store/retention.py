@@ -7,6 +7,7 @@ number of engines may do it at once. Indexes by the end of things make a look th
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 from prometheus_client import Counter as Metric
@@ -40,16 +41,16 @@ def batches(before: datetime, *, notifications: bool) -> Iterator[tuple[str, sa.
     """For each table, what removes the oldest of its rows that ended before then."""
     # An action takes its steps with it, a repair its moves.
     top_level = sa.and_(actions.c.parent_id.is_(None), sa.not_(unfinished))
-    yield _oldest(actions, actions.c.end_time < before, top_level)
-    yield _oldest(events, events.c.timestamp < before)
-    yield _oldest(repairs, repairs.c.updated_at < before, sa.text("status IN ('stopped', 'done', 'failed')"))
+    yield _oldest(actions, actions.c.end_time, before, top_level)
+    yield _oldest(events, events.c.timestamp, before)
+    yield _oldest(repairs, repairs.c.updated_at, before, sa.text("status IN ('stopped', 'done', 'failed')"))
     if notifications:
-        yield _oldest(outbox, outbox.c.created_at < before)
+        yield _oldest(outbox, outbox.c.created_at, before)
 
 
 def _oldest(
-    table: sa.Table, old: sa.BinaryExpression[bool], *conditions: sa.ColumnElement[bool] | sa.TextClause
+    table: sa.Table, ended: sa.Column[Any], before: datetime, *conditions: sa.ColumnElement[bool] | sa.TextClause
 ) -> tuple[str, sa.Delete]:
     (key,) = table.primary_key
-    batch = sa.select(key).where(old, *conditions).order_by(old.left).limit(_BATCH).with_for_update(skip_locked=True)
-    return table.name, table.delete().where(key.in_(batch))
+    batch = sa.select(key).where(ended < before, *conditions).order_by(ended).limit(_BATCH)
+    return table.name, table.delete().where(key.in_(batch.with_for_update(skip_locked=True)))
