@@ -3,6 +3,7 @@
 import prometheus_client
 from starlette.responses import JSONResponse, Response
 
+from roost.api import web
 from roost.api.errors import identity_body
 from roost.api.frame import Api
 from roost.api.routes import Call, Reply, Table
@@ -13,9 +14,12 @@ routes = Table()
 
 @routes.get("/", public=True)
 async def root(call: Call) -> Reply:
-    """What is here."""
+    """What is here: for browsers the dashboard, for others the addresses of the APIs."""
+    if web.wants_page(call):
+        return web.page(call)
     apis = ("identity", "compute", "image", "clustering")
-    return {"name": "roost", "links": {name: f"{call.base}/{name}" for name in apis}}
+    body = {"name": "roost", "links": {name: f"{call.base}/{name}" for name in apis}}
+    return JSONResponse(body, headers={"Vary": "Accept"})
 
 
 @routes.get("/healthcheck", public=True)
@@ -38,4 +42,4 @@ async def metrics(call: Call) -> Reply:
     return Response(prometheus_client.generate_latest(), media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
 
-SERVICE_API = Api(name="service", prefix="", table=routes, error_body=identity_body)
+SERVICE_API = Api(name="service", prefix="", table=Table().include(routes, web.routes), error_body=identity_body)

@@ -85,15 +85,24 @@ async def _run(
                     tasks.append(group.create_task(database.listen(tokens.REVOCATIONS, authenticator.forget)))
                 serving = group.create_task(server.serve(sockets=[listener]))
                 await server.accepting.wait()
+                tasks.append(group.create_task(_look_around(services)))
             if ready is not None:
                 ready()
             await stop.wait()
             if listener is not None:
+                services.watch.close()
                 server.should_exit = True
                 await serving
             await _end(tasks)
     finally:
         await database.close()
+
+
+async def _look_around(services: Services) -> None:
+    """Audit all groups once, so that who looks at the map first need not wait for it."""
+    with contextlib.suppress(Exception):
+        async with services.database.begin() as connection:
+            await services.violations.now(connection)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:
