@@ -51,6 +51,19 @@ def _parser() -> argparse.ArgumentParser:
     _command(database, "upgrade", _db_upgrade, "bring the schema up to date")
     _command(database, "status", _db_status, "say whether the schema is up to date (exit status 1 if not)")
 
+    keystone = commands.add_parser("keystone", help="a Keystone's catalogue").add_subparsers(
+        required=True, metavar="DO"
+    )
+    register = _command(keystone, "register", _keystone_register, "make the services and endpoints of this Roost")
+    register.add_argument("--cloud", metavar="NAME", help="an administrator's, of clouds.yaml ([clusters] os_cloud)")
+    register.add_argument("--url", metavar="URL", help="where clients reach Roost ([api] public_url)")
+    register.add_argument(
+        "--type",
+        action="append",
+        choices=["clustering", "compute"],
+        help="service type to register (clustering); compute only where there is no Nova",
+    )
+
     sample = commands.add_parser("config", help="the configuration file").add_subparsers(required=True, metavar="DO")
     _command(sample, "sample", _config_sample, "print a configuration file with every option and its default")
     rules = commands.add_parser("policy", help="who may do what; what governs clusters").add_subparsers(
@@ -125,6 +138,12 @@ def _db_status(options: argparse.Namespace) -> int:
         return 0
     print(f"The schema is at {status.current or 'nothing'}, this program needs {status.expected}: roost db upgrade")
     return 1
+
+
+def _keystone_register(options: argparse.Namespace) -> int:
+    from roost.cli import keystone
+
+    return keystone.register(_settings(options), options.cloud, options.url, options.type or ["clustering"])
 
 
 def _config_sample(options: argparse.Namespace) -> int:
