@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -31,9 +32,11 @@ from roost.api.service import SERVICE_API
 from roost.api.versions import Version
 from roost.clouds import choice
 from roost.compute.scheduling import Scheduler
+from roost.compute.violations import Violations
 from roost.config import Settings
 from roost.identity.tokens import Caller
 from roost.store.database import Database
+from roost.store.watch import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +66,8 @@ def make_services(settings: Settings, database: Database) -> Services:
         permissions.Permissions(settings, default_rules()),
         scheduler,
         choice.choose(settings, database, scheduler),
+        Watch(database),
+        Violations(scheduler.live),
     )
 
 
@@ -187,6 +192,7 @@ class App:
             base=site + exchange.api.prefix,
             url=site + exchange.scope["path"],
             forbidden=exchange.api.forbidden,
+            identify=partial(self._authenticator.authenticate, exchange.headers.get("x-auth-token", "")),
         )
 
     def _site(self, exchange: _Exchange) -> str:
