@@ -32,9 +32,9 @@ def run(settings: Settings, *, api: bool = False, engine: bool = False, ready: C
     """Run an API, an engine, or both, until SIGTERM or Ctrl-C; `ready` is called when requests are answered."""
     logs.set_up(settings.log_level, settings.log_format)
     url = config.database_url(settings)
-    status = schema.status(url)
-    if not status:
-        raise Unavailable(f"The schema is at {status.current or 'nothing'}, not at {status.expected}: roost db upgrade")
+    problem = schema.status(url).problem
+    if problem:
+        raise Unavailable(problem)
     listener = _listen(settings) if api else None
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_run(settings, url, listener, engine, ready))
