@@ -60,6 +60,19 @@ def _parser() -> argparse.ArgumentParser:
     purge = _db_command(database, "purge", "forget actions, events and repairs that ended long ago")
     purge.add_argument("--days", type=int, metavar="N", help="how long ago ([history] keep_days)")
 
+    keystone = commands.add_parser("keystone", help="a Keystone's catalogue").add_subparsers(
+        required=True, metavar="DO"
+    )
+    register = _command(keystone, "register", _keystone_register, "make the services and endpoints of this Roost")
+    register.add_argument("--cloud", metavar="NAME", help="an administrator's, of clouds.yaml ([clusters] os_cloud)")
+    register.add_argument("--url", metavar="URL", help="where clients reach Roost ([api] public_url)")
+    register.add_argument(
+        "--type",
+        action="append",
+        choices=["clustering", "compute"],
+        help="service type to register (clustering); compute only where there is no Nova",
+    )
+
     sample = commands.add_parser("config", help="the configuration file").add_subparsers(required=True, metavar="DO")
     _command(sample, "sample", _config_sample, "print a configuration file with every option and its default")
     rules = commands.add_parser("policy", help="who may do what; what governs clusters").add_subparsers(
@@ -131,6 +144,12 @@ def _db(options: argparse.Namespace) -> int:
     from roost.cli import db
 
     return db.run(_settings(options), options)
+
+
+def _keystone_register(options: argparse.Namespace) -> int:
+    from roost.cli import keystone
+
+    return keystone.register(_settings(options), options.cloud, options.url, options.type or ["clustering"])
 
 
 def _config_sample(options: argparse.Namespace) -> int:
