@@ -7,7 +7,6 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 from roost import config, engine
 from roost.config import Settings
@@ -91,7 +90,7 @@ async def test_looking_for_what_to_forget_reads_no_table_from_end_to_end(databas
     async with database.begin() as connection:
         await connection.execute(sa.text("SET enable_seqscan = off"))  # these tables are too small for an index to pay
         for _, statement in retention.batches(datetime.now(UTC), notifications=False):
-            text = statement.compile(dialect=postgresql.dialect(), compile_kwargs={"literal_binds": True})
+            text = statement.compile(connection.sync_connection, compile_kwargs={"literal_binds": True})
             plan = (await connection.execute(sa.text(f"EXPLAIN {text}"))).scalars().all()
             assert not [line for line in plan if "Seq Scan" in line]
 
