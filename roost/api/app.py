@@ -28,6 +28,7 @@ from roost.api.frame import Api
 from roost.api.identity import IDENTITY_API
 from roost.api.image import IMAGE_API
 from roost.api.routes import Call, Route, Services
+from roost.api.scheduler import SCHEDULER_API
 from roost.api.service import SERVICE_API
 from roost.api.versions import Version
 from roost.clouds import choice
@@ -40,7 +41,7 @@ from roost.store.watch import Watch
 
 logger = logging.getLogger(__name__)
 
-APIS: tuple[Api, ...] = (IDENTITY_API, COMPUTE_API, IMAGE_API, CLUSTERING_API, SERVICE_API)
+APIS: tuple[Api, ...] = (IDENTITY_API, COMPUTE_API, IMAGE_API, CLUSTERING_API, SCHEDULER_API, SERVICE_API)
 NOBODY = Caller("", "", None, None, ())
 _REQUEST_ID = re.compile(r"^req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
@@ -90,8 +91,9 @@ class App:
     def __init__(self, services: Services, authenticator: Authenticator) -> None:
         self._services = services
         self._authenticator = authenticator
-        own_identity = services.settings.auth_strategy == "roost"
-        self._apis = [api for api in APIS if own_identity or api is not IDENTITY_API]
+        settings = services.settings
+        served = {IDENTITY_API.name: settings.auth_strategy == "roost", SCHEDULER_API.name: settings.in_front_of_nova}
+        self._apis = [api for api in APIS if served.get(api.name, True)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request. Life-cycle events are the server's business, not ours."""

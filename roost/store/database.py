@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 
 import psycopg
 import sqlalchemy as sa
-from alembic.runtime.migration import MigrationContext
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
@@ -33,10 +32,12 @@ class Database:
         async with self._engine.begin() as connection:
             yield connection
 
-    async def revision(self) -> str | None:
-        """The revision of the schema; None where there is none yet. Raises if the database does not answer."""
-        async with self.begin() as connection:
-            return await connection.run_sync(lambda sync: MigrationContext.configure(sync).get_current_revision())
+    @property
+    def connections_in_use(self) -> int:
+        """How many connections of the pool are out at this moment."""
+        pool = self._engine.pool
+        assert isinstance(pool, sa.QueuePool)
+        return pool.checkedout()
 
     async def listen(self, channel: str, received: Callable[[str], Awaitable[None]]) -> None:
         """Call `received` with each payload notified on `channel`; with '' after each (re)connection, since
