@@ -180,12 +180,17 @@ def test_growth_that_finds_no_place_is_explained(visit: Visit, world: World) -> 
     assert page.get_by_role("button", name="Apply this plan").count() == 0
 
 
+def plan(page: "Page", change: str, place: str) -> None:
+    """Ask what a change would come to."""
+    page.get_by_label("What if").select_option(change)
+    page.get_by_label("Place").select_option(place)
+    page.get_by_role("button", name="Plan").click()
+
+
 def test_the_loss_of_a_place_is_played_through(visit: Visit, world: World) -> None:
     rack = world.host(world.members[0]).rpartition("-")[0]
     page = visit(world.admin, f"#/groups/{world.database}")
-    page.get_by_label("What if").select_option("we lose")
-    page.get_by_label("Place").select_option(f"rack {rack}")
-    page.get_by_role("button", name="Plan").click()
+    plan(page, "we lose", f"rack {rack}")
     page.get_by_text(re.compile("would move, no rules would be broken")).wait_for()
     assert page.locator("svg.map .arrow").count() > 0
     assert page.get_by_role("button", name="Apply this plan").count() == 0
@@ -213,9 +218,7 @@ def test_a_tenant_plans_by_the_names_that_it_may_know(visit: Visit, world: World
 def test_a_rack_is_drained_from_the_page(visit: Visit, world: World) -> None:
     rack = world.host(world.members[0]).rpartition("-")[0]
     page = visit(world.admin, f"#/groups/{world.database}")
-    page.get_by_label("What if").select_option("we drain")
-    page.get_by_label("Place").select_option(f"rack {rack}")
-    page.get_by_role("button", name="Plan").click()
+    plan(page, "we drain", f"rack {rack}")
     page.get_by_role("button", name="Apply this plan").click()
     page.locator(".answer .good").filter(has_text="Repair done").wait_for()
     assert not any(world.host(member).startswith(f"{rack}-") for member in world.members)
