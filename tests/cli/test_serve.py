@@ -42,7 +42,7 @@ def start(folder: Path) -> Iterator[Callable[..., Served]]:
 
 
 def roost(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-m", "roost", *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-m", "roost", *arguments], capture_output=True, text=True, timeout=300)
 
 
 def clouds(served: Served) -> dict[str, Any]:
