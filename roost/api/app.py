@@ -158,7 +158,7 @@ class App:
             response = self._refuse(exchange, 500, UNEXPECTED, RuntimeError)
         self._sign(exchange, response, identifier)
         await response(scope, receive, send)
-        self._note(exchange, response.status_code, time.perf_counter() - started)
+        self._note(exchange, response, time.perf_counter() - started)
 
     def _enter(self, scope: Scope, receive: Receive, headers: Headers) -> _Exchange:
         path: str = scope["path"]
@@ -266,12 +266,13 @@ class App:
         for name, value in exchange.api.headers(exchange.version, identifier):
             response.headers[name] = value
 
-    def _note(self, exchange: _Exchange, status: int, seconds: float) -> None:
+    def _note(self, exchange: _Exchange, response: Response, seconds: float) -> None:
         method = exchange.scope["method"] if exchange.scope["method"] in _METHODS else "other"
         route = exchange.route.path if exchange.route else "unknown"
-        metrics.REQUESTS.labels(exchange.api.name, method, route, status).inc()
-        metrics.SECONDS.labels(exchange.api.name, method, route).observe(seconds)
-        extra: dict[str, Any] = {"status": status, "ms": round(seconds * 1000, 1)}
+        metrics.REQUESTS.labels(exchange.api.name, method, route, response.status_code).inc()
+        if response.media_type != metrics.ENDLESS:
+            metrics.SECONDS.labels(exchange.api.name, method, route).observe(seconds)
+        extra: dict[str, Any] = {"status": response.status_code, "ms": round(seconds * 1000, 1)}
         asked_by = exchange.headers.get("x-openstack-request-id", "")
         if _REQUEST_ID.match(asked_by):
             extra["global_request_id"] = asked_by

@@ -18,6 +18,7 @@ from roost.clouds.base import (
     LoadBalancer,
     LoadBalancerRequest,
     Named,
+    Refused,
     Server,
     ServerGroup,
     ServerOutcome,
@@ -431,6 +432,12 @@ class EmbeddedCloud:
         """By its id."""
         async with self.database.begin() as connection:
             await connection.execute(load_balancer_members.delete().where(load_balancer_members.c.id == member_id))
+
+    # Messages
+
+    async def post_message(self, queue: str, body: Mapping[str, Any]) -> None:
+        """There are none here; the event that holds the same has been written."""
+        raise Refused("The embedded cloud has no queues: use a hook of type webhook, or read the node's events.")
 
 
 def _kind(request: ServerRequest) -> tuple[Any, ...]:
