@@ -17,7 +17,7 @@ from psycopg.rows import dict_row
 from roost.compute import audit
 from roost.store.database import Database
 from tests.faults import linearizability, recount
-from tests.faults.clients import Clients, Operation
+from tests.faults.clients import PROFILE, Clients, Operation
 from tests.faults.deployment import BOOTS_THAT_FAIL, TO_POSTGRESQL, Deployment
 from tests.faults.histories import Recorder
 from tests.faults.recount import Truth
@@ -39,6 +39,8 @@ class Drill:
     seed: int
     violations: list[str] = field(default_factory=list)
     quiet_points: int = 0
+    histories: Counter[str] = field(default_factory=Counter)
+    """How many histories of clients were recorded, and of how many operations they were."""
 
     def start(self) -> None:
         self.deployment = Deployment(self.folder)
@@ -48,9 +50,7 @@ class Drill:
 
     def _prepare(self) -> tuple[str, list[str]]:
         """What the clusters of all programs share."""
-        properties = {"flavor": "1", "image": "cirros-0.6.2-x86_64-disk"}
-        spec = {"type": "os.nova.server", "version": "1.0", "properties": properties}
-        body = {"profile": {"name": "profile", "spec": spec}}
+        body: dict[str, Any] = {"profile": {"name": "profile", "spec": PROFILE}}
         profile = self.clients.ask_and_wait("create profile", "POST", "/clustering/v1/profiles", body)
         assert profile.accepted, profile
         policies = []
@@ -156,6 +156,7 @@ class Drill:
         if left:
             self.violations.append(f"what was deleted at peace is still there: {left}")
             raise Violation(self.violations[-1])
+        self.clients.forget()
 
     def _there(self, table: str, where: str = "true") -> list[dict[str, Any]]:
         with self.deployment.sql() as connection:
@@ -175,6 +176,7 @@ class Drill:
         history = recorder.resolve()
         self.clear()
         self.deployment.boots_fail(BOOTS_THAT_FAIL)
+        self.histories.update(recorded=1, operations=len(history))
         return history
 
     def _disturb(self, dice: random.Random) -> None:
@@ -252,15 +254,15 @@ class Drill:
 
     def summary(self) -> dict[str, Any]:
         """What was done, and what came of it."""
-        history = self.clients.history
         return {
             "seed": self.seed,
-            "operations": len(history),
-            "operations_by_kind": dict(Counter(operation.kind for operation in history).most_common()),
+            "operations": self.clients.kinds.total(),
+            "operations_by_kind": dict(self.clients.kinds.most_common()),
             "answers_by_status": {str(status or "none"): n for status, n in sorted(self.clients.statuses.items())},
             "faults": sum(self.deployment.injected.values()),
             "faults_by_kind": dict(self.deployment.injected.most_common()),
             "quiet_points": self.quiet_points,
+            "histories": self.histories,
             "violations": self.violations,
         }
 
