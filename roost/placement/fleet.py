@@ -357,13 +357,15 @@ class Fleet:
 class Members:
     """How many members of a group each host holds, kept by single changes, so that no decision counts them again."""
 
-    __slots__ = ("_counts", "_hosts", "_places", "total")
+    __slots__ = ("_counts", "_hosts", "_places", "between", "total")
 
     def __init__(self, hosts: Iterable[int] = ()) -> None:
         self._hosts: Ints = np.zeros(4, np.int64)
         self._counts: Ints = np.zeros(4, np.int64)
         self._places: dict[int, int] = {}
         self.total = 0
+        self.between: tuple[tuple[int, int], ...] = ()
+        """Of each member that moves, its two hosts: it counts on both, and will be on one of them."""
         for host in hosts:
             self.add(host)
 
@@ -412,4 +414,5 @@ class Members:
         other = type(self)()
         other._hosts, other._counts = self._hosts.copy(), self._counts.copy()
         other._places, other.total = self._places.copy(), self.total
+        other.between = self.between
         return other

@@ -136,3 +136,19 @@ async def test_the_creation_of_a_server_that_finds_no_host_has_ended(cloud: Clou
         row = (await connection.execute(sa.text(query), {"server": failed})).one()
     assert (await cloud.status(failed), row.message) == ("ERROR", "Error")
     assert row.finish_time is not None
+
+
+@pytest.mark.parametrize("end", ["confirmResize", "revertResize"])
+async def test_nobody_joins_a_member_that_may_still_end_up_in_either_of_two_racks(cloud: Cloud, end: str) -> None:
+    group = await cloud.group("affinity:rack")
+    first = await cloud.boot(group=group, availability_zone="zone1")
+    elsewhere = await cloud.host(await cloud.boot(availability_zone="zone2"))
+    async with cloud.database.begin() as connection:
+        await connection.execute(sa.text("UPDATE servers SET zone = NULL"))
+    await cloud.done(first, "migrate", {"host": elsewhere}, cloud="roost-admin")
+    second = await cloud.boot(group=group)
+    assert await cloud.status(second) == "ERROR"
+    await cloud.done(first, end)
+    third = await cloud.boot(group=group)
+    assert await cloud.status(third) == "ACTIVE"
+    await cloud.check()
