@@ -274,9 +274,8 @@ class _Board:
     def _check_members(self, rule: Rule, division: Division) -> None:
         """With members there are, a host must share an aggregate with some; which one is free where there are none."""
         if self.present.total:
-            holding = self._tally_of(rule.scope, division) > (
-                self.present.total if _torn(division, self.present) else 0
-            )
+            enough = self.present.total if _torn(division, self.present) else 0
+            holding = self._tally_of(rule.scope, division) > enough
             self._keep(self._by_host(rule.scope, division, holding), Refusal.AWAY_FROM_MEMBERS, rule)
 
     def _check_limit(self, rule: Rule, division: Division, limit: int) -> None:

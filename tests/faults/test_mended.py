@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -76,6 +76,40 @@ async def test_a_job_whose_end_the_database_did_not_hear_of_does_not_stay(
             await asyncio.sleep(0.05)
     assert not failures
     assert left == 0
+
+
+async def test_a_queue_that_was_lost_is_found_again_though_nobody_heard_of_its_end(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Python 3.11 a cancellation may be lost where something is waited for, as the pool of connections does."""
+    looking, again, looks = asyncio.Event(), asyncio.Event(), []
+
+    async def look(self: procrastinate.manager.JobManager, **given: Any) -> list[Any]:
+        looks.append(given)
+        if len(looks) == 1:
+            looking.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        return []
+
+    async def lose(self: procrastinate.App, **given: Any) -> None:
+        if looking.is_set():
+            again.set()
+        await looking.wait()
+        raise ConnectorException
+
+    monkeypatch.setattr(procrastinate.manager.JobManager, "get_stalled_jobs", look)
+    monkeypatch.setattr(procrastinate.App, "run_worker_async", lose)
+
+    async def carry_out(action_id: str) -> None:
+        raise AssertionError(action_id)
+
+    work = asyncio.create_task(queue.work(database, carry_out, concurrency=1, heartbeat=0.05, dead_after=1.0))
+    async with asyncio.timeout(60):
+        await again.wait()
+    while not work.done():
+        work.cancel()  # as an engine that ends does, more than once
+        await asyncio.wait([work], timeout=0.1)
 
 
 @pytest.mark.parametrize("ahead", [timedelta(days=1), timedelta(days=-1)])
