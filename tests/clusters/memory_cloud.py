@@ -36,6 +36,7 @@ class MemoryCloud:
     operations: list[tuple[str, str, Mapping[str, Any]]] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     batch_size: int = 100
+    privileged: bool = False
 
     def _check(self, what: str) -> None:
         if what in self.broken:
