@@ -48,7 +48,12 @@ class Probe:
 
 # What only the operator has, and may name; a tenant is refused before it is looked up.
 OPERATORS = {"aggregate_id": "1", "host_name": "host", "hypervisor_id": "1", "service_id": "1"}
-_NAMED = {"/compute/v2.1/os-quota-class-sets/{name}": "quota_class"}
+_NAMED = {
+    "/compute/v2.1/os-quota-class-sets/{name}": "quota_class",
+    "/scheduler/groups/{group_id}": "server_group_id",
+    "/scheduler/groups/{group_id}/reservations": "server_group_id",
+    "/web/{name}": "file",
+}
 
 
 def _server(**more: str) -> Body:
@@ -257,6 +262,21 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
         _filled({"cluster": "<cluster_id>", "action": "CLUSTER_SCALE_OUT"}),
     ),
     f"POST {_V1}/webhooks/{{webhook_id}}/trigger": (_always({"count": 1}),),
+    "POST /scheduler/groups/{group_id}/reservations": (
+        _filled(
+            {
+                "reservation": {
+                    "instance_id": "<loner_id>",
+                    "project_id": "<project_id>",
+                    "user_id": "<user_id>",
+                    "host": None,
+                    "version": 1,
+                    "generation": 1,
+                    "record": {},
+                }
+            }
+        ),
+    ),
 }
 
 # Of these a receiver that takes messages is meant.
@@ -297,6 +317,9 @@ QUERIES: tuple[dict[str, str], ...] = (
     {"is_public": "none"},
     {"show_details": "true"},
     {"id": "in:<server_id>"},
+    {"scope": "veiled", "open": "all"},
+    {"scope": "unnamed", "only": "<identifier>"},
+    {"scope": "veiled", "group": "<server_group_id>"},
     {"sort_key": "host"},
     {"host": "host"},
 )
@@ -333,7 +356,7 @@ def address(api: Api, route: Route, *owners: Things) -> str:
     for place, variable in enumerate(variables(path)):
         things = owners[min(place, len(owners) - 1)]
         kind = "queue_id" if path == _QUEUES else _NAMED.get(path, variable)
-        value = OPERATORS.get(kind) or things.get(kind) or ("default" if kind == "quota_class" else None)
+        value = OPERATORS.get(kind) or things.get(kind)
         assert value is not None, f"{path}: tenants have no {variable}; give them one in tests/security/world.py"
         filled = filled.replace(f"{{{variable}}}", value)
     return filled

@@ -19,8 +19,8 @@ from tests.security import probes
 from tests.security.probes import Probe
 from tests.security.world import OPERATOR, OWNER, World, inhabited, own, until_at_rest
 
-# These want what is not in the path (a token in a header, the secret of an address, a password), or an operator who
-# would be told that the thing exists.
+# These want what is not in the path (a token in a header, the secret of an address, a password), or an operator, or are
+# served to a Nova only.
 NEVER = {
     "GET /identity/v3/auth/tokens",
     "DELETE /identity/v3/auth/tokens",
@@ -31,6 +31,9 @@ NEVER = {
     "GET /compute/v2.1/flavors/{flavor_id}/os-extra_specs/{key}",
     "PUT /compute/v2.1/os-server-groups/{server_group_id}/repair",
     "DELETE /compute/v2.1/os-server-groups/{server_group_id}/repairs/{repair_id}",
+    "GET /scheduler/topology",
+    "GET /scheduler/groups/{group_id}",
+    "POST /scheduler/groups/{group_id}/reservations",
 }
 WIDER = [query for query in probes.QUERIES if "<" not in str(query)]
 READER, MANAGER = "roost-reader", "roost-manager"

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import sqlalchemy as sa
 
+from tests.api.compute.test_fleet import following
 from tests.clusters.house import House, clustering, working_engine
 from tests.compute.cloud import IMAGE, NEWEST
 
+FEED = "/compute/v2.1/os-fleet/events"
 OWNER, STRANGER, OPERATOR = "roost", "roost-alt", "roost-admin"
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl somebody"
 
@@ -22,19 +25,8 @@ Things = Mapping[str, str]
 
 # What belongs to nobody: the same word for everybody, and no secret.
 SHARED = frozenset(
-    [
-        "domain_id",
-        "role_id",
-        "policy_scope_id",
-        "image_id",
-        "profile_type",
-        "policy_type",
-        "path",
-        "key",
-        "scope",
-        "quota_class",
-        "generation",
-    ]
+    {"domain_id", "role_id", "policy_scope_id", "image_id", "profile_type", "policy_type", "path", "key", "scope"}
+    | {"quota_class", "generation", "file"}
 )
 
 
@@ -50,8 +42,16 @@ class World:
 
     async def ask(self, method: str, path: str, *, cloud: str | None, **more: Any) -> Any:
         """One request, in the newest version unless another is asked for."""
+        if path == FEED:
+            return await self._first_events(cloud)
         version = more.pop("version", None) or {"compute": NEWEST, "clustering": "1.14"}.get(path.split("/")[1])
         return await self.house.api.request(method, path, cloud=cloud, version=version, **more)
+
+    async def _first_events(self, cloud: str | None) -> httpx.Response:
+        """What the feed of changes, which never ends, begins with: that everything may have changed."""
+        async with following(self.house.api, str(cloud)) as events:
+            told = [await anext(events), await anext(events)]
+        return httpx.Response(200, json=told)
 
 
 @asynccontextmanager
@@ -121,6 +121,8 @@ async def _settle(house: House, cloud: str) -> dict[str, str]:
         "domain_id": "default",
         "image_id": IMAGE,
         "mark": mark,
+        "file": "index.html",
+        "quota_class": "default",
     }
     return things | await _compute(house, cloud, things) | await _clusters(house, cloud, things)
 
