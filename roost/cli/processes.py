@@ -7,7 +7,9 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 
+import prometheus_client
 import uvicorn
+from prometheus_client import Gauge
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from roost import config, engine, logs
@@ -23,6 +25,9 @@ from roost.store.database import Database
 
 logger = logging.getLogger(__name__)
 
+CONNECTIONS = Gauge("roost_database_connections_in_use", "Connections of this process that do something now.")
+CONNECTIONS_LIMIT = Gauge("roost_database_connections_limit", "The most that there may be; what needs more waits.")
+
 _GRACE = 5.0
 
 _HEAD_BYTES = 64 * 1024
@@ -36,6 +41,8 @@ def run(settings: Settings, *, api: bool = False, engine: bool = False, ready: C
     if problem:
         raise Unavailable(problem)
     listener = _listen(settings) if api else None
+    if settings.engine_listen and not api:
+        _answer_prometheus(*config.address(settings.engine_listen))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_run(settings, url, listener, engine, ready))
     return 0
@@ -59,16 +66,30 @@ def _listen(settings: Settings) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise Unavailable(
-            f"Cannot listen on {host}:{port}: {error.strerror}. Stop what does, or choose another with --listen."
-        ) from None
+        raise _cannot_listen(host, port, error) from None
     return listener
+
+
+def _answer_prometheus(host: str, port: int) -> None:
+    """The API does so itself; an engine needs no more of HTTP than this."""
+    try:
+        prometheus_client.start_http_server(port, host)
+    except OSError as error:
+        raise _cannot_listen(host, port, error) from None
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"Cannot listen on {host}:{port}: {error.strerror}. Stop what does, or choose another with --listen."
+    )
 
 
 async def _run(
     settings: Settings, url: str, listener: socket.socket | None, with_engine: bool, ready: Callable[[], None] | None
 ) -> None:
     database = Database(url, pool_size=settings.pool_size, max_overflow=settings.max_overflow)
+    CONNECTIONS.set_function(lambda: database.connections_in_use)
+    CONNECTIONS_LIMIT.set(settings.pool_size + settings.max_overflow)
     stop = asyncio.Event()
     for signum in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import prometheus_client
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -52,6 +53,10 @@ _GROUPS_REMEMBERED = 10_000
 _SHORTAGES = frozenset(
     {Refusal.TOO_FEW_VCPUS, Refusal.TOO_LITTLE_MEMORY, Refusal.TOO_LITTLE_DISK, Refusal.TOO_SMALL_FOR_ALL}
 )
+
+PLACEMENTS = prometheus_client.Counter("roost_placements", "New servers, by whether they found a host.", ["outcome"])
+LOST_RACES = prometheus_client.Counter("roost_lost_races", "Times that claims lost to another transaction.")
+_PLACED, _REFUSED = PLACEMENTS.labels("placed"), PLACEMENTS.labels("refused")
 
 
 class NoValidHost(Invalid):
@@ -292,6 +297,7 @@ class Scheduler:
                     self.live.doubt(host_id for case in done.cases for host_id in case.host_ids)
                 if not claims.lost_race(error) or attempt == _ATTEMPTS - 1:
                     raise
+                LOST_RACES.inc()
                 logger.info("a batch lost to another transaction and is tried again", extra={"attempt": attempt + 1})
                 await asyncio.sleep(random.uniform(0, min(0.01 * attempt, _LONGEST_PAUSE)))
         raise AssertionError("unreachable")
@@ -546,6 +552,8 @@ class Scheduler:
 
     def _settle(self, case: _Case) -> None:
         """The transaction is committed: answer, unless nobody waits any more."""
+        _PLACED.inc(len(case.host_ids))
+        _REFUSED.inc(len(case.made) - len(case.host_ids))
         new = iter(case.ids)
         ids = (case.existing.get(each.token or "") or next(new, None) for each in case.boot.servers)
         if not case.pending.future.done():

@@ -32,6 +32,13 @@ class Database:
         async with self._engine.begin() as connection:
             yield connection
 
+    @property
+    def connections_in_use(self) -> int:
+        """How many connections of the pool are out at this moment."""
+        pool = self._engine.pool
+        assert isinstance(pool, sa.QueuePool)
+        return pool.checkedout()
+
     async def listen(self, channel: str, received: Callable[[str], Awaitable[None]]) -> None:
         """Call `received` with each payload notified on `channel`; with '' after each (re)connection, since
         notifications sent while nobody listened are lost and the caller must assume that anything changed."""

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
+from prometheus_client import Counter
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -35,6 +36,8 @@ from roost.store.database import worth_retrying
 from roost.store.tables.clusters import actions, clusters, nodes, unfinished
 
 logger = logging.getLogger(__name__)
+
+ENDED = Counter("roost_actions_ended", "Actions on clusters and nodes that ended, by how.", ["action", "status"])
 
 _BUSY_NODES = {
     "NODE_DELETE": "DELETING",
@@ -342,6 +345,7 @@ async def end(work: Work, ending: Ending) -> None:
         phase = "end" if ending.status == SUCCEEDED else "error"
         await events.record(connection, [work.event(phase, ending.reason, level), *work.report.events(work)])
         await requests.follow(connection, work.lock)
+    ENDED.labels(work.action, ending.status).inc()
 
 
 async def _consult_after(work: Work, succeeded: bool) -> bindings.Consultation | None:
