@@ -29,6 +29,24 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
         ),
         cfg.StrOpt("region", default="RegionOne", help="Region named in the catalogue."),
         cfg.IntOpt("max_body_bytes", default=1 << 20, min=1024, help="Largest request body that is read."),
+        cfg.FloatOpt(
+            "body_seconds",
+            default=30.0,
+            min=0.1,
+            help="Seconds within which a client must have sent a request, or taken some more of its answer.",
+        ),
+        cfg.IntOpt(
+            "max_requests",
+            default=256,
+            min=1,
+            help="Requests that one API process works on at once. More are refused at once, with 503 and Retry-After.",
+        ),
+        cfg.IntOpt(
+            "max_connections",
+            default=2048,
+            min=1,
+            help="Connections of clients that one API process holds at once, idle ones included.",
+        ),
         cfg.IntOpt("max_body_depth", default=64, min=4, help="Deepest nesting of a JSON body."),
         cfg.IntOpt("max_limit", default=1000, min=1, help="Most items in one page of a list."),
     ],
@@ -177,6 +195,9 @@ class Settings:
     public_url: str | None
     region: str
     max_body_bytes: int
+    body_seconds: float
+    max_requests: int
+    max_connections: int
     max_body_depth: int
     max_limit: int
     auth_strategy: str
@@ -242,6 +263,9 @@ def _freeze(source: cfg.ConfigOpts) -> Settings:
         public_url=source.api.public_url.rstrip("/") if source.api.public_url else None,
         region=source.api.region,
         max_body_bytes=source.api.max_body_bytes,
+        body_seconds=source.api.body_seconds,
+        max_requests=source.api.max_requests,
+        max_connections=source.api.max_connections,
         max_body_depth=source.api.max_body_depth,
         max_limit=source.api.max_limit,
         auth_strategy=source.auth.strategy,

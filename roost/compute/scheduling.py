@@ -819,7 +819,8 @@ _INSERT = sa.text("""
                 jsonb_build_object('code', 500, 'created', now(), 'message', fault) END
         FROM wanted
     )
-    INSERT INTO instance_actions (server_id, action, request_id, user_id, project_id, message)
-    SELECT id, 'create', request_id, user_id, project_id, CASE WHEN fault IS NULL THEN NULL ELSE 'Error' END
+    INSERT INTO instance_actions (server_id, action, request_id, user_id, project_id, message, finish_time)
+    SELECT id, 'create', request_id, user_id, project_id, CASE WHEN fault IS NULL THEN NULL ELSE 'Error' END,
+        CASE WHEN fault IS NULL THEN NULL ELSE now() END
     FROM wanted
 """)
