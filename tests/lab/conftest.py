@@ -85,9 +85,9 @@ class Tenant:
     access: Access
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tenant(lab: Settings, admin: Any) -> Iterator[Tenant]:
-    """A project of the test's own; nothing is left of it."""
+    """A project of the module's own; nothing is left of it."""
     identity, name = admin.identity, f"tenant-{uuid.uuid4().hex[:6]}"
     project = identity.create_project(name=name, domain_id="default")
     user = identity.create_user(name=name, password="lab", domain_id="default")
@@ -123,7 +123,7 @@ def zones(admin: Any) -> Mapping[str, tuple[str, ...]]:
     return ZONES
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def clouds(service: Access) -> AsyncIterator[OpenStackClouds]:
     """The lab as Roost sees it."""
     clouds = OpenStackClouds(None, service.config)
@@ -131,7 +131,7 @@ async def clouds(service: Access) -> AsyncIterator[OpenStackClouds]:
     clouds.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def subject(clouds: OpenStackClouds, tenant: Tenant, zones: object) -> Subject:
     """The lab, for the conformance suite."""
     return Subject(clouds.of(tenant.project_id, tenant.user_id), "m1.lab", "m2.lab", tenants.IMAGE)
