@@ -49,8 +49,8 @@ def _register(identity: Any, kind: str, url: str, region: str) -> None:
             identity.create_endpoint(service_id=service.id, interface=interface, url=url, region_id=region)
             did = "made"
         elif endpoint.url != url:
-            identity.update_endpoint(endpoint, url=url)
             did = f"changed, was {endpoint.url}"
+            identity.update_endpoint(endpoint, url=url)
         else:
             did = "there already"
         print(f"endpoint {kind} {interface} in {region}, {url}: {did}")

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import signal
 import socket
+import warnings
 from collections.abc import Callable, Iterator
 
 import uvicorn
@@ -36,9 +37,18 @@ def run(settings: Settings, *, api: bool = False, engine: bool = False, ready: C
     if problem:
         raise Unavailable(problem)
     listener = _listen(settings) if api else None
+    if settings.auth_strategy == "keystone" or settings.notification_driver != "noop":
+        _import_eventlet()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_run(settings, url, listener, engine, ready))
     return 0
+
+
+def _import_eventlet() -> None:
+    """Some of OpenStack's libraries import eventlet where it is installed, without any need. A process in which that is
+    first done by another thread than this one never ends: the thread cannot be joined."""
+    with contextlib.suppress(ImportError), warnings.catch_warnings(action="ignore"):
+        import eventlet  # noqa: F401
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

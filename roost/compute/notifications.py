@@ -5,6 +5,7 @@ engine sends them in order; a crash between sending and forgetting sends some ag
 """
 
 import asyncio
+import contextlib
 import logging
 import socket
 import uuid
@@ -138,6 +139,11 @@ def sender(settings: Settings) -> Send:
     the message stays in the outbox. So this asks the transport itself, as the `messagingv2` driver does.
     """
     try:
+        from oslo_service import backend
+
+        # Otherwise oslo.messaging would use the threads of eventlet.
+        with contextlib.suppress(backend.exceptions.BackendAlreadySelected):
+            backend.init_backend(backend.BackendType.THREADING)
         import oslo_messaging
     except ImportError:
         raise Unavailable("Notifications need oslo.messaging: pip install 'roost[notifications]'.") from None
