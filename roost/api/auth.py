@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
+from roost import threads
 from roost.config import Settings
 from roost.errors import Invalid, Unauthorized, Unavailable
 from roost.identity import tokens
@@ -67,8 +68,7 @@ class RoostAuthenticator:
     def _remember(self, key: bytes, token: tokens.Token) -> None:
         if len(self._cache) >= _CACHE_SIZE:
             self._cache.clear()
-        left = token.expires_at.timestamp() - time.time()
-        self._cache[key] = (time.monotonic() + min(self._seconds, left), token.caller)
+        self._cache[key] = (time.monotonic() + min(self._seconds, token.lasts), token.caller)
 
 
 class KeystoneAuthenticator:
@@ -82,6 +82,7 @@ class KeystoneAuthenticator:
         except ImportError:
             missing = "[auth] strategy = keystone needs keystonemiddleware: pip install 'roost[keystone]'"
             raise Unavailable(missing) from None
+        threads.import_eventlet()
         self._request = webob.Request
         # What these change would only cost time here: we use no catalogue, and decide ourselves what needs a token.
         ours = {"include_service_catalog": False, "delay_auth_decision": False}

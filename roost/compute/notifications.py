@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost import threads
 from roost.config import Settings
 from roost.errors import Unavailable
 from roost.store.database import Database
@@ -86,6 +87,7 @@ async def keep_sending(database: Database, settings: Settings) -> None:
 
 async def _connect(settings: Settings) -> Send:
     """A sender, as soon as there can be one: nothing else that the engine does should have to wait for it."""
+    threads.import_eventlet()
     while True:
         try:
             return await asyncio.to_thread(sender, settings)
