@@ -12,6 +12,7 @@ from lab import control
 from lab.settings import Settings
 from tests.lab.conftest import LabCluster
 from tests.lab.deployment import Deployment, until
+from tests.lab.test_driver import unforced
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_servers_that_a_dead_engine_asked_for_are_adopted(
     assert {server.status for server in servers} == {"ACTIVE"}
 
 
-def test_a_node_whose_host_died_is_evacuated_or_made_anew_on_another(
+def test_a_node_whose_host_died_is_made_anew_on_another(
     lab: Settings, deployment: Deployment, cluster: LabCluster, admin: Any
 ) -> None:
     cluster.make(1)
@@ -61,16 +62,7 @@ def test_a_node_whose_host_died_is_evacuated_or_made_anew_on_another(
         assert new.status == "ACTIVE"
     finally:
         control.revive_hosts(lab)
-        until(lambda: _unforced(admin, service))
-
-
-def _unforced(admin: Any, service: Any) -> bool:
-    """Nova refuses until the host has started again."""
-    try:
-        admin.compute.update_service_forced_down(service, forced=False)
-    except Exception:
-        return False
-    return True
+        until(lambda: unforced(admin, service))
 
 
 def test_a_change_of_a_group_is_told_on_the_real_broker(

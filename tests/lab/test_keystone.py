@@ -120,10 +120,36 @@ def test_registering_again_changes_nothing_and_a_new_address_is_corrected(deploy
     assert deployment.run("keystone", "register").stdout.count("changed, was https://roost.example/clustering") == 3
 
 
+def test_compute_takes_novas_place_and_another_clustering_service_is_left_alone(
+    lab: Settings, deployment: Deployment, admin: Any
+) -> None:
+    identity = admin.identity
+    [nova] = identity.services(type="compute")
+    before = {endpoint.interface: endpoint.url for endpoint in identity.endpoints(service_id=nova.id)}
+    try:
+        ran = deployment.run("keystone", "register", "compute")
+        assert ran.stdout.startswith("service compute, called nova: there already\n")
+        assert ran.stdout.count(f"changed, was {lab.url('nova')}/v2.1") == len(before)
+    finally:
+        for endpoint in identity.endpoints(service_id=nova.id):
+            if endpoint.interface in before:
+                identity.update_endpoint(endpoint, url=before[endpoint.interface])
+            else:
+                identity.delete_endpoint(endpoint)
+    [own] = identity.services(type="clustering")
+    identity.update_service(own, name="senlin")
+    try:
+        refused = deployment.run("keystone", "register")
+        assert refused.returncode == 1
+        assert "a service of type 'clustering' already, called 'senlin'" in refused.stderr
+    finally:
+        identity.update_service(own, name="roost")
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--type", "compute"), "The catalogue has a service of type 'compute' already, called 'nova'"),
+        (("image",), "'image' cannot be registered: use clustering or compute."),
         (("--cloud", "lab-demo"), "Keystone lets only administrators change its catalogue: name one with --cloud."),
         (("--cloud", "nowhere"), "Keystone cannot be asked: "),
         (("--url", "roost.example"), "Say where clients reach Roost, as http://... or https://..."),
