@@ -13,9 +13,10 @@ import time_machine
 from procrastinate.exceptions import ConnectorException
 
 from roost.clouds.embedded import EmbeddedCloud
-from roost.clusters.actions import queue
+from roost.clusters.actions import control, queue
 from roost.identity import tokens, users
 from roost.store.database import Database
+from roost.store.tables.clusters import actions
 from tests.clusters.house import clustering
 from tests.compute import truth
 from tests.compute.cloud import Cloud
@@ -186,3 +187,20 @@ async def test_nobody_joins_a_member_that_may_still_end_up_in_either_of_two_rack
     third = await cloud.boot(group=group)
     assert await cloud.status(third) == "ACTIVE"
     await cloud.check()
+
+
+async def test_an_action_that_is_ended_by_a_request_from_before_its_start_ends_after_it(database_url: str) -> None:
+    async with clustering(database_url, engine=False) as house:
+        profile = await house.profile()
+        answer = await house.post("/clusters", {"cluster": {"name": "c", "profile_id": profile["id"]}})
+        assert answer.status_code == 202
+        async with house.database.begin() as connection:
+            await connection.execute(sa.text("SELECT now()"))
+            async with house.database.begin() as other:
+                await other.execute(sa.update(actions).values(start_time=sa.func.clock_timestamp()))
+            row = (await connection.execute(sa.select(actions))).one()
+            await control.end_now(connection, row, "enough")
+        async with house.database.begin() as connection:
+            ended = (await connection.execute(sa.select(actions))).one()
+        assert ended.status == "CANCELLED"
+        assert ended.start_time < ended.end_time

@@ -398,7 +398,8 @@ _UPDATE_NODES = sa.text(
 
 _END_STEPS = sa.text(
     """
-    UPDATE actions SET status = given.status, status_reason = given.reason, end_time = clock_timestamp(), updated_at = now()
+    UPDATE actions SET status = given.status, status_reason = given.reason, end_time = clock_timestamp(),
+        updated_at = now()
     FROM jsonb_to_recordset(:rows) AS given(id text, status text, reason text)
     WHERE actions.id = given.id
     """
