@@ -39,7 +39,11 @@ def _nameless(refused: Refused) -> Refused:
 def record(decision: Decision, live: LiveFleet) -> Record:
     """One decision, on all of its servers. What ranked the hosts is kept as the scheduler has it, and read later."""
     scopes = tuple(dict.fromkeys(rule.scope for rule in decision.request.rules))
-    ranked = list(zip(decision.hosts, decision.rows, strict=True))
+    ranked = [
+        _stood(host, row, live, scopes) | ({} if partition is None else {"partition": partition})
+        for (host, partition), row in zip(decision.placed(), decision.rows, strict=True)
+    ]
+    asked = {} if decision.request.partition is None else {"partition": decision.request.partition}
     return {
         "verdict": decision.verdict,
         "servers": decision.request.count,
@@ -50,8 +54,9 @@ def record(decision: Decision, live: LiveFleet) -> Record:
             (_written(field.rule), field.word, field.shift, field.width, field.top) for field in decision.ranking.fields
         ],
         "flip": decision.ranking.flip,
-        "chosen": [_stood(host, row, live, scopes) for host, row in ranked],
+        "chosen": ranked,
         "runners_up": [_stood(host, row, live, scopes) for host, row in decision.next_best()] if decision else [],
+        **asked,
     }
 
 
@@ -140,6 +145,8 @@ class View:
             return self._why_here(stored)
         refused = (self._refusal(each) for each in stored["refused"])
         many = "1 server" if stored["servers"] == 1 else f"{stored['servers']} servers"
+        if "partition" in stored:
+            many += f" in partition {stored['partition']}"
         lead = "No place found in time for" if stored["verdict"] == Verdict.UNDECIDED else "No place for"
         reasons = [str(each) for each in refused]
         if stored["candidates"]:
@@ -155,7 +162,7 @@ class View:
         host = f"Host {chosen['host']}" if self.real else "The one chosen"
         reasons = [_share_sentence(share) for share in ranking.shares(chosen)]
         reasons.append(f"{ranking.free(chosen)} % of it was free" if self.real else "it had room")
-        return f"{passed}. {host} came first: {', '.join(reasons)}."
+        return f"{passed}. {_why_partition(stored, chosen)}{host} came first: {', '.join(reasons)}."
 
     def _ranking(self, stored: Record) -> "_Ranking":
         fields = ((self._rule(written), *place) for written, *place in stored["preferences"])
@@ -182,7 +189,8 @@ class View:
             for share in ranking.shares(stored)
         ]
         free = {"headroom": ranking.free(stored)} if self.real else {}
-        return {**self.where(stored, hidden), "shares": told, **free}
+        partition = {"partition": stored["partition"]} if "partition" in stored else {}
+        return {**self.where(stored, hidden), **partition, "shares": told, **free}
 
     def _help(self, remedy: Remedy) -> dict[str, Any]:
         return {
@@ -222,6 +230,13 @@ class _Ranking:
     def free(self, stored: Mapping[str, Any]) -> int:
         """How much of it was free, in per cent."""
         return free_share(stored["words"], self.flip)
+
+
+def _why_partition(stored: Record, chosen: Mapping[str, Any]) -> str:
+    if "partition" not in chosen:
+        return ""
+    why = "was asked for" if "partition" in stored else "had the fewest members of those with a place"
+    return f"Partition {chosen['partition']} {why}. "
 
 
 def _share_sentence(share: Share) -> str:

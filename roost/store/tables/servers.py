@@ -69,6 +69,8 @@ servers = sa.Table(
     sa.Column("launch_index", sa.Integer, nullable=False, server_default="0"),
     sa.Column("host_id", sa.ForeignKey(hosts.c.id), index=True),
     sa.Column("group_id", sa.ForeignKey(server_groups.c.id, ondelete="SET NULL"), index=True),
+    # Its number in a group that is divided into partitions; given when it joins, and kept wherever it moves.
+    sa.Column("partition", sa.Integer),
     sa.Column("vm_state", sa.Text, nullable=False),
     sa.Column("task_state", sa.Text),
     sa.Column("power_state", sa.Integer, nullable=False, server_default="0"),
@@ -88,6 +90,7 @@ servers = sa.Table(
     sa.Index("ix_servers_project_id_number", "project_id", "number"),
     sa.Index("ix_servers_due_at", "due_at", postgresql_where="due_at IS NOT NULL"),
     sa.Index("ix_servers_reservation_id", "reservation_id"),
+    sa.CheckConstraint("partition > 0", name="partition"),
 )
 
 claims = sa.Table(
