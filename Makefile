@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := -m pip install -qq --disable-pip-version-check
+AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: install serve test check bench tempest docs clean
+.PHONY: install serve test browser-test check bench tempest lab lab-test lab-stop docs clean
 
 install: $(VENV)/.installed
 
@@ -38,22 +39,46 @@ serve: install
 test: install .venv-senlin/.installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+# The dashboard's tests need a Chromium of the system (from Debian's packages, as root or through sudo), what drives it,
+# and axe, which judges how accessible a page is.
+/usr/bin/chromium:
+	@command -v apt-get >/dev/null || { echo "The browser tests need Chromium at $@, and there is no apt-get to install it."; exit 1; }
+	$(AS_ROOT) apt-get update -qq
+	$(AS_ROOT) apt-get install -y -qq chromium
+
+.venv-browser/.installed: constraints-browser.txt | $(VENV)/.installed
+	$(BIN)/python $(PIP) --upgrade --target .venv-browser --constraint constraints-browser.txt playwright axe-playwright-python
+	@touch $@
+
+browser-test: install /usr/bin/chromium .venv-browser/.installed
+	PYTHONPATH=.venv-browser $(BIN)/python -m pytest tests/browser
+
 check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: install .venv-nova/.installed
-	$(BIN)/python -m bench
+bench: install .venv-nova/.installed /usr/bin/chromium .venv-browser/.installed
+	PYTHONPATH=.venv-browser $(BIN)/python -m bench
 
 tempest: install .venv-tempest/.installed .venv-nova/.installed
 	$(BIN)/python -m tests.tempest.compute
 	$(BIN)/python -m tests.tempest.nova_schemas
 	$(BIN)/python -m tests.tempest clustering
 
+# A real, small OpenStack on this machine, in .lab: see lab/README.md.
+lab: install
+	$(BIN)/python -m lab up
+
+lab-test: lab
+	$(BIN)/python -m pytest tests/lab
+
+lab-stop: install
+	$(BIN)/python -m lab stop
+
 docs: install
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf .venv .venv-* .roost build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov
+	rm -rf .venv .venv-* .roost .lab build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov

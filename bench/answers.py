@@ -29,6 +29,7 @@ from roost.config import Settings
 from roost.identity import tokens
 from roost.placement.decision import Decision
 from roost.placement.fleet import Fleet, Resources
+from roost.placement.record import Record
 from roost.placement.repair import Server, repair
 from roost.placement.rules import Rule
 from roost.store import schema
@@ -115,7 +116,7 @@ async def measure_explanation(settings: Settings) -> tuple[float, float]:
     spent = 0.0
     recorded = explain.records
 
-    def timed(decision: Decision, live: LiveFleet, servers: int) -> list[explain.Record]:
+    def timed(decision: Decision, live: LiveFleet, servers: int) -> list[Record]:
         nonlocal spent
         started = time.process_time()
         made = recorded(decision, live, servers)

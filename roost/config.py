@@ -183,6 +183,11 @@ class Settings:
     """Where these came from, for the libraries that read their own sections (oslo.policy, keystonemiddleware)."""
 
     @property
+    def in_front_of_nova(self) -> bool:
+        """Whether servers, hosts and aggregates are Nova's, and only groups, scopes and what they mean are Roost's."""
+        return self.clusters.cloud == "openstack"
+
+    @property
     def address(self) -> tuple[str, int]:
         """The host and port to listen on."""
         host, _, port = self.listen.rpartition(":")

@@ -9,6 +9,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,9 +60,23 @@ def postgres(folders: Path) -> Iterator[EmbeddedPostgres]:
 @pytest.fixture
 def database_url(postgres: EmbeddedPostgres) -> Iterator[str]:
     """A database of the test's own, with the users and the small topology in it."""
+    with new_database(postgres, "TEMPLATE roost STRATEGY FILE_COPY") as url:
+        yield url
+
+
+@pytest.fixture
+def empty_url(postgres: EmbeddedPostgres) -> Iterator[str]:
+    """A database of the test's own, with nothing in it."""
+    with new_database(postgres, "TEMPLATE template1") as url:
+        yield url
+
+
+@contextmanager
+def new_database(postgres: EmbeddedPostgres, how: str) -> Iterator[str]:
+    """A database as long as it is used."""
     name = f"test_{secrets.token_hex(6)}"
     with psycopg.connect(postgres.url.replace("/roost?", "/postgres?"), autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE roost STRATEGY FILE_COPY')
+        connection.execute(f'CREATE DATABASE "{name}" {how}')
         yield postgres.url.replace("/roost?", f"/{name}?")
         connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 

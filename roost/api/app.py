@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -27,17 +28,20 @@ from roost.api.frame import Api
 from roost.api.identity import IDENTITY_API
 from roost.api.image import IMAGE_API
 from roost.api.routes import Call, Route, Services
+from roost.api.scheduler import SCHEDULER_API
 from roost.api.service import SERVICE_API
 from roost.api.versions import Version
 from roost.clouds import choice
 from roost.compute.scheduling import Scheduler
+from roost.compute.violations import Violations
 from roost.config import Settings
 from roost.identity.tokens import Caller
 from roost.store.database import Database
+from roost.store.watch import Watch
 
 logger = logging.getLogger(__name__)
 
-APIS: tuple[Api, ...] = (IDENTITY_API, COMPUTE_API, IMAGE_API, CLUSTERING_API, SERVICE_API)
+APIS: tuple[Api, ...] = (IDENTITY_API, COMPUTE_API, IMAGE_API, CLUSTERING_API, SCHEDULER_API, SERVICE_API)
 NOBODY = Caller("", "", None, None, ())
 _REQUEST_ID = re.compile(r"^req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
@@ -63,6 +67,8 @@ def make_services(settings: Settings, database: Database) -> Services:
         permissions.Permissions(settings, default_rules()),
         scheduler,
         choice.choose(settings, database, scheduler),
+        Watch(database),
+        Violations(scheduler.live),
     )
 
 
@@ -85,8 +91,9 @@ class App:
     def __init__(self, services: Services, authenticator: Authenticator) -> None:
         self._services = services
         self._authenticator = authenticator
-        own_identity = services.settings.auth_strategy == "roost"
-        self._apis = [api for api in APIS if own_identity or api is not IDENTITY_API]
+        settings = services.settings
+        served = {IDENTITY_API.name: settings.auth_strategy == "roost", SCHEDULER_API.name: settings.in_front_of_nova}
+        self._apis = [api for api in APIS if served.get(api.name, True)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request. Life-cycle events are the server's business, not ours."""
@@ -187,6 +194,7 @@ class App:
             base=site + exchange.api.prefix,
             url=site + exchange.scope["path"],
             forbidden=exchange.api.forbidden,
+            identify=partial(self._authenticator.authenticate, exchange.headers.get("x-auth-token", "")),
         )
 
     def _site(self, exchange: _Exchange) -> str:

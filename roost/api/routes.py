@@ -20,10 +20,12 @@ from roost.api.schemas import Schema, Validator
 from roost.api.versions import Version
 from roost.clouds.base import Clouds
 from roost.compute.scheduling import Scheduler
+from roost.compute.violations import Violations
 from roost.config import Settings
 from roost.errors import Forbidden
 from roost.identity.tokens import Caller
 from roost.store.database import Database
+from roost.store.watch import Watch
 
 Reply: TypeAlias = "dict[str, Any] | list[Any] | Response | None"
 Handler: TypeAlias = "Callable[[Call], Awaitable[Reply]]"
@@ -38,6 +40,8 @@ class Services:
     permissions: Permissions
     scheduler: Scheduler
     clouds: Clouds
+    watch: Watch
+    violations: Violations
 
 
 @dataclass(slots=True)
@@ -59,6 +63,8 @@ class Call:
     """The address of this request, without its query."""
     forbidden: str
     """What this API says to those who may not, with a place for the rule."""
+    identify: "Callable[[], Awaitable[Caller]]"
+    """Who the token speaks for by now: for answers that go on for long. Raises `Unauthorized` once it is not valid."""
 
     def permit(self, rule: str, **target: Any) -> None:
         """Raise `Forbidden` unless the caller may do this, to things that belong to `target` (default: its own)."""

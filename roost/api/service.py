@@ -3,6 +3,7 @@
 import prometheus_client
 from starlette.responses import JSONResponse, Response
 
+from roost.api import web
 from roost.api.errors import identity_body
 from roost.api.frame import Api
 from roost.api.routes import Call, Reply, Table
@@ -13,9 +14,12 @@ routes = Table()
 
 @routes.get("/", public=True)
 async def root(call: Call) -> Reply:
-    """What is here."""
+    """What is here: for browsers the dashboard, for others the addresses of the APIs."""
+    if web.wants_page(call):
+        return web.page(call)
     apis = ("identity", "compute", "image", "clustering")
-    return {"name": "roost", "links": {name: f"{call.base}/{name}" for name in apis}}
+    body = {"name": "roost", "links": {name: f"{call.base}/{name}" for name in apis}}
+    return JSONResponse(body, headers={"Vary": "Accept"})
 
 
 @routes.get("/healthcheck", public=True)
@@ -23,9 +27,10 @@ async def healthcheck(call: Call) -> Reply:
     """200 if requests can be served, else 503 and what is wrong."""
     problems = []
     try:
-        current = await call.services.database.revision()
-        if current != schema.expected():
-            problems.append(f"the schema is at {current}, not at {schema.expected()}: run `roost db upgrade`")
+        async with call.services.database.begin() as connection:
+            status = await connection.run_sync(schema.read)
+        if status.problem:
+            problems.append(status.problem)
     except Exception as error:
         problems.append(f"the database does not answer: {error.__cause__ or error}")
     body = {"status": "error" if problems else "ok", "problems": problems}
@@ -38,4 +43,4 @@ async def metrics(call: Call) -> Reply:
     return Response(prometheus_client.generate_latest(), media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
 
-SERVICE_API = Api(name="service", prefix="", table=routes, error_body=identity_body)
+SERVICE_API = Api(name="service", prefix="", table=Table().include(routes, web.routes), error_body=identity_body)

@@ -47,9 +47,27 @@ def _parser() -> argparse.ArgumentParser:
 
     _command(commands, "audit", _audit, "find groups whose rules are broken (exit status 1 if there are any)")
 
-    database = commands.add_parser("db", help="the schema of the database").add_subparsers(required=True, metavar="DO")
-    _command(database, "upgrade", _db_upgrade, "bring the schema up to date")
-    _command(database, "status", _db_status, "say whether the schema is up to date (exit status 1 if not)")
+    database = commands.add_parser("db", help="the database").add_subparsers(required=True, metavar="DO")
+    _db_command(database, "upgrade", "bring the schema up to date, while others use it")
+    _db_command(database, "status", "say whether the schema goes with this program (exit status 1 if not)")
+    backup = _db_command(database, "backup", "write everything into one file, while others use it")
+    backup.add_argument("file", type=Path, metavar="FILE", help="to write; one that is there is replaced")
+    restore = _db_command(database, "restore", "put a backup in the place of the database")
+    restore.add_argument("file", type=Path, metavar="FILE", help="that `roost db backup` wrote")
+    restore.add_argument("--force", action="store_true", help="also if the database is not empty")
+
+    keystone = commands.add_parser("keystone", help="a Keystone's catalogue").add_subparsers(
+        required=True, metavar="DO"
+    )
+    register = _command(keystone, "register", _keystone_register, "make the services and endpoints of this Roost")
+    register.add_argument("--cloud", metavar="NAME", help="an administrator's, of clouds.yaml ([clusters] os_cloud)")
+    register.add_argument("--url", metavar="URL", help="where clients reach Roost ([api] public_url)")
+    register.add_argument(
+        "--type",
+        action="append",
+        choices=["clustering", "compute"],
+        help="service type to register (clustering); compute only where there is no Nova",
+    )
 
     sample = commands.add_parser("config", help="the configuration file").add_subparsers(required=True, metavar="DO")
     _command(sample, "sample", _config_sample, "print a configuration file with every option and its default")
@@ -69,6 +87,17 @@ def _command(
     parser = commands.add_parser(name, help=description, description=description.capitalize() + ".")
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file")
     parser.set_defaults(run=run)
+    return parser
+
+
+def _db_command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, description: str
+) -> argparse.ArgumentParser:
+    parser = _command(commands, name, _db, description)
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="the folder of a `roost serve`, if no database is named"
+    )
+    parser.set_defaults(do=name)
     return parser
 
 
@@ -107,24 +136,16 @@ def _audit(options: argparse.Namespace) -> int:
     return audit.run(_settings(options))
 
 
-def _db_upgrade(options: argparse.Namespace) -> int:
-    from roost.store import schema
+def _db(options: argparse.Namespace) -> int:
+    from roost.cli import db
 
-    url = config.database_url(_settings(options))
-    schema.upgrade(url)
-    print(f"The schema is at {schema.expected()}.")
-    return 0
+    return db.run(_settings(options), options)
 
 
-def _db_status(options: argparse.Namespace) -> int:
-    from roost.store import schema
+def _keystone_register(options: argparse.Namespace) -> int:
+    from roost.cli import keystone
 
-    status = schema.status(config.database_url(_settings(options)))
-    if status:
-        print(f"The schema is at {status.current}: up to date.")
-        return 0
-    print(f"The schema is at {status.current or 'nothing'}, this program needs {status.expected}: roost db upgrade")
-    return 1
+    return keystone.register(_settings(options), options.cloud, options.url, options.type or ["clustering"])
 
 
 def _config_sample(options: argparse.Namespace) -> int:

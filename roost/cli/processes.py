@@ -32,9 +32,9 @@ def run(settings: Settings, *, api: bool = False, engine: bool = False, ready: C
     """Run an API, an engine, or both, until SIGTERM or Ctrl-C; `ready` is called when requests are answered."""
     logs.set_up(settings.log_level, settings.log_format)
     url = config.database_url(settings)
-    status = schema.status(url)
-    if not status:
-        raise Unavailable(f"The schema is at {status.current or 'nothing'}, not at {status.expected}: roost db upgrade")
+    problem = schema.status(url).problem
+    if problem:
+        raise Unavailable(problem)
     listener = _listen(settings) if api else None
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_run(settings, url, listener, engine, ready))
@@ -85,15 +85,24 @@ async def _run(
                     tasks.append(group.create_task(database.listen(tokens.REVOCATIONS, authenticator.forget)))
                 serving = group.create_task(server.serve(sockets=[listener]))
                 await server.accepting.wait()
+                tasks.append(group.create_task(_look_around(services)))
             if ready is not None:
                 ready()
             await stop.wait()
             if listener is not None:
+                services.watch.close()
                 server.should_exit = True
                 await serving
             await _end(tasks)
     finally:
         await database.close()
+
+
+async def _look_around(services: Services) -> None:
+    """Audit all groups once, so that who looks at the map first need not wait for it."""
+    with contextlib.suppress(Exception):
+        async with services.database.begin() as connection:
+            await services.violations.now(connection)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

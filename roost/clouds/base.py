@@ -3,17 +3,25 @@
 A cloud is bound to one project: what it creates belongs to that project, and it sees nothing of others. Everything
 that changes many servers takes them in one batch, so that a cloud which can decide on all of them at once does.
 
-An expected failure (no room, a quota, a server gone) is a value in the answer. `CloudError` is raised only when the
-cloud as a whole did not answer: nothing is known of what was done, and the same request may be made again.
+An expected failure (no room, a quota, a server gone) is a value in the answer; where the answer has no room for one,
+`Refused` is raised. `CloudError` is raised only when the cloud as a whole did not answer: nothing is known of what was
+done, and the same request may be made again.
 """
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from roost.errors import Invalid, Unavailable
 
-class CloudError(Exception):
+
+class CloudError(Unavailable):
     """The cloud did not answer, or answered with something that makes no sense."""
+
+
+class Refused(Invalid):
+    """The cloud understood, and said no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,8 @@ class LoadBalancerRequest:
     loadbalancer: str | None = None
     """An existing one to use instead of making one."""
     timeout: float = 300.0
+    token: str = field(default_factory=lambda: str(uuid.uuid4()))
+    """Names the request: asking twice never makes two load balancers."""
 
 
 @dataclass(frozen=True, slots=True)

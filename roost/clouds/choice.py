@@ -18,4 +18,4 @@ def choose(settings: Settings, database: Database, scheduler: Scheduler) -> Clou
         raise Unavailable(
             "openstacksdk is not installed: pip install 'roost[client]', or set [clusters] cloud."
         ) from None
-    return OpenStackClouds(settings.clusters.os_cloud)
+    return OpenStackClouds(settings.clusters.os_cloud, database=database)

@@ -377,7 +377,7 @@ class EmbeddedCloud:
             existing = await self._balancer(request.loadbalancer)
             if existing is not None:
                 return existing
-        parts = {part: str(uuid.uuid4()) for part in ("id", "listener", "pool")}
+        parts = {"id": request.token, **{part: str(uuid.uuid4()) for part in ("listener", "pool")}}
         monitor = str(uuid.uuid4()) if request.health_monitor else None
         address = request.vip.get("address") or f"127.254.{uuid.uuid4().int % 256}.{uuid.uuid4().int % 254 + 1}"
         balancer = LoadBalancer(**parts, health_monitor=monitor, vip_address=str(address))
@@ -392,8 +392,8 @@ class EmbeddedCloud:
             "spec": {"vip": dict(request.vip), "pool": dict(request.pool)},
         }
         async with self.database.begin() as connection:
-            await connection.execute(load_balancers.insert().values(**row))
-        return balancer
+            made = await connection.execute(insert(load_balancers).values(**row).on_conflict_do_nothing())
+        return balancer if made.rowcount else await self._balancer(request.token) or balancer
 
     async def _balancer(self, name_or_id: str) -> LoadBalancer | None:
         query = sa.select(load_balancers).where(

@@ -1,40 +1,60 @@
-"""A real OpenStack, through openstacksdk, which blocks: everything is done in threads beside the event loop.
+"""A real OpenStack, through openstacksdk, which blocks: everything is asked in threads beside the event loop.
 
-Nova has no name for a request, so that the same request again could be recognised. A server carries its node's id in
-its metadata; before servers are made those that exist are looked up, and where two were made the older one stays.
+Nova has no name for a request, so that the same request again could be recognised. A server carries its node's id as
+a tag; before servers are made those that exist are looked up, and where two were made the older one stays.
+
+Roost chooses the host of each server itself, from what Nova and Placement say of the hosts now, and asks Nova for that
+host; Nova checks it once more. Where the cloud does not show its hosts, or a server asks for more than Roost knows of,
+Nova chooses.
 """
 
 import asyncio
 import functools
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import openstack
+import sqlalchemy as sa
 from keystoneauth1 import exceptions as keystone
 from openstack import exceptions
 
+from roost.clouds import placing
 from roost.clouds.base import (
     CloudError,
     Hypervisor,
     LoadBalancer,
     LoadBalancerRequest,
     Named,
+    Refused,
     Server,
     ServerGroup,
     ServerOutcome,
     ServerRequest,
     Zone,
 )
+from roost.clouds.octavia import Octavia
+from roost.clouds.patience import make_patient
+from roost.clouds.placing import Place
+from roost.store.database import Database
 
 NODE_ID = "cluster_node_id"
 """The key of a server's metadata that names its node; profiles set it too."""
 
 _AT_ONCE = 16
-_POLL_SECONDS = 0.5
+_IN_A_QUESTION = 50
+"""How many tags one request names: its address must not become too long."""
 _BUILD_SECONDS = 600.0
+_CUT_SECONDS = 2.0
+"""How long Nova may still be at work on a request whose connection was cut."""
+_ATTEMPTS = 4
+"""How often a server is created: a connection may be cut, and a host may be taken by somebody else."""
+_NO_HOST = re.compile("No valid host|Exceeded max|exhausted|violat", re.IGNORECASE)
 _OWN_MICROVERSION = "2.1003"
 """Several policies in one group can only be asked of Roost's own compute API."""
 
@@ -47,20 +67,39 @@ class OpenStackClouds:
 
     cloud: str | None
     config: Mapping[str, Any] = field(default_factory=dict)
+    database: Database | None = None
+    """Where engines take turns; without one, only those of this process do."""
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_AT_ONCE, "openstack"))
     _connections: dict[str, Any] = field(default_factory=dict)
+    _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
 
     def of(self, project_id: str, user_id: str) -> "OpenStackCloud":
         """The cloud as one project sees it."""
-        return OpenStackCloud(self._threads, functools.partial(self._connection, project_id))
+        return OpenStackCloud(self._threads, functools.partial(self._connection, project_id), user_id, self._turn)
 
     def _connection(self, project_id: str) -> Any:
         """Signed in to the project; in a thread, since it asks the identity service."""
         if project_id not in self._connections:
-            own = openstack.connect(cloud=self.cloud, **self.config)
-            same = own.current_project_id == project_id
-            self._connections[project_id] = own if same else own.connect_as_project(project_id)
+            own = make_patient(openstack.connect(cloud=self.cloud, **self.config))
+            if own.current_project_id != project_id:
+                own = make_patient(own.connect_as_project({"id": project_id}))
+            try:
+                own.authorize()
+            except (exceptions.HttpException, keystone.Unauthorized) as error:
+                raise Refused(f"Roost's user cannot sign in to project {project_id}: has it a role there?") from error
+            self._connections[project_id] = own
         return self._connections[project_id]
+
+    @asynccontextmanager
+    async def _turn(self, group: str) -> AsyncIterator[None]:
+        """One creation at a time in a group, so that each sees where the members of the one before it are."""
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self._turns.setdefault(group, asyncio.Lock()))
+            if self.database is not None:
+                connection = await held.enter_async_context(self.database.begin())
+                key = sa.func.hashtextextended(group, 0)
+                await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
+            yield
 
     def close(self) -> None:
         """End the threads."""
@@ -73,80 +112,68 @@ class OpenStackCloud:
 
     threads: ThreadPoolExecutor
     connect: Callable[[], Any]
+    user_id: str
+    turn: Callable[[str], Any]
 
     @property
     def batch_size(self) -> int:
         """As many as are asked for side by side, a few times over."""
         return 50
 
-    async def _run(self, work: Callable[[Any], T]) -> T:
-        """Do something with the connection, in a thread; what the cloud as a whole failed to do is a `CloudError`."""
+    async def _ask(self, work: Callable[[Any], T]) -> T:
+        """Do something with the connection, in a thread: what the cloud refuses is `Refused`, and that it did not
+        answer is a `CloudError`."""
 
         def call() -> T:
             return work(self.connect())
 
         try:
             return await asyncio.get_running_loop().run_in_executor(self.threads, call)
-        except (exceptions.HttpException, keystone.ClientException) as error:
-            if _is_refusal(error):
-                raise
-            raise CloudError(str(error)) from error
+        except (exceptions.DuplicateResource, exceptions.HttpException, keystone.ClientException) as error:
+            raise (Refused if _is_refusal(error) else CloudError)(_message(error)) from error
         except exceptions.SDKException as error:
             raise CloudError(str(error)) from error
 
     async def _reason(self, work: Callable[[Any], Any]) -> str | None:
         """The reason if this is refused."""
         try:
-            await self._run(work)
-        except (exceptions.HttpException, keystone.ClientException) as error:
-            return _message(error)
+            await self._ask(work)
+        except Refused as error:
+            return error.message
         return None
 
     # Servers
 
     async def create_servers(self, requests: Sequence[ServerRequest]) -> list[ServerOutcome]:
-        """Side by side; those that exist are kept."""
-        there = await self.find_servers([request.node_id for request in requests])
-        missing = [request for request in requests if request.node_id not in there]
-        refused = dict(
-            zip(
-                [request.node_id for request in missing],
-                await asyncio.gather(*(self._create(request) for request in missing)),
-                strict=True,
-            )
-        )
-        awaited = [request.node_id for request in requests if refused.get(request.node_id) is None]
-        found = await self._settled(awaited)
-        return [_outcome(request.node_id, found.get(request.node_id), refused) for request in requests]
-
-    async def _create(self, request: ServerRequest) -> str | None:
-        attributes = _attributes(request)
-        return await self._reason(lambda connection: connection.compute.create_server(**attributes))
-
-    async def _settled(self, node_ids: Sequence[str]) -> dict[str, Server]:
-        until = time.monotonic() + _BUILD_SECONDS
-        while True:
-            found = await self.find_servers(node_ids)
-            if all(server.status != "BUILD" for server in found.values()) or time.monotonic() > until:
-                return found
-            await asyncio.sleep(_POLL_SECONDS)
+        """Side by side; those that exist are kept. What a cut connection leaves unknown is looked for before it is
+        asked for again, and a server whose host was taken by somebody else gets another."""
+        async with AsyncExitStack() as turns:
+            for group in sorted({request.server_group for request in requests if request.server_group}):
+                await turns.enter_async_context(self.turn(group))
+            return await _Creation(self, requests).run()
 
     async def delete_servers(self, server_ids: Sequence[str], *, force: bool = False) -> dict[str, str]:
-        """Side by side, then wait until they are gone."""
+        """Side by side, then wait until they are gone. Nova lets an administrator delete what is locked: we do not."""
+        there = await self.show_servers(server_ids)
+        refused = {
+            server.id: f"Instance {server.id} is locked"
+            for server in there.values()
+            if server.details.get("locked") and not force
+        }
 
         def delete(server_id: str) -> Callable[[Any], Any]:
-            return lambda connection: connection.compute.delete_server(server_id, ignore_missing=True, force=False)
+            return lambda connection: connection.compute.delete_server(server_id, ignore_missing=True, force=force)
 
-        reasons = await asyncio.gather(*(self._reason(delete(server_id)) for server_id in server_ids))
-        refused = {server_id: reason for server_id, reason in zip(server_ids, reasons, strict=True) if reason}
-        going = [server_id for server_id in server_ids if server_id not in refused]
+        going = [server_id for server_id in there if server_id not in refused]
+        reasons = await _gathered(self._reason(delete(server_id)) for server_id in going)
+        refused |= {server_id: reason for server_id, reason in zip(going, reasons, strict=True) if reason}
         until = time.monotonic() + _BUILD_SECONDS
-        while going and time.monotonic() < until:
-            there = await self.show_servers(going)
-            going = [server_id for server_id in going if server_id in there]
-            if going:
-                await asyncio.sleep(_POLL_SECONDS)
-        return refused | dict.fromkeys(going, "The server is still there.")
+        for pause in _pauses():
+            there = await self.show_servers([server_id for server_id in going if server_id not in refused])
+            if not there or time.monotonic() > until:
+                break
+            await asyncio.sleep(pause)
+        return refused | dict.fromkeys(there, "The server is still there.")
 
     async def show_servers(self, server_ids: Sequence[str]) -> dict[str, Server]:
         """From one list, whatever their number."""
@@ -154,25 +181,24 @@ class OpenStackCloud:
         return {server.id: server for server in await self._list() if server.id in wanted} if wanted else {}
 
     async def find_servers(self, node_ids: Sequence[str]) -> dict[str, Server]:
-        """By the node's id in their metadata; of two with the same, the older one stays and the other goes."""
-        wanted = set(node_ids)
+        """By the tag that is the node's id; of two with the same, the older one stays and the other goes."""
+        parts = [node_ids[start : start + _IN_A_QUESTION] for start in range(0, len(node_ids), _IN_A_QUESTION)]
         found: dict[str, Server] = {}
         surplus = []
-        for server in await self._list() if wanted else ():
-            if server.node_id not in wanted:
-                continue
-            if server.node_id in found:
-                surplus.append(server.id)
-            else:
-                found[server.node_id] = server
+        for rows in await _gathered(self._list(any_tags=",".join(part)) for part in parts):
+            for server in rows:
+                if server.node_id is None or found.setdefault(server.node_id, server).id != server.id:
+                    surplus.append(server.id)
         if surplus:
-            await self.delete_servers(surplus)
+            await self.delete_servers(surplus, force=True)
         return found
 
-    async def _list(self) -> list[Server]:
-        """All servers of the project, the oldest first."""
-        rows = await self._run(lambda connection: list(connection.compute.servers(details=True)))
-        return [_server(row) for row in sorted(rows, key=lambda row: (str(row.created_at), row.id))]
+    async def _list(self, **query: Any) -> list[Server]:
+        """The servers of the project, the oldest first."""
+        rows = await self._ask(lambda connection: list(connection.compute.servers(details=True, **query)))
+        tags = set(str(query.get("any_tags", "")).split(","))
+        oldest_first = sorted(rows, key=lambda row: (str(row.created_at), row.id))
+        return [_server(row, next((tag for tag in row.tags or () if tag in tags), None)) for row in oldest_first]
 
     async def update_server(
         self, server_id: str, *, name: str | None = None, metadata: Mapping[str, str | None] | None = None
@@ -194,21 +220,47 @@ class OpenStackCloud:
 
     async def operate(self, server_id: str, operation: str, params: Mapping[str, Any]) -> str | None:
         """Ask for it, and wait until the server is at rest again; what an earlier attempt began is finished first."""
+        try:
+            before = await self._at_rest(server_id)
+            flavor = await self._ask(lambda connection: _flavor_name(connection, operation, params))
+            if flavor is not None and _flavor_of(before) == flavor:
+                return None
+            try:
+                await self._ask(lambda connection: _OPERATIONS[operation](connection.compute, server_id, params))
+            except CloudError:
+                # The answer was lost, maybe not the question.
+                if (await self._at_rest(server_id)).status != _EFFECTS.get(operation):
+                    raise
+            after = await self._at_rest(server_id)
+        except Refused as error:
+            return error.message
+        if after.status == "ERROR" and before.status != "ERROR":
+            return str((after.fault or {}).get("message") or "The server is in error.")
+        if flavor is not None and _flavor_of(after) != flavor:
+            return "The server could not be resized: its events say why."
+        return None
 
-        def act(connection: Any) -> None:
-            server = _confirmed(connection, server_id)
-            if operation == "resize" and _flavor_of(server) == str(params["flavor"]):
-                return
-            _OPERATIONS[operation](connection.compute, server_id, params)
-            _confirmed(connection, server_id)
-
-        return await self._reason(act)
+    async def _at_rest(self, server_id: str) -> Any:
+        """The server once nothing happens to it, kept as it was moved or resized."""
+        until = time.monotonic() + _BUILD_SECONDS
+        confirmed = False
+        for pause in _pauses():
+            server = await self._ask(lambda connection: connection.compute.get_server(server_id))
+            resting = server.task_state is None and server.status != "BUILD"
+            if resting and server.status == "VERIFY_RESIZE":
+                # Nova shows this status for a while after it was confirmed, and refuses to be told twice.
+                if not confirmed:
+                    await self._ask(lambda connection: connection.compute.confirm_server_resize(server_id))
+                confirmed = True
+            elif resting or time.monotonic() > until:
+                return server
+            await asyncio.sleep(pause)
 
     # Server groups
 
     async def find_server_group(self, name_or_id: str) -> ServerGroup | None:
         """By id, else by name."""
-        found = await self._run(lambda connection: connection.compute.find_server_group(name_or_id))
+        found = await self._ask(lambda connection: connection.compute.find_server_group(name_or_id))
         return None if found is None else _group(found)
 
     async def create_server_group(
@@ -227,34 +279,27 @@ class OpenStackCloud:
             exceptions.raise_from_response(answer)
             return ServerGroup(answer.json()["server_group"]["id"], name, tuple(policies))
 
-        return await self._run(create)
+        return await self._ask(create)
 
     async def delete_server_group(self, group_id: str) -> None:
         """Its members stay."""
-        await self._run(lambda connection: connection.compute.delete_server_group(group_id, ignore_missing=True))
+        await self._ask(lambda connection: connection.compute.delete_server_group(group_id, ignore_missing=True))
 
     # What there is
 
     async def availability_zones(self) -> list[Zone]:
         """As Nova reports them."""
-        zones = await self._run(lambda connection: list(connection.compute.availability_zones()))
+        zones = await self._ask(lambda connection: list(connection.compute.availability_zones()))
         return [Zone(zone.name, bool((zone.state or {}).get("available"))) for zone in zones]
 
     async def hypervisors(self) -> list[Hypervisor]:
         """For administrators only."""
-        rows = await self._run(lambda connection: list(connection.compute.hypervisors(details=True)))
+        rows = await self._ask(lambda connection: list(connection.compute.hypervisors(details=True)))
         return [Hypervisor(row.name, (row.service_details or {}).get("host") or row.name) for row in rows]
 
     async def regions(self) -> list[str]:
-        """Those of the identity service, or the one that is configured."""
-
-        def names(connection: Any) -> list[str]:
-            try:
-                return [region.id for region in connection.identity.regions()] or [connection.config.region_name]
-            except (exceptions.SDKException, keystone.ClientException):
-                return [connection.config.region_name]
-
-        return await self._run(names)
+        """The one that this process signs in to."""
+        return [await self._ask(lambda connection: str(connection.config.get_region_name() or "RegionOne"))]
 
     async def find_flavor(self, name_or_id: str) -> Named | None:
         """One that the project may use."""
@@ -273,55 +318,154 @@ class OpenStackCloud:
         return await self._named(find)
 
     async def find_keypair(self, name: str) -> Named | None:
-        """One of the user that this process signs in as."""
-        return await self._named(lambda connection: connection.compute.find_keypair(name))
+        """One of the cluster's owner, whom an administrator may ask for."""
+        return await self._named(lambda connection: _keypair(connection, self.user_id, name))
 
     async def _named(self, find: Callable[[Any], Any]) -> Named | None:
-        found = await self._run(find)
+        found = await self._ask(find)
         return None if found is None else Named(found.id, found.name)
 
     # Load balancers
 
     async def create_load_balancer(self, request: LoadBalancerRequest) -> LoadBalancer:
-        """One after the other, since Octavia locks the whole of it for each change."""
-        return await self._run(lambda connection: _make_balancer(connection.load_balancer, request))
+        """Continue where an earlier attempt was cut off."""
+        return await Octavia(self._ask).create(request)
 
     async def delete_load_balancer(self, balancer: LoadBalancer) -> None:
         """With all that belongs to it."""
-        await self._run(
-            lambda connection: connection.load_balancer.delete_load_balancer(
-                balancer.id, cascade=True, ignore_missing=True
-            )
-        )
+        await Octavia(self._ask).delete(balancer)
 
     async def add_member(
         self, balancer: LoadBalancer, server_id: str, port: int, subnet: str | None = None, weight: int = 1
     ) -> str:
-        """By the server's first address."""
-
-        def add(connection: Any) -> str:
-            server = connection.compute.get_server(server_id)
-            address = next(one["addr"] for net in (server.addresses or {}).values() for one in net)
-            member = connection.load_balancer.create_member(
-                balancer.pool, address=address, protocol_port=port, weight=weight, subnet_id=subnet, name=server_id
-            )
-            connection.load_balancer.wait_for_load_balancer(balancer.id)
-            return str(member.id)
-
-        return await self._run(add)
+        """By the server's address."""
+        return await Octavia(self._ask).add_member(balancer, server_id, port, subnet, weight)
 
     async def remove_member(self, balancer: LoadBalancer, member_id: str) -> None:
         """And wait until Octavia has done it."""
+        await Octavia(self._ask).remove_member(balancer, member_id)
 
-        def remove(connection: Any) -> None:
-            connection.load_balancer.delete_member(member_id, balancer.pool, ignore_missing=True)
-            connection.load_balancer.wait_for_load_balancer(balancer.id)
 
-        await self._run(remove)
+class _Creation:
+    """Servers on their way: what is known of each, from attempt to attempt."""
+
+    def __init__(self, cloud: OpenStackCloud, requests: Sequence[ServerRequest]) -> None:
+        self.cloud = cloud
+        self.requests = {request.node_id: request for request in requests}
+        self.refused: dict[str, str] = {}
+        self.placed: dict[str, str] = {}
+        self.avoided: dict[str, set[str]] = defaultdict(set)
+        self.found: dict[str, Server] = {}
+
+    async def run(self) -> list[ServerOutcome]:
+        """One outcome a request, in order."""
+        self.found = await self.cloud.find_servers(list(self.requests))
+        for attempt in range(1, _ATTEMPTS + 1):
+            last = attempt == _ATTEMPTS
+            lost = await self._create_missing(leave_it_to_nova=last)
+            if lost is not None:
+                await asyncio.sleep(_CUT_SECONDS)
+            await self._settle()
+            if not last:
+                await self._take_back()
+            if not self._missing():
+                break
+            if last and lost is not None:
+                raise lost
+        return [_outcome(node_id, self.found.get(node_id), self.refused) for node_id in self.requests]
+
+    def _missing(self) -> list[ServerRequest]:
+        return [
+            request
+            for node_id, request in self.requests.items()
+            if node_id not in self.found and node_id not in self.refused
+        ]
+
+    async def _create_missing(self, *, leave_it_to_nova: bool) -> CloudError | None:
+        """Ask for those that are not there; an error where it is not known whether some of them were made."""
+        missing = self._missing()
+        if not missing:
+            return None
+        await self._place([] if leave_it_to_nova else missing)
+        asked = [request for request in missing if request.node_id not in self.refused]
+        answers = await asyncio.gather(*map(self._create, asked), return_exceptions=True)
+        lost: CloudError | None = None
+        for request, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, Refused):
+                self.refused[request.node_id] = answer.message
+            elif isinstance(answer, CloudError):
+                lost = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+        return lost
+
+    async def _place(self, missing: Sequence[ServerRequest]) -> None:
+        """Choose the host of each server that Roost can choose one for, or learn that there is none."""
+        self.placed = {}
+        places = await self.cloud._ask(lambda connection: placing.place(connection, missing, self.avoided))
+        for node_id, place in places.items():
+            if isinstance(place, Place):
+                self.placed[node_id] = place.host
+            else:
+                self.refused[node_id] = place
+
+    async def _create(self, request: ServerRequest) -> None:
+        def create(connection: Any) -> None:
+            attributes = _attributes(connection, request)
+            if request.key_name is not None:
+                attributes["key_name"] = _own_keypair(connection, self.cloud.user_id, request.key_name)
+            if request.node_id in self.placed:
+                attributes["host"] = self.placed[request.node_id]
+            connection.compute.create_server(**attributes)
+
+        await self.cloud._ask(create)
+
+    async def _settle(self) -> None:
+        """Wait until none of the servers is being built any more."""
+        awaited = [node_id for node_id in self.requests if node_id not in self.refused]
+        until = time.monotonic() + _BUILD_SECONDS
+        for pause in _pauses():
+            self.found = await self.cloud.find_servers(awaited)
+            building = any(server.status == "BUILD" for server in self.found.values())
+            if not building or time.monotonic() > until:
+                return
+            await asyncio.sleep(pause)
+
+    async def _take_back(self) -> None:
+        """Servers for which the host that Roost chose had no place any more are deleted, to be created elsewhere."""
+        misplaced = {
+            node_id: server
+            for node_id, server in self.found.items()
+            if server.status == "ERROR" and node_id in self.placed and _NO_HOST.search(server.fault or "")
+        }
+        for node_id in misplaced:
+            self.avoided[node_id].add(self.placed[node_id])
+            del self.found[node_id]
+        if misplaced:
+            await self.cloud.delete_servers([server.id for server in misplaced.values()], force=True)
+
+
+async def _gathered(work: Iterator[Any]) -> list[Any]:
+    """All answers, once all have come: nothing is left under way when one of them was an error."""
+    answers = await asyncio.gather(*work, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return answers
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds between two looks: soon at first, and rarely in the end."""
+    pause = 0.2
+    while True:
+        yield pause
+        pause = min(pause * 1.4, 3.0)
 
 
 def _is_refusal(error: Exception) -> bool:
     """Whether the cloud understood and said no, rather than not answering."""
+    if isinstance(error, exceptions.DuplicateResource):
+        return True
     status = getattr(error, "status_code", None) or getattr(error, "http_status", None)
     return status is not None and 400 <= int(status) < 500 and int(status) not in (401, 408, 429)
 
@@ -330,7 +474,10 @@ def _message(error: Exception) -> str:
     return str(getattr(error, "details", None) or getattr(error, "message", None) or error)
 
 
-def _attributes(request: ServerRequest) -> dict[str, Any]:
+def _attributes(connection: Any, request: ServerRequest) -> dict[str, Any]:
+    here = connection.config.get_region_name()
+    if request.region is not None and here and request.region != here:
+        raise Refused(f"Servers are made in region '{here}', and not in '{request.region}'.")
     hints = dict(request.scheduler_hints)
     if request.server_group is not None:
         hints["group"] = request.server_group
@@ -338,9 +485,9 @@ def _attributes(request: ServerRequest) -> dict[str, Any]:
         "name": request.name,
         "flavor_id": request.flavor,
         "image_id": request.image,
-        "networks": [dict(network) for network in request.networks] or "auto",
-        "key_name": request.key_name,
+        "networks": [dict(network) for network in request.networks] or _default_networks(connection),
         "metadata": {**request.metadata, NODE_ID: request.node_id},
+        "tags": [request.node_id],
         "user_data": request.user_data,
         "availability_zone": request.availability_zone,
         "scheduler_hints": hints,
@@ -353,7 +500,38 @@ def _attributes(request: ServerRequest) -> dict[str, Any]:
     return {key: value for key, value in given.items() if value not in (None, [], {})}
 
 
-def _outcome(node_id: str, server: Server | None, refused: Mapping[str, str | None]) -> ServerOutcome:
+def _default_networks(connection: Any) -> Any:
+    """For a server that names none: the only network that there is, as Nova itself would choose before 2.37."""
+    if not connection.has_service("network"):
+        return "auto"
+    usable = [network for network in connection.network.networks() if not network.is_router_external]
+    return [{"uuid": usable[0].id}] if len(usable) == 1 else "auto" if usable else "none"
+
+
+def _keypair(connection: Any, user_id: str, name: str) -> Any:
+    """A key pair of the cluster's owner."""
+    own = connection.current_user_id == user_id
+    return connection.compute.find_keypair(name, **({} if own else {"user_id": user_id}))
+
+
+def _own_keypair(connection: Any, user_id: str, name: str) -> str:
+    """The owner's key under a name of Roost's own user: Nova gives a server only keys of the user that creates it."""
+    if connection.current_user_id == user_id:
+        return name
+    key = _keypair(connection, user_id, name)
+    if key is None:
+        raise Refused(f"The key pair '{name}' could not be found.")
+    copy = f"{user_id}-{name}"[:255]
+    there = connection.compute.find_keypair(copy)
+    if there is not None and there.fingerprint != key.fingerprint:
+        connection.compute.delete_keypair(there)
+        there = None
+    if there is None:
+        connection.compute.create_keypair(name=copy, public_key=key.public_key, type=key.type or "ssh")
+    return copy
+
+
+def _outcome(node_id: str, server: Server | None, refused: Mapping[str, str]) -> ServerOutcome:
     if server is None:
         return ServerOutcome(node_id, None, refused.get(node_id) or "The server was not made.")
     if server.status == "ACTIVE":
@@ -361,22 +539,16 @@ def _outcome(node_id: str, server: Server | None, refused: Mapping[str, str | No
     return ServerOutcome(node_id, server.id, server.fault or f"The server is in status {server.status}.")
 
 
-def _server(row: Any) -> Server:
-    fault = row.fault or {}
-    details = {
-        **row.to_dict(computed=False),
-        "flavor": row.flavor.to_dict() if hasattr(row.flavor, "to_dict") else row.flavor,
-        "image": row.image.to_dict() if hasattr(row.image, "to_dict") else row.image,
-    }
+def _server(row: Any, node_id: str | None) -> Server:
     return Server(
         id=row.id,
         name=row.name,
         status=row.status,
         zone=row.availability_zone or None,
         host=row.compute_host,
-        node_id=(row.metadata or {}).get(NODE_ID),
-        fault=fault.get("message"),
-        details=details,
+        node_id=node_id or (row.metadata or {}).get(NODE_ID),
+        fault=(row.fault or {}).get("message"),
+        details=row.to_dict(computed=False, original_names=True),
     )
 
 
@@ -392,23 +564,27 @@ def _policy(text: str) -> dict[str, Any]:
     return {"name": name, **dict(zip(("scope", "identifier"), scope, strict=False))}
 
 
-def _confirmed(connection: Any, server_id: str) -> Any:
-    """The server once it is at rest, kept as it was moved or resized."""
-    until = time.monotonic() + _BUILD_SECONDS
-    while True:
-        server = connection.compute.get_server(server_id)
-        resting = server.task_state is None and server.status != "BUILD"
-        if resting and server.status == "VERIFY_RESIZE":
-            connection.compute.confirm_server_resize(server_id)
-        elif resting or time.monotonic() > until:
-            return server
-        time.sleep(_POLL_SECONDS)
+def _flavor_name(connection: Any, operation: str, params: Mapping[str, Any]) -> str | None:
+    """What the flavor of a resize is called: of a server Nova only tells the name of its flavor."""
+    return str(connection.compute.get_flavor(params["flavor"]).name) if operation == "resize" else None
 
 
-def _flavor_of(server: Any) -> str | None:
-    """The id of its flavor, as far as Nova still tells it: newer versions only show what the flavor was."""
-    return getattr(server.flavor, "id", None)
+def _flavor_of(server: Any) -> str:
+    flavor = server.flavor
+    return str(flavor.original_name or flavor.name)
 
+
+_EFFECTS = {
+    "stop": "SHUTOFF",
+    "start": "ACTIVE",
+    "pause": "PAUSED",
+    "unpause": "ACTIVE",
+    "suspend": "SUSPENDED",
+    "resume": "ACTIVE",
+    "rescue": "RESCUE",
+    "unrescue": "ACTIVE",
+}
+"""The status in which an operation leaves a server."""
 
 _OPERATIONS: Mapping[str, Callable[[Any, str, Mapping[str, Any]], Any]] = {
     "reboot": lambda compute, server, given: compute.reboot_server(server, str(given.get("type") or "HARD").upper()),
@@ -432,58 +608,3 @@ _OPERATIONS: Mapping[str, Callable[[Any, str, Mapping[str, Any]], Any]] = {
 
 def _image_of(compute: Any, server_id: str, given: Mapping[str, Any]) -> str:
     return str(given.get("image") or compute.get_server(server_id).image.id)
-
-
-def _make_balancer(octavia: Any, request: LoadBalancerRequest) -> LoadBalancer:
-    def settled() -> None:
-        octavia.wait_for_load_balancer(balancer.id, wait=request.timeout)
-
-    vip, pool, monitor = request.vip, request.pool, request.health_monitor
-    if request.loadbalancer is not None:
-        balancer = octavia.find_load_balancer(request.loadbalancer, ignore_missing=False)
-    else:
-        balancer = octavia.create_load_balancer(
-            **_given(
-                name=request.name,
-                vip_subnet_id=vip.get("subnet"),
-                vip_network_id=vip.get("network"),
-                vip_address=vip.get("address"),
-                availability_zone=request.availability_zone,
-                flavor_id=request.flavor,
-            )
-        )
-    settled()
-    listener = octavia.create_listener(
-        **_given(
-            name=request.name,
-            load_balancer_id=balancer.id,
-            protocol=vip.get("protocol", "HTTP"),
-            protocol_port=vip.get("protocol_port", 80),
-            connection_limit=vip.get("connection_limit"),
-        )
-    )
-    settled()
-    persistence = pool.get("session_persistence")
-    made = octavia.create_pool(
-        **_given(
-            name=request.name,
-            listener_id=listener.id,
-            protocol=pool.get("protocol", "HTTP"),
-            lb_algorithm=pool.get("lb_method", "ROUND_ROBIN"),
-            session_persistence=_given(**persistence) if persistence else None,
-        )
-    )
-    settled()
-    watched = None
-    if monitor:
-        names = ("type", "delay", "timeout", "max_retries", "http_method", "url_path", "expected_codes")
-        watched = octavia.create_health_monitor(
-            pool_id=made.id, **_given(**{key: monitor.get(key) for key in names})
-        ).id
-        settled()
-    address = octavia.get_load_balancer(balancer.id).vip_address
-    return LoadBalancer(balancer.id, listener.id, made.id, watched, address)
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}

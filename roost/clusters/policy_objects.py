@@ -7,13 +7,12 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.base import Cloud
-from roost.clusters import spec
 from roost.clusters.errors import ResourceInUse
 from roost.clusters.ids import new_id
 from roost.clusters.lookup import find
 from roost.clusters.plugins import Plugins
 from roost.clusters.policies.base import Policy
-from roost.clusters.spec import InvalidSpec
+from roost.clusters.spec import InvalidSpec, unwrap
 from roost.config import ClusterSettings
 from roost.identity.tokens import Caller
 from roost.store.tables.clusters import policies
@@ -21,32 +20,18 @@ from roost.store.tables.clusters import policies
 Row = sa.Row[Any]
 
 
-def build(plugins: Plugins, name: str, given: Any) -> Policy:
-    """The policy that a spec means; raise `InvalidSpec`, or `ResourceNotFound` for an unknown type."""
-    kind = plugins.policy(spec.unwrap(given).name)
-    return kind(name, given)
+def build(plugins: Plugins, caller: Caller, name: str, spec: Any) -> Policy:
+    """The policy that a spec of the caller's means; raise `InvalidSpec`, or `ResourceNotFound` for an unknown type."""
+    kind = plugins.policy(unwrap(spec).name)
+    owner: dict[str, Any] = {"user": caller.user_id, "project": caller.project_id, "domain": "default"}
+    return kind(name, spec, id=new_id(), **owner)
 
 
-async def create(
-    connection: AsyncConnection,
-    caller: Caller,
-    name: str,
-    policy: Policy,
-    cloud: Cloud,
-    settings: ClusterSettings,
-) -> Row:
+async def create(connection: AsyncConnection, policy: Policy, cloud: Cloud, settings: ClusterSettings) -> Row:
     """Keep a policy, if the cloud and the operator's settings allow what it asks for."""
     if problem := await policy.validate(cloud, settings):
         raise InvalidSpec(problem)
-    values = {
-        "id": new_id(),
-        "name": name,
-        "type": policy.type,
-        "spec": policy.spec,
-        "user_id": caller.user_id,
-        "project_id": caller.project_id,
-    }
-    row: Row = (await connection.execute(policies.insert().values(values).returning(policies))).one()
+    row: Row = (await connection.execute(policies.insert().values(policy.to_row()).returning(policies))).one()
     return row
 
 

@@ -8,46 +8,30 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.base import Cloud
-from roost.clusters import spec
 from roost.clusters.errors import BadRequest, ResourceInUse
 from roost.clusters.ids import new_id
 from roost.clusters.lookup import find
 from roost.clusters.plugins import Plugins
 from roost.clusters.profiles.base import Profile
-from roost.clusters.spec import InvalidSpec
+from roost.clusters.spec import InvalidSpec, unwrap
 from roost.identity.tokens import Caller
 from roost.store.tables.clusters import profiles
 
 Row = sa.Row[Any]
 
 
-def build(plugins: Plugins, name: str, given: Any) -> Profile:
-    """The profile that a spec means; raise `InvalidSpec`, or `ResourceNotFound` for an unknown type."""
-    kind = plugins.profile(spec.unwrap(given).name)
-    return kind(name, given)
+def build(plugins: Plugins, caller: Caller, name: str, spec: Any, metadata: Any = None) -> Profile:
+    """The profile that a spec of the caller's means; raise `InvalidSpec`, or `ResourceNotFound` for an unknown type."""
+    kind = plugins.profile(unwrap(spec).name)
+    owner: dict[str, Any] = {"user": caller.user_id, "project": caller.project_id, "domain": "default"}
+    return kind(name, spec, id=new_id(), metadata=metadata, **owner)
 
 
-async def create(
-    connection: AsyncConnection,
-    caller: Caller,
-    name: str,
-    profile: Profile,
-    metadata: Mapping[str, Any],
-    cloud: Cloud,
-) -> Row:
+async def create(connection: AsyncConnection, profile: Profile, cloud: Cloud) -> Row:
     """Keep a profile, if the cloud has what it asks for."""
     if problem := await profile.validate(cloud):
         raise InvalidSpec(problem)
-    values = {
-        "id": new_id(),
-        "name": name,
-        "type": profile.type,
-        "spec": profile.spec,
-        "metadata": dict(metadata),
-        "user_id": caller.user_id,
-        "project_id": caller.project_id,
-    }
-    row: Row = (await connection.execute(profiles.insert().values(values).returning(profiles))).one()
+    row: Row = (await connection.execute(profiles.insert().values(profile.to_row()).returning(profiles))).one()
     return row
 
 

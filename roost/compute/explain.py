@@ -10,13 +10,12 @@ from typing import Any
 
 from roost.compute.fleet import LiveFleet
 from roost.compute.identifiers import Scope, Surrogates
+from roost.placement import record as placement
 from roost.placement.decision import Decision, Field, Refusal, Refused, Share, Verdict, free_share
 from roost.placement.fleet import NOWHERE, Fleet
+from roost.placement.record import Record
 from roost.placement.remedy import Change, Remedy
 from roost.placement.rules import HOST, Kind, Rule
-
-Record = dict[str, Any]
-"""A decision as it is stored: with real names, and no words."""
 
 _OPERATORS = frozenset({Change.ADD_AGGREGATES, Change.ENABLE_HOSTS, Change.FREE_CAPACITY})
 """The changes that a tenant cannot make."""
@@ -37,27 +36,14 @@ def _nameless(refused: Refused) -> Refused:
 
 
 def record(decision: Decision, live: LiveFleet) -> Record:
-    """One decision, on all of its servers. What ranked the hosts is kept as the scheduler has it, and read later."""
-    scopes = tuple(dict.fromkeys(rule.scope for rule in decision.request.rules))
-    ranked = [
-        _stood(host, row, live, scopes) | ({} if partition is None else {"partition": partition})
-        for (host, partition), row in zip(decision.placed(), decision.rows, strict=True)
-    ]
-    asked = {} if decision.request.partition is None else {"partition": decision.request.partition}
-    return {
-        "verdict": decision.verdict,
-        "servers": decision.request.count,
-        "hosts": decision.candidates + sum(refused.hosts for refused in decision.refused),
-        "candidates": decision.candidates,
-        "refused": [(refused.reason, refused.hosts, _written(refused.rule)) for refused in decision.refused],
-        "preferences": [
-            (_written(field.rule), field.word, field.shift, field.width, field.top) for field in decision.ranking.fields
-        ],
-        "flip": decision.ranking.flip,
-        "chosen": ranked,
-        "runners_up": [_stood(host, row, live, scopes) for host, row in decision.next_best()] if decision else [],
-        **asked,
-    }
+    """One decision, on all of its servers."""
+
+    def where(host: int, scopes: Sequence[str]) -> dict[str, Any]:
+        name = live.host(host).name
+        places = {HOST: name, **live.places(host)}
+        return {"host": name, "places": {scope: places[scope] for scope in scopes if scope in places}}
+
+    return placement.record(decision, where)
 
 
 def records(decision: Decision, live: LiveFleet, servers: int) -> list[Record]:
@@ -66,16 +52,6 @@ def records(decision: Decision, live: LiveFleet, servers: int) -> list[Record]:
     if not decision:
         return [whole] * servers
     return [{**whole, "chosen": [chosen]} for chosen in whole["chosen"]]
-
-
-def _written(rule: Rule | None) -> dict[str, Any] | None:
-    return None if rule is None else {"policy": str(rule), "rules": rule.limits}
-
-
-def _stood(host: int, row: tuple[int, ...], live: LiveFleet, scopes: Iterable[str]) -> dict[str, Any]:
-    name = live.host(host).name
-    places = {HOST: name, **live.places(host)}
-    return {"host": name, "places": {scope: places[scope] for scope in scopes if scope in places}, "words": row}
 
 
 def where(fleet: Fleet, host: int, scopes: Iterable[str]) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class LiveFleet:
 
     async def refresh(self, connection: AsyncConnection, host_ids: Collection[int]) -> None:
         """Read these hosts again."""
-        belongs = await _memberships(connection, host_ids)
+        belongs = await memberships(connection, host_ids)
         rows = (await connection.execute(sa.select(hosts).where(hosts.c.id.in_(host_ids)))).all()
         for row in rows:
             self._put(row, belongs.get(row.id, {}))
@@ -128,7 +128,7 @@ class LiveFleet:
         self._stale, self._all_stale = set(), False
         try:
             rows = (await connection.execute(sa.select(hosts).order_by(hosts.c.id))).all()
-            belongs = await _memberships(connection, None)
+            belongs = await memberships(connection, None)
         except BaseException:
             self._all_stale = True
             raise
@@ -172,7 +172,7 @@ class LiveFleet:
             del self._hosts[index], self._memberships[index]
 
 
-async def _memberships(connection: AsyncConnection, host_ids: Collection[int] | None) -> dict[int, dict[str, str]]:
+async def memberships(connection: AsyncConnection, host_ids: Collection[int] | None) -> dict[int, dict[str, str]]:
     """For each host, its aggregate in each scope that the deployer made."""
     query = sa.select(aggregate_hosts.c.host_id, scopes.c.name, aggregate_hosts.c.aggregate_id).join(
         scopes, scopes.c.id == aggregate_hosts.c.scope_id

@@ -26,6 +26,7 @@ from roost.compute.scheduling import Boot, Overtaken, Scheduler, asked_partition
 from roost.compute.servers import Actor
 from roost.errors import Conflict, Invalid, NotFound
 from roost.placement.audit import Violation
+from roost.placement.record import Record
 from roost.placement.rules import HOST
 from roost.store.tables.answers import plans
 from roost.store.tables.compute import hosts
@@ -100,7 +101,7 @@ class Outcome:
     stranded: list[dict[str, Any]] = field(default_factory=list)
     """`server_id`, and the `record` of why it finds no other place."""
     violations: list[dict[str, Any]] = field(default_factory=list)
-    record: explain.Record | None = None
+    record: Record | None = None
     """Why new servers come where they do, or nowhere."""
 
     def essence(self) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from roost.config import Settings
 from roost.errors import Conflict, Invalid, OverQuota, RoostError, Unavailable
 from roost.placement.decision import Decision, Move, Refusal, Request
 from roost.placement.fleet import Fleet, Members, Resources
+from roost.placement.record import Record
 from roost.placement.rules import Rule
 from roost.placement.scheduler import place
 from roost.store.database import Database
@@ -151,7 +152,7 @@ class _Case:
     places: tuple[int, ...] = ()
     """Where the chosen hosts stand in the columns."""
     host_ids: tuple[int, ...] = ()
-    records: list[explain.Record] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
     """What each server keeps of the decision."""
     decision: Decision | None = None
     ids: tuple[str, ...] = ()

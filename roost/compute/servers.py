@@ -111,6 +111,10 @@ class Filters:
     changed_before: datetime | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     locked: bool | None = None
+    tags: tuple[str, ...] = ()
+    any_tags: tuple[str, ...] = ()
+    not_tags: tuple[str, ...] = ()
+    not_any_tags: tuple[str, ...] = ()
     marker: str | None = None
     limit: int | None = None
     sorts: tuple[tuple[str, bool], ...] = ()
@@ -226,6 +230,14 @@ def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
         conditions.append(changed <= filters.changed_before)
     if filters.metadata:
         conditions.append(servers.c.metadata.contains(sa.cast(dict(filters.metadata), JSONB)))
+    if filters.tags:
+        conditions.append(servers.c.tags.has_all(sa.cast(list(filters.tags), sa.ARRAY(sa.Text))))
+    if filters.any_tags:
+        conditions.append(servers.c.tags.has_any(sa.cast(list(filters.any_tags), sa.ARRAY(sa.Text))))
+    if filters.not_tags:
+        conditions.append(~servers.c.tags.has_all(sa.cast(list(filters.not_tags), sa.ARRAY(sa.Text))))
+    if filters.not_any_tags:
+        conditions.append(~servers.c.tags.has_any(sa.cast(list(filters.not_any_tags), sa.ARRAY(sa.Text))))
     return conditions
 
 

@@ -12,6 +12,7 @@ from roost.compute import explain, groups
 from roost.compute.scheduling import Scheduler, named_servers
 from roost.placement.decision import Decision, Request
 from roost.placement.fleet import Members, Resources
+from roost.placement.record import Record
 from roost.placement.remedy import Remedy, remedies
 from roost.placement.rules import Rule
 from roost.placement.scheduler import place
@@ -26,7 +27,7 @@ class Trial:
     """What a decision came to, as it would be stored."""
 
     decision: Decision
-    record: explain.Record
+    record: Record
 
     async def help(self) -> tuple[Remedy, ...]:
         """The smallest changes, one at a time, that would turn a refusal into a placement."""

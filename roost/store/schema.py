@@ -1,11 +1,19 @@
-"""The schema's versions: bring a database up to date, or say where it stands."""
+"""The schema's versions: bring a database up to date while others use it, or say whether it goes with this program.
+
+A migration adds; what it adds, programs that do not know it can live with. So the schema may be newer than a program,
+and old and new processes may share a database while an upgrade goes on. What no program needs any more is removed by a
+migration of a later release, which says since which release it is unused (`unused_since`). The database remembers the
+newest of these, as the comment on the table `alembic_version`: programs of earlier releases cannot work with it.
+"""
 
 import functools
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
@@ -14,52 +22,125 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 
+from roost import __version__
 from roost.errors import Invalid, Unavailable
+from roost.store import online
 
-# Only one process upgrades at a time; the others wait for it here.
+# Only one process upgrades at a time; the others wait for it.
 _UPGRADE_LOCK = 7_266_011
+_TURN_SECONDS = 0.2
+
+# A migration that does not get its tables at once gives up, and is tried again.
+_PAUSE_SECONDS = 1.0
+_TRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Which revision a database has, and which this program expects."""
+    """Which revision a database has and which programs it serves; which revision this program needs."""
 
     current: str | None
+    oldest: str
+    """The first release whose programs work with it."""
     expected: str
 
+    @property
+    def problem(self) -> str | None:
+        """Why the schema and this program do not go together, and what to do; None if they do."""
+        if self.current is None or self.current < self.expected:
+            return f"The schema is at {self.current or 'nothing'}, this program needs {self.expected}: roost db upgrade"
+        if release(__version__) < release(self.oldest):
+            return (
+                f"The schema is at {self.current} and serves Roost {self.oldest} or newer, this is {__version__}: "
+                "install a newer Roost"
+            )
+        return None
+
     def __bool__(self) -> bool:
-        return self.current == self.expected
+        return self.problem is None
 
 
-def upgrade(url: str) -> None:
-    """Apply every migration that the database does not have yet."""
+def upgrade(url: str, to: str = "head") -> None:
+    """Apply every migration that the database does not have yet, up to the given revision; others may go on using it.
+
+    A database that is newer than this program is left as it is; it must serve this program."""
+    with connect(url) as connection:
+        take_turn(connection)
+        before = read(connection)
+        if before.current is not None and before.current > before.expected:
+            if before.problem:
+                raise Unavailable(before.problem)
+            return
+        connection.execute(online.GIVE_UP_EARLY)
+        connection.commit()
+        _migrate(connection, to)
+
+
+def _migrate(connection: sa.Connection, to: str) -> None:
     config = _config()
-    with _connection(url) as connection:
-        connection.execute(sa.text("SELECT pg_advisory_lock(:key)"), {"key": _UPGRADE_LOCK})
-        connection.commit()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
-        connection.commit()
+    config.attributes["connection"] = connection
+    for _ in range(_TRIES):
+        try:
+            command.upgrade(config, to)
+            connection.commit()
+            return
+        except OperationalError as error:
+            if not isinstance(error.orig, psycopg.errors.LockNotAvailable):
+                raise
+            connection.rollback()
+            time.sleep(_PAUSE_SECONDS)
+    raise Unavailable(
+        f"The schema is at {read(connection).current}: the next migration never got hold of its tables, which somebody "
+        "uses in a long transaction (pg_stat_activity shows who). Nothing is half done: try again."
+    )
+
+
+def take_turn(connection: sa.Connection) -> None:
+    """Wait until nobody else changes the schema, and keep it so until the connection is closed.
+
+    Asked for again and again: whoever waited inside the database would hold up the indexes that are built there."""
+    take = sa.text("SELECT pg_try_advisory_lock(:key)")
+    while not connection.scalar(take, {"key": _UPGRADE_LOCK}):
+        connection.rollback()
+        time.sleep(_TURN_SECONDS)
+    connection.commit()
 
 
 def status(url: str) -> Status:
-    """Compare the database with what this program expects."""
-    with _connection(url) as connection:
-        current = MigrationContext.configure(connection).get_current_revision()
-    return Status(current, expected())
+    """Compare the database with what this program needs."""
+    with connect(url) as connection:
+        return read(connection)
+
+
+def read(connection: sa.Connection) -> Status:
+    """The same, on a connection that is there already."""
+    current = MigrationContext.configure(connection).get_current_revision()
+    oldest = connection.scalar(sa.text("SELECT obj_description(to_regclass('alembic_version'))"))
+    return Status(current, oldest or "0", expected())
 
 
 @functools.cache
 def expected() -> str:
     """The revision that this program needs."""
-    head = ScriptDirectory.from_config(_config()).get_current_head()
+    head = scripts().get_current_head()
     if head is None:
         raise RuntimeError("this installation of Roost has no migrations")
     return head
 
 
+def scripts() -> ScriptDirectory:
+    """The migrations that this program knows."""
+    return ScriptDirectory.from_config(_config())
+
+
+def release(version: str) -> tuple[int, ...]:
+    """A release as something that can be compared."""
+    return tuple(int(number) for number in version.split("."))
+
+
 @contextmanager
-def _connection(url: str) -> Iterator[sa.Connection]:
+def connect(url: str) -> Iterator[sa.Connection]:
+    """A connection to the database; an address that is none, or leads nowhere, is an error that a person can read."""
     try:
         engine = sa.create_engine(make_url(url).set(drivername="postgresql+psycopg"))
     except ArgumentError:

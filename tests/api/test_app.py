@@ -144,13 +144,13 @@ async def test_the_healthcheck_says_what_is_wrong(api: Api) -> None:
     answer = await api.get("/healthcheck", cloud=None)
     assert answer.status_code == 503
     (problem,) = answer.json()["problems"]
-    assert re.fullmatch(r"the schema is at 0000, not at \d+: run `roost db upgrade`", problem)
+    assert re.fullmatch(r"The schema is at 0000, this program needs \d+: roost db upgrade", problem)
     assert answer.headers["Cache-Control"] == "no-store"
 
 
 async def test_a_database_without_a_schema_and_one_that_never_was_are_told_apart(postgres: EmbeddedPostgres) -> None:
     for url, words in (
-        (postgres.url.replace("/roost?", "/postgres?"), "the schema is at None"),
+        (postgres.url.replace("/roost?", "/postgres?"), "The schema is at nothing, "),
         ("postgresql://roost@127.0.0.1:1/roost", "the database does not answer"),
     ):
         database = Database(url)

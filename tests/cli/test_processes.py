@@ -170,5 +170,5 @@ def test_a_process_does_not_start_on_a_schema_that_it_does_not_know(postgres: Em
         timeout=60,
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("roost: The schema is at nothing, not at ")
+    assert done.stderr.startswith("roost: The schema is at nothing, this program needs ")
     assert done.stderr.rstrip().endswith(": roost db upgrade")

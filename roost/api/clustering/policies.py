@@ -1,15 +1,12 @@
 """Policies: made from a spec, listed, renamed and deleted."""
 
-from typing import Any
+from functools import partial
 
-import sqlalchemy as sa
 from starlette.responses import Response
 
-from roost.api.clustering import fields
+from roost.api.clustering import fields, specified
 from roost.api.clustering.asking import cloud_of
 from roost.api.clustering.fields import Field
-from roost.api.clustering.lists import Listing, text
-from roost.api.clustering.moments import moment
 from roost.api.permissions import MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
 from roost.clusters import plugins, policy_objects
@@ -26,30 +23,11 @@ RULES = (
 )
 routes = Table("/v1/policies")
 
-_LISTING = Listing(
-    tables.policies,
-    sorts=("type", "name", "created_at", "updated_at"),
-    default_sort="created_at",
-    filters={"name": text, "type": text},
-)
+_LISTING = specified.listing(tables.policies)
 _CREATE = {"name": Field(fields.as_name, required=True), "spec": Field(fields.as_map, required=True)}
 _VALIDATE = {"spec": Field(fields.as_map, required=True)}
 _UPDATE = {"name": Field(fields.as_name, required=True)}
-
-
-def _view(row: sa.Row[Any]) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "name": row.name,
-        "type": row.type,
-        "spec": row.spec,
-        "data": row.data,
-        "user": row.user_id,
-        "project": row.project_id,
-        "domain": row.domain_id,
-        "created_at": moment(row.created_at),
-        "updated_at": moment(row.updated_at),
-    }
+_view = partial(specified.view, keeps="data")
 
 
 @routes.get("", rule="policies:index")
@@ -65,10 +43,9 @@ async def create(call: Call) -> Reply:
     """Make a policy from a spec."""
     given = fields.read(_CREATE, fields.envelope(call.body, "policy"))
     settings = call.services.settings
-    policy = policy_objects.build(plugins.load(settings), given["name"], given["spec"])
-    cloud = cloud_of(call)
+    policy = policy_objects.build(plugins.load(settings), call.caller, **given)
     async with call.services.database.begin() as connection:
-        row = await policy_objects.create(connection, call.caller, given["name"], policy, cloud, settings.clusters)
+        row = await policy_objects.create(connection, policy, cloud_of(call), settings.clusters)
     return {"policy": _view(row)}
 
 
@@ -76,9 +53,8 @@ async def create(call: Call) -> Reply:
 async def validate(call: Call) -> Reply:
     """Check a spec against its schema."""
     given = fields.read(_VALIDATE, fields.envelope(call.body, "policy"))
-    policy = policy_objects.build(plugins.load(call.services.settings), "validated_policy", given["spec"])
-    own = {"user": call.caller.user_id, "project": call.caller.project_id, "domain": "default"}
-    return {"policy": {**policy.to_dict(), **own, "id": None}}
+    policy = policy_objects.build(plugins.load(call.services.settings), call.caller, "validated_policy", **given)
+    return {"policy": {**policy.to_dict(), "id": None}}
 
 
 @routes.get("/{policy_id}", rule="policies:get")

@@ -1,15 +1,12 @@
 """Profiles: made from a spec, listed, renamed and deleted."""
 
-from typing import Any
+from functools import partial
 
-import sqlalchemy as sa
 from starlette.responses import Response
 
-from roost.api.clustering import fields
+from roost.api.clustering import fields, specified
 from roost.api.clustering.asking import cloud_of
 from roost.api.clustering.fields import Field
-from roost.api.clustering.lists import Listing, text
-from roost.api.clustering.moments import moment
 from roost.api.permissions import MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
 from roost.clusters import plugins, profile_objects
@@ -27,12 +24,7 @@ RULES = (
 )
 routes = Table("/v1/profiles")
 
-_LISTING = Listing(
-    tables.profiles,
-    sorts=("type", "name", "created_at", "updated_at"),
-    default_sort="created_at",
-    filters={"name": text, "type": text},
-)
+_LISTING = specified.listing(tables.profiles)
 _CREATE = {
     "name": Field(fields.as_name, required=True),
     "spec": Field(fields.as_map, required=True),
@@ -40,21 +32,7 @@ _CREATE = {
 }
 _VALIDATE = {"spec": Field(fields.as_map, required=True)}
 _UPDATE = {"name": Field(fields.as_name), "metadata": Field(fields.as_map)}
-
-
-def _view(row: sa.Row[Any]) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "name": row.name,
-        "type": row.type,
-        "spec": row.spec,
-        "metadata": row.metadata,
-        "user": row.user_id,
-        "project": row.project_id,
-        "domain": row.domain_id,
-        "created_at": moment(row.created_at),
-        "updated_at": moment(row.updated_at),
-    }
+_view = partial(specified.view, keeps="metadata")
 
 
 @routes.get("", rule="profiles:index")
@@ -69,14 +47,12 @@ async def index(call: Call) -> Reply:
 async def create(call: Call) -> Reply:
     """Make a profile from a spec, if the cloud has what it asks for."""
     given = fields.read(_CREATE, fields.envelope(call.body, "profile"))
-    name, metadata = given["name"], given.get("metadata") or {}
-    cloud = cloud_of(call)
     try:
-        profile = profile_objects.build(plugins.load(call.services.settings), name, given["spec"])
+        profile = profile_objects.build(plugins.load(call.services.settings), call.caller, **given)
         async with call.services.database.begin() as connection:
-            row = await profile_objects.create(connection, call.caller, name, profile, metadata, cloud)
+            row = await profile_objects.create(connection, profile, cloud_of(call))
     except InvalidSpec as error:
-        raise InvalidSpec(f"Failed in creating profile {name}: {error.message}") from None
+        raise InvalidSpec(f"Failed in creating profile {given['name']}: {error.message}") from None
     return {"profile": _view(row)}
 
 
@@ -84,9 +60,8 @@ async def create(call: Call) -> Reply:
 async def validate(call: Call) -> Reply:
     """Check a spec against its schema."""
     given = fields.read(_VALIDATE, fields.envelope(call.body, "profile"))
-    profile = profile_objects.build(plugins.load(call.services.settings), "validated_profile", given["spec"])
-    own = {"user": call.caller.user_id, "project": call.caller.project_id, "domain": "default"}
-    return {"profile": {**profile.to_dict(), **own, "id": None, "metadata": None}}
+    profile = profile_objects.build(plugins.load(call.services.settings), call.caller, "validated_profile", **given)
+    return {"profile": {**profile.to_dict(), "id": None, "metadata": None}}
 
 
 @routes.get("/{profile_id}", rule="profiles:get")

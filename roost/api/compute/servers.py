@@ -348,6 +348,10 @@ def _filters(call: Call) -> Filters | None:
     if query.get("deleted") is not None and call.caller.is_admin and _truth(query["deleted"], "deleted"):
         return None
     admin = call.caller.is_admin
+
+    def tags(key: str) -> tuple[str, ...]:
+        return tuple(filter(None, query.get(key, "").split(","))) if call.version >= Version(2, 26) else ()
+
     return Filters(
         project_id=project,
         user_id=query.get("user_id") if admin else None,
@@ -363,6 +367,10 @@ def _filters(call: Call) -> Filters | None:
         changed_since=_time(query.get("changes-since")),
         changed_before=_time(query.get("changes-before")) if call.version >= Version(2, 66) else None,
         locked=_truth(query["locked"], "locked") if "locked" in query and call.version >= Version(2, 73) else None,
+        tags=tags("tags"),
+        any_tags=tags("tags-any"),
+        not_tags=tags("not-tags"),
+        not_any_tags=tags("not-tags-any"),
         marker=query.get("marker"),
         limit=page_limit(call),
         sorts=_sorts(call),

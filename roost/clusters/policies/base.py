@@ -6,20 +6,21 @@ It decides by reading and writing `action.data`; which items it reads and writes
 """
 
 import inspect
-import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from roost.clouds.base import Cloud
-from roost.clusters import spec
-from roost.clusters.spec import InvalidSpec, Property
+from roost.clusters.specified import DEPRECATED as DEPRECATED
+from roost.clusters.specified import EXPERIMENTAL as EXPERIMENTAL
+from roost.clusters.specified import SUPPORTED as SUPPORTED
+from roost.clusters.specified import UNSUPPORTED as UNSUPPORTED
+from roost.clusters.specified import Specified, type_problem
 from roost.config import ClusterSettings
 
 BEFORE, AFTER = "BEFORE", "AFTER"
 ANY = "ANY"
-EXPERIMENTAL, SUPPORTED, DEPRECATED, UNSUPPORTED = "EXPERIMENTAL", "SUPPORTED", "DEPRECATED", "UNSUPPORTED"
 CHECK_OK, CHECK_ERROR, CHECK_NONE = "OK", "ERROR", "NONE"
 
 CLUSTER_CREATE = "CLUSTER_CREATE"
@@ -221,13 +222,10 @@ Verdict: TypeAlias = tuple[bool, Any]
 """True and the data to keep in the binding, or False and the reason."""
 
 
-class Policy:
+class Policy(Specified):
     """The base of all policy types; a policy is an object of one of them."""
 
-    TYPE: ClassVar[str]
-    """What the type is called in a spec, such as senlin.policy.affinity."""
-    VERSIONS: ClassVar[Mapping[str, Sequence[Mapping[str, str]]]]
-    """For each version, the changes of its support status: {"1.0": [{"status": SUPPORTED, "since": "2016.10"}]}."""
+    KEEPS = "data"
     PROFILE_TYPE: ClassVar[Sequence[str]] = (ANY,)
     """The profile types that it can govern, with or without a version."""
     TARGET: ClassVar[Sequence[tuple[str, str]]] = ()
@@ -238,52 +236,17 @@ class Policy:
     """Among types of the same priority, lower is asked earlier."""
     SINGLETON: ClassVar[bool] = True
     """Whether a cluster can have only one policy of this type."""
-    spec_schema: ClassVar[Mapping[str, Property]] = {}
     READS: ClassVar[Sequence[DataKey[Any]]] = ()
     WRITES: ClassVar[Sequence[DataKey[Any]]] = ()
 
     def __init__(
-        self,
-        name: str,
-        spec_: Mapping[str, Any],
-        *,
-        id: str = "",
-        user: str = "",
-        project: str = "",
-        domain: str = "",
-        data: Mapping[str, Any] | None = None,
-        created_at: datetime | None = None,
-        updated_at: datetime | None = None,
+        self, name: str, spec_: Mapping[str, Any], *, data: Mapping[str, Any] | None = None, **about: Any
     ) -> None:
         """Resolve the spec against the schema; raise `InvalidSpec` if it does not follow it."""
-        envelope = spec.unwrap(spec_)
-        self.id = id
-        self.name = name
-        self.spec = spec_
-        self.version = envelope.version
-        self.user = user
-        self.project = project
-        self.domain = domain
         self.data = data or {}
-        self.created_at = created_at
-        self.updated_at = updated_at
-        self.spec_data: Mapping[str, Any] = spec.resolve(self.schema(self.version), envelope.properties, self.version)
-        self.check_spec()
-
-    @classmethod
-    def schema(cls, version: str) -> Mapping[str, Property]:
-        """The schema of one version; override it where `min_version` and `max_version` do not suffice."""
-        return cls.spec_schema
-
-    @property
-    def type(self) -> str:
-        """The type and version, such as senlin.policy.affinity-1.0."""
-        return f"{self.TYPE}-{self.version}"
+        super().__init__(name, spec_, **about)
 
     # What a policy type overrides
-
-    def check_spec(self) -> None:
-        """Raise `InvalidSpec` for what the schema allows and the type does not."""
 
     async def validate(self, cloud: Cloud, settings: ClusterSettings) -> str | None:
         """Why the cloud, or the operator's settings, do not allow what the spec asks for, if they do not."""
@@ -321,52 +284,6 @@ class Policy:
         """What this type keeps in a binding."""
         return (binding.get(type(self).__name__) or {}).get("data") or {}
 
-    # To and from the database, to and from a dict
-
-    def to_row(self) -> dict[str, Any]:
-        """The policy as a row of the table of policies."""
-        row = self.to_dict()
-        return {
-            **{key: row[key] for key in ("id", "name", "type", "spec", "data")},
-            **{f"{key}_id": row[key] for key in ("user", "project", "domain")},
-        }
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "Policy":
-        """The policy of a row."""
-        return cls(
-            row["name"],
-            row["spec"],
-            id=row["id"],
-            data=row["data"],
-            user=row["user_id"],
-            project=row["project_id"],
-            domain=row["domain_id"],
-            created_at=row["created_at"],
-            updated_at=row["updated_at"],
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The policy as the API shows it; times are left for the API to write."""
-        return {
-            "id": self.id,
-            "name": self.name,
-            "type": self.type,
-            "spec": self.spec,
-            "data": self.data,
-            "user": self.user,
-            "project": self.project,
-            "domain": self.domain,
-            "created_at": self.created_at,
-            "updated_at": self.updated_at,
-        }
-
-    @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> "Policy":
-        """The policy that `to_dict` made this from."""
-        more = {key: value for key, value in given.items() if key not in ("name", "spec", "type")}
-        return cls(given["name"], given["spec"], **more)
-
 
 @dataclass(frozen=True, slots=True)
 class Objection:
@@ -380,41 +297,9 @@ def nonconformity(kind: object) -> str | None:
     """Why a class cannot be a policy type, in one sentence; None if it can."""
     if not (isinstance(kind, type) and issubclass(kind, Policy)):
         return f"{kind!r} is not a subclass of roost.clusters.policies.base.Policy."
-    checks = (_name_problem, versions_problem, _target_problem, _schema_problem, _keys_problem, _methods_problem)
+    checks = (type_problem, _target_problem, _keys_problem, _methods_problem)
     found = next((problem for check in checks if (problem := check(kind))), None)
     return f"{kind.__module__}:{kind.__qualname__} {found}" if found else None
-
-
-def _name_problem(kind: type[Policy]) -> str | None:
-    name = getattr(kind, "TYPE", None)
-    if isinstance(name, str) and re.fullmatch(r"[A-Za-z][\w.]*", name):
-        return None
-    return "has no TYPE: give it a name such as 'acme.policy.curfew'."
-
-
-def versions_problem(kind: type) -> str | None:
-    """What is wrong with the VERSIONS of a policy or profile type."""
-    versions = getattr(kind, "VERSIONS", None)
-    if not isinstance(versions, Mapping) or not versions:
-        return 'has no VERSIONS: write {"1.0": [{"status": EXPERIMENTAL, "since": "2026.11"}]}.'
-    for version, changes in versions.items():
-        if not re.fullmatch(r"\d+\.\d+", str(version)):
-            return f"has a version {version!r} in VERSIONS, which is to be like '1.0'."
-        if not changes or not all(_is_change(change) for change in changes):
-            return (
-                f"has no list of support changes for version {version} in VERSIONS: each has a 'status' "
-                "(EXPERIMENTAL, SUPPORTED, DEPRECATED or UNSUPPORTED) and a 'since' of the form yyyy.mm."
-            )
-    return None
-
-
-def _is_change(change: Any) -> bool:
-    statuses = (EXPERIMENTAL, SUPPORTED, DEPRECATED, UNSUPPORTED)
-    return (
-        isinstance(change, Mapping)
-        and change.get("status") in statuses
-        and re.fullmatch(r"\d{4}\.\d{2}", str(change.get("since"))) is not None
-    )
 
 
 def _target_problem(kind: type[Policy]) -> str | None:
@@ -431,19 +316,6 @@ def _target_problem(kind: type[Policy]) -> str | None:
         wanted = any(target[0] == when for target in kind.TARGET)
         if wanted and getattr(kind, method) is getattr(Policy, method):
             return f"has {when} in TARGET, and does not define {method}."
-    return None
-
-
-def _schema_problem(kind: type[Policy]) -> str | None:
-    for version in kind.VERSIONS:
-        for key, item in kind.schema(version).items():
-            if not isinstance(item, Property):
-                return f"has {item!r} as '{key}' in its spec schema, which is none of String, Boolean, ..."
-            if item.default is not None:
-                try:
-                    item.resolve(item.default, version)
-                except InvalidSpec as error:
-                    return f"has an invalid default for '{key}' in its spec schema: {error.message}"
     return None
 
 

@@ -1,5 +1,6 @@
 """Load balance: nodes join the pool of a load balancer when they come, and leave it before they go."""
 
+import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -217,6 +218,7 @@ class LoadBalancingPolicy(Policy):
             availability_zone=given["availability_zone"],
             flavor=given["flavor_id"],
             timeout=float(given["lb_status_timeout"]),
+            token=str(uuid.uuid5(uuid.NAMESPACE_OID, f"{action.cluster.id}/{self.id}")),
         )
 
     async def _undo(self, action: ActionView, balancer: LoadBalancer, nodes: Iterable[NodeView]) -> None:

@@ -6,13 +6,12 @@ could not be done to a node is an outcome; an exception is only for a cloud that
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, ClassVar
 
 from roost.clouds.base import Cloud
-from roost.clusters import spec
-from roost.clusters.policies.base import NodeView, versions_problem
-from roost.clusters.spec import InvalidSpec, Operation, Property
+from roost.clusters.policies.base import NodeView
+from roost.clusters.spec import Operation
+from roost.clusters.specified import Specified, type_problem
 
 RECREATE, REBUILD, REBOOT = "RECREATE", "REBUILD", "REBOOT"
 
@@ -30,88 +29,21 @@ class Outcome:
     """Items to merge into the node's data; None removes an item."""
 
 
-class Profile:
+class Profile(Specified):
     """The base of all profile types; a profile is an object of one of them."""
 
-    TYPE: ClassVar[str]
-    """What the type is called in a spec, such as os.nova.server."""
-    VERSIONS: ClassVar[Mapping[str, Sequence[Mapping[str, str]]]]
-    spec_schema: ClassVar[Mapping[str, Property]] = {}
+    KEEPS = "metadata"
     OPERATIONS: ClassVar[Mapping[str, Operation]] = {}
     """What can be done to a node when somebody asks for it."""
 
     def __init__(
-        self,
-        name: str,
-        spec_: Mapping[str, Any],
-        *,
-        id: str = "",
-        user: str = "",
-        project: str = "",
-        domain: str = "",
-        metadata: Mapping[str, Any] | None = None,
-        created_at: datetime | None = None,
-        updated_at: datetime | None = None,
+        self, name: str, spec_: Mapping[str, Any], *, metadata: Mapping[str, Any] | None = None, **about: Any
     ) -> None:
         """Resolve the spec against the schema; raise `InvalidSpec` if it does not follow it."""
-        envelope = spec.unwrap(spec_)
-        self.id = id
-        self.name = name
-        self.spec = spec_
-        self.version = envelope.version
-        self.user = user
-        self.project = project
-        self.domain = domain
         self.metadata = metadata or {}
-        self.created_at = created_at
-        self.updated_at = updated_at
-        self.properties: Mapping[str, Any] = spec.resolve(self.schema(self.version), envelope.properties, self.version)
-        self.check_spec()
-
-    @classmethod
-    def schema(cls, version: str) -> Mapping[str, Property]:
-        """The schema of one version."""
-        return cls.spec_schema
-
-    @property
-    def type(self) -> str:
-        """The type and version, such as os.nova.server-1.0."""
-        return f"{self.TYPE}-{self.version}"
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "Profile":
-        """The profile of a row."""
-        return cls(
-            row["name"],
-            row["spec"],
-            id=row["id"],
-            metadata=row["metadata"],
-            user=row["user_id"],
-            project=row["project_id"],
-            domain=row["domain_id"],
-            created_at=row["created_at"],
-            updated_at=row["updated_at"],
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The profile as the API shows it; times are left for the API to write."""
-        return {
-            "id": self.id,
-            "name": self.name,
-            "type": self.type,
-            "spec": self.spec,
-            "metadata": self.metadata,
-            "user": self.user,
-            "project": self.project,
-            "domain": self.domain,
-            "created_at": self.created_at,
-            "updated_at": self.updated_at,
-        }
+        super().__init__(name, spec_, **about)
 
     # What a profile type overrides
-
-    def check_spec(self) -> None:
-        """Raise `InvalidSpec` for what the schema allows and the type does not."""
 
     async def validate(self, cloud: Cloud) -> str | None:
         """Why the cloud cannot make what the spec asks for, if it cannot."""
@@ -138,7 +70,7 @@ class Profile:
         if new.type != self.type:
             return "Cannot update a node to a different profile type, operation aborted."
         for key, item in self.schema(self.version).items():
-            if not item.updatable and self.properties.get(key) != new.properties.get(key):
+            if not item.updatable and self.spec_data.get(key) != new.spec_data.get(key):
                 return f"The property '{key}' of profile type {self.type} cannot be changed on a node that exists."
         return None
 
@@ -186,20 +118,9 @@ def nonconformity(kind: object) -> str | None:
 
 
 def _problem(kind: type[Profile]) -> str | None:
-    if not isinstance(getattr(kind, "TYPE", None), str) or not kind.TYPE:
-        return "has no TYPE: give it a name such as 'acme.profile.box'."
-    if problem := versions_problem(kind):
+    if problem := type_problem(kind):
         return problem
     for method in ("create", "delete", "check", "update", "recover", "operate"):
         if getattr(kind, method) is getattr(Profile, method):
             return f"does not define {method}."
-    for version in kind.VERSIONS:
-        for key, item in kind.schema(version).items():
-            if not isinstance(item, Property):
-                return f"has {item!r} as '{key}' in its spec schema, which is none of String, Boolean, ..."
-            if item.default is not None:
-                try:
-                    item.resolve(item.default, version)
-                except InvalidSpec as error:
-                    return f"has an invalid default for '{key}' in its spec schema: {error.message}"
     return None

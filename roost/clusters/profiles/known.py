@@ -79,7 +79,7 @@ class StackProfile(KnownProfile):
 
     def check_spec(self) -> None:
         """There is a template."""
-        if not self.properties["template"] and not self.properties["template_url"]:
+        if not self.spec_data["template"] and not self.spec_data["template_url"]:
             raise InvalidSpec(f"Both template and template_url are not specified for profile '{self.name}'.")
 
 
@@ -100,5 +100,5 @@ class DockerProfile(KnownProfile):
 
     def check_spec(self) -> None:
         """There is one place to run it."""
-        if (self.properties["host_node"] is None) == (self.properties["host_cluster"] is None):
+        if (self.spec_data["host_node"] is None) == (self.spec_data["host_cluster"] is None):
             raise InvalidSpec("Exactly one of host_node and host_cluster must be specified.")

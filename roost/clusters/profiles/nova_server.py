@@ -123,7 +123,7 @@ class ServerProfile(Profile):
 
     def check_spec(self) -> None:
         """A network is a network or a port, and what it asks for exists."""
-        for network in self.properties["networks"] or ():
+        for network in self.spec_data["networks"] or ():
             if network["port"] is None and network["network"] is None:
                 raise InvalidSpec("One of 'port' and 'network' must be provided")
             if network["port"] is not None and network["fixed_ip"] is not None:
@@ -138,7 +138,7 @@ class ServerProfile(Profile):
 
     async def validate(self, cloud: Cloud) -> str | None:
         """The zone, flavor, image, key pair and networks exist."""
-        zone = self.properties["availability_zone"]
+        zone = self.spec_data["availability_zone"]
         if zone is not None and zone.partition(":")[0] not in {
             known.name for known in await cloud.availability_zones()
         }:
@@ -149,10 +149,10 @@ class ServerProfile(Profile):
             ("key_name", cloud.find_keypair),
         ]
         for key, find in lookups:
-            value = self.properties[key]
+            value = self.spec_data[key]
             if value is not None and await find(value) is None:
                 return _missing(key, value)
-        for network in self.properties["networks"] or ():
+        for network in self.spec_data["networks"] or ():
             name = network["network"]
             if name is not None and await cloud.find_network(name) is None:
                 return f"The specified network {name} could not be found."
@@ -169,16 +169,16 @@ class ServerProfile(Profile):
 
     async def _resolved(self, cloud: Cloud) -> tuple[str | None, dict[str, Any]]:
         """What names in the spec stand for in the cloud, found once for all servers; or what could not be found."""
-        flavor = await cloud.find_flavor(self.properties["flavor"])
+        flavor = await cloud.find_flavor(self.spec_data["flavor"])
         if flavor is None:
-            return _missing("flavor", self.properties["flavor"]), {}
+            return _missing("flavor", self.spec_data["flavor"]), {}
         resolved: dict[str, Any] = {"flavor": flavor.id, "image": None, "networks": []}
-        if self.properties["image"] is not None:
-            image = await cloud.find_image(self.properties["image"])
+        if self.spec_data["image"] is not None:
+            image = await cloud.find_image(self.spec_data["image"])
             if image is None:
-                return _missing("image", self.properties["image"]), {}
+                return _missing("image", self.spec_data["image"]), {}
             resolved["image"] = image.id
-        for wanted in self.properties["networks"] or ():
+        for wanted in self.spec_data["networks"] or ():
             network = await cloud.find_network(wanted["network"]) if wanted["network"] is not None else None
             if network is None and wanted["port"] is None:
                 return f"The specified network {wanted['network']} could not be found.", {}
@@ -186,7 +186,7 @@ class ServerProfile(Profile):
         return None, resolved
 
     def _request(self, node: NodeView, cluster_id: str | None, resolved: Mapping[str, Any]) -> ServerRequest:
-        given = self.properties
+        given = self.spec_data
         hints = dict(given["scheduler_hints"] or {})
         group = node.placement.get("servergroup") or hints.get("group")
         if group:
@@ -239,9 +239,9 @@ class ServerProfile(Profile):
         """Networks and a missing image cannot be changed in place."""
         if problem := super().update_problem(new):
             return problem
-        if self.properties["networks"] != new.properties["networks"]:
+        if self.spec_data["networks"] != new.spec_data["networks"]:
             return "The networks of a server cannot be changed in place: recreate the nodes with the new profile."
-        if self.properties["image"] is not None and new.properties["image"] is None:
+        if self.spec_data["image"] is not None and new.spec_data["image"] is None:
             return "Updating Nova server with image set to None is not supported by Nova"
         return None
 
@@ -263,23 +263,23 @@ class ServerProfile(Profile):
 
     async def _changes(self, cloud: Cloud, new: Profile) -> list[tuple[str, dict[str, Any]]] | str:
         changes: list[tuple[str, dict[str, Any]]] = []
-        if new.properties["flavor"] != self.properties["flavor"]:
-            flavor = await cloud.find_flavor(new.properties["flavor"])
+        if new.spec_data["flavor"] != self.spec_data["flavor"]:
+            flavor = await cloud.find_flavor(new.spec_data["flavor"])
             if flavor is None:
-                return _missing("flavor", new.properties["flavor"])
+                return _missing("flavor", new.spec_data["flavor"])
             changes.append(("resize", {"flavor": flavor.id}))
-        if new.properties["image"] != self.properties["image"]:
-            image = await cloud.find_image(new.properties["image"])
+        if new.spec_data["image"] != self.spec_data["image"]:
+            image = await cloud.find_image(new.spec_data["image"])
             if image is None:
-                return _missing("image", new.properties["image"])
+                return _missing("image", new.spec_data["image"])
             changes.append(("rebuild", {"image": image.id}))
         return changes
 
     async def _relabel(self, cloud: Cloud, node: NodeView, server_id: str, new: Profile) -> str | None:
-        before, after = _texts(self.properties["metadata"]), _texts(new.properties["metadata"])
+        before, after = _texts(self.spec_data["metadata"]), _texts(new.spec_data["metadata"])
         metadata: dict[str, str | None] = {key: None for key in before if key not in after}
         metadata.update({key: value for key, value in after.items() if before.get(key) != value})
-        names = [profile.properties["name"] or node.name for profile in (self, new)]
+        names = [profile.spec_data["name"] or node.name for profile in (self, new)]
         renamed = names[1] if names[0] != names[1] else None
         if not metadata and renamed is None:
             return None
@@ -304,7 +304,7 @@ class ServerProfile(Profile):
         return [_noted(outcome, REBUILD if asked == "rebuild" else REBOOT) for outcome in outcomes]
 
     async def _rebuild_params(self, cloud: Cloud) -> dict[str, Any]:
-        image = await cloud.find_image(self.properties["image"]) if self.properties["image"] else None
+        image = await cloud.find_image(self.spec_data["image"]) if self.spec_data["image"] else None
         return {"image": image.id} if image else {}
 
     async def _recreate(

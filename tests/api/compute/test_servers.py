@@ -385,13 +385,19 @@ async def test_readers_read_members_change_and_administrators_see_all(cloud: Clo
 
 
 async def test_filters_choose_servers(cloud: Cloud) -> None:
-    web = await cloud.boot(name="web-1", availability_zone="zone1", flavorRef="1")
+    web = await cloud.boot(name="web-1", availability_zone="zone1", flavorRef="1", tags=["a", "b"])
     db = await cloud.boot(name="db.1", availability_zone="zone2", flavorRef="2")
     await cloud.done(db, "os-stop")
     await cloud.done(db, "lock")
     host = await cloud.host(web)
     for query, found in (
         ({"name": "web"}, [web]),
+        ({"tags": "a,b"}, [web]),
+        ({"tags": "a,c"}, []),
+        ({"tags-any": "c,b"}, [web]),
+        ({"not-tags": "a,b"}, [db]),
+        ({"not-tags": "a,c"}, [db, web]),
+        ({"not-tags-any": "c,b"}, [db]),
         ({"name": "^(web|db)"}, [db, web]),
         ({"name": "1$"}, [db, web]),
         ({"name": "."}, [db, web]),

@@ -274,6 +274,6 @@ def test_their_specs_are_checked_all_the_same() -> None:
         stack()
     with pytest.raises(InvalidSpec, match="Exactly one of host_node and host_cluster must be specified"):
         docker(image="x")
-    assert docker(image="x", host_node="n").properties["port"] == 2375
+    assert docker(image="x", host_node="n").spec_data["port"] == 2375
     other = profile()
     assert stack(template_url="u").update_problem(other) is not None

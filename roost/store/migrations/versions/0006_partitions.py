@@ -3,11 +3,10 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0005"
-down_revision = "0004"
+revision = "0006"
+down_revision = "0005"
 
 
 def upgrade() -> None:
     """Apply."""
     op.add_column("servers", sa.Column("partition", sa.Integer(), nullable=True))
-    op.create_check_constraint(op.f("ck_servers_partition"), "servers", "partition > 0")

@@ -1,0 +1,1 @@
+"""A real, small OpenStack on this machine: for the tests and the measurements that need one. See README.md."""

@@ -1,0 +1,296 @@
+"""The map of the fleet, from 2.1003 on: aggregates with counts, hosts where they are opened, and a feed of changes.
+
+Whoever may see all (`all`, the admin) sees every host; everybody else sees the servers of their own project, in
+aggregates that are named as each scope allows.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Collection
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+from starlette.responses import StreamingResponse
+
+from roost.api import schemas
+from roost.api.compute.server_groups import rule_view
+from roost.api.permissions import ADMIN, READER, Rule
+from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import Schema, array, thing
+from roost.compute import atlas, identifiers
+from roost.compute.identifiers import Scope, Surrogates
+from roost.compute.violations import Broken
+from roost.errors import NotFound, Unauthorized
+from roost.store import watch
+
+routes = Table(prefix="/v2.1")
+
+INDEX = "os_compute_api:os-fleet:index"
+ALL = "os_compute_api:os-fleet:all"
+
+RULES = (
+    Rule(INDEX, READER, "See where the project's servers are, by aggregates, and follow changes."),
+    Rule(ALL, ADMIN, "See all hosts, aggregates, servers and violations on the map."),
+)
+
+_FIRST = "2.1003"
+_ZONE = "availability_zone"
+_EVERY = "all"
+_MOST_VIOLATIONS = 200
+_PATIENCE = 15.0
+_PAUSE = 0.2
+"""Changes that come within so many seconds are told together."""
+
+_COUNT: Schema = {"type": "integer", "minimum": 0}
+_MAYBE: Schema = {"type": ["integer", "null"], "minimum": 0}
+_USE = array({"type": "integer"}, minItems=2, maxItems=2)
+_SERVER = thing(
+    {
+        "id": schemas.STRING,
+        "name": schemas.STRING,
+        "server_group_id": schemas.NULLABLE_STRING,
+        "state": schemas.STRING,
+        "project_id": schemas.STRING,
+        "violates": {"type": "boolean"},
+    }
+)
+_HOST = thing(
+    {"name": schemas.STRING, "enabled": {"type": "boolean"}, "servers": array(_SERVER)},
+    {"vcpus": _USE, "memory_mb": _USE, "reason": schemas.NULLABLE_STRING},
+)
+_AGGREGATE = thing(
+    {
+        "id": schemas.STRING,
+        "name": schemas.NULLABLE_STRING,
+        "zone": schemas.STRING,
+        "servers": _COUNT,
+        "violations": _COUNT,
+        "hosts": {"oneOf": [array(_HOST), {"type": "null"}]},
+    },
+    {"host_count": _COUNT, "disabled": _COUNT, "load": {"type": "number"}, "members": _COUNT},
+)
+_VIOLATION = thing(
+    {
+        "breach": schemas.STRING,
+        "policy": {"type": "object"},
+        "aggregate": schemas.NULLABLE_STRING,
+        "members": array(schemas.STRING),
+        "excess": {"type": "integer"},
+        "message": schemas.STRING,
+        "server_group_id": schemas.STRING,
+        "server_group_name": schemas.STRING,
+        "project_id": schemas.STRING,
+    }
+)
+_FLEET = thing(
+    {
+        "scope": schemas.STRING,
+        "scopes": array(schemas.STRING),
+        "all": {"type": "boolean"},
+        # Whether the caller may use these identifiers; else they were made up for this one answer.
+        "named": {"type": "boolean"},
+        "aggregates": array(_AGGREGATE),
+        "groups": array(thing({"id": schemas.STRING, "name": schemas.STRING, "project_id": schemas.STRING})),
+        "violations": array(_VIOLATION),
+        "violation_count": _COUNT,
+        "violating": array(thing({"zone": schemas.STRING, "id": schemas.STRING, "violations": _COUNT})),
+    }
+)
+_TEXT: Schema = {"type": "string", "maxLength": 255}
+_SCOPE: dict[str, Schema] = {"scope": _TEXT}
+_QUERY: Schema = {
+    "type": "object",
+    "properties": {**_SCOPE, "open": _TEXT, "only": _TEXT, "group": _TEXT},
+    "additionalProperties": False,
+}
+_EVENTS_QUERY: Schema = {"type": "object", "properties": _SCOPE, "additionalProperties": False}
+
+
+def _asked(call: Call, name: str) -> list[str]:
+    return [value for key, value in call.queries if key == name]
+
+
+async def _scopes(call: Call, connection: AsyncConnection) -> tuple[dict[str, Scope], Scope]:
+    """All scopes, and the one asked for: the zones, if none is."""
+    known = await identifiers.load_scopes(connection)
+    name = call.query.get("scope", _ZONE)
+    if name not in known or not atlas.divides(known[name]):
+        raise NotFound(f"There is no map by the policy scope {name}.")
+    return known, known[name]
+
+
+@routes.get("/os-fleet", since=_FIRST, rule=INDEX, query=_QUERY, response=thing({"fleet": _FLEET}))
+async def index(call: Call) -> Reply:
+    """Show the fleet by the aggregates of a `scope`: those that are to `open` with their hosts, `only` some if asked,
+    and how many members of a `group` each holds."""
+    everything = call.may(ALL)
+    group_id = call.query.get("group")
+    async with call.services.database.begin() as connection:
+        known, scope = await _scopes(call, connection)
+        broken = await call.services.violations.now(connection)
+        surrogates = Surrogates(known, call.caller.project_id or "")
+        if everything:
+            opened = _asked(call, "open")
+            found = await atlas.of_all(
+                connection,
+                call.services.scheduler.live,
+                scope,
+                broken,
+                only=_asked(call, "only") or None,
+                opened=None if _EVERY in opened else opened,
+                group_id=group_id,
+            )
+        else:
+            project_id = call.caller.project_id or ""
+            broken = [each for each in broken if each.project_id == project_id]
+            found = await atlas.of_project(connection, scope, surrogates, project_id, broken, group_id=group_id)
+    told = [_violation_view(call, each, None if everything else surrogates) for each in broken[:_MOST_VIOLATIONS]]
+    return {
+        "fleet": {
+            "scope": scope.name,
+            "scopes": [name for name, each in known.items() if atlas.divides(each)],
+            "all": everything,
+            "named": everything or scope.allow_identifiers,
+            "aggregates": [_aggregate_view(each) for each in found.aggregates],
+            "groups": [
+                {"id": group, "name": name, "project_id": project}
+                for group, (name, project) in sorted(found.groups.items())
+            ],
+            "violations": told,
+            "violation_count": len(broken),
+            "violating": [
+                {"zone": zone, "id": aggregate, "violations": number}
+                for (zone, aggregate), number in sorted(found.violating.items())
+            ],
+        }
+    }
+
+
+def _aggregate_view(tile: atlas.Aggregate) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        "id": tile.id,
+        "name": tile.name,
+        "zone": tile.zone,
+        "servers": tile.servers,
+        "violations": tile.violations,
+        "hosts": None if tile.opened is None else [_host_view(host) for host in tile.opened],
+    }
+    known = {"host_count": tile.hosts, "disabled": tile.disabled, "load": tile.load, "members": tile.members}
+    return view | {name: value for name, value in known.items() if value is not None}
+
+
+def _host_view(host: atlas.Host) -> dict[str, Any]:
+    marks = [
+        {
+            "id": server.id,
+            "name": server.name,
+            "server_group_id": server.group_id,
+            "state": server.status,
+            "project_id": server.project_id,
+            "violates": server.broken,
+        }
+        for server in host.servers
+    ]
+    view: dict[str, Any] = {"name": host.name, "enabled": host.enabled, "servers": marks}
+    if host.vcpus is not None and host.memory_mb is not None:
+        view |= {"vcpus": list(host.vcpus), "memory_mb": list(host.memory_mb), "reason": host.reason}
+    return view
+
+
+def _violation_view(call: Call, broken: Broken, surrogates: Surrogates | None) -> dict[str, Any]:
+    """A broken rule, to its project with the project's own identifiers."""
+    found = broken.violation
+    rule = found.rule if surrogates is None else surrogates.shown(found.rule)
+    aggregate = rule.identifier
+    if aggregate is None and found.aggregate is not None:
+        aggregate = call.services.scheduler.live.fleet.identifiers(rule.scope)[found.aggregate]
+        aggregate = aggregate if surrogates is None else surrogates.of(rule.scope, aggregate)
+    return {
+        "breach": found.breach,
+        "policy": rule_view(rule),
+        "aggregate": aggregate,
+        "members": list(found.members),
+        "excess": found.excess,
+        "message": str(replace(found, rule=rule)),
+        "server_group_id": broken.group_id,
+        "server_group_name": broken.group_name,
+        "project_id": broken.project_id,
+    }
+
+
+# The feed
+
+
+@routes.get("/os-fleet/events", since=_FIRST, rule=INDEX, query=_EVENTS_QUERY)
+async def follow(call: Call) -> Reply:
+    """Follow changes as server-sent events: which aggregates of the `scope`, groups and clusters to look at again."""
+    async with call.services.database.begin() as connection:
+        _, scope = await _scopes(call, connection)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_events(call, scope), media_type="text/event-stream", headers=headers)
+
+
+async def _events(call: Call, scope: Scope) -> AsyncIterator[str]:
+    everything = call.may(ALL)
+
+    def concerns(change: watch.Change) -> bool:
+        return everything or change.kind == watch.HOSTS or change.project_id == call.caller.project_id
+
+    async with call.services.watch.look(concerns) as watcher:
+        yield _event("hello", {})
+        while True:
+            changes = await watcher.take(_PATIENCE)
+            if changes is None or not await _still(call):
+                yield _event("bye", {})
+                return
+            if not changes:
+                yield _event("beat", {})
+                continue
+            told = await _told(call, scope, changes, everything)
+            if told:
+                yield _event("change", told)
+            await asyncio.sleep(_PAUSE)
+
+
+async def _still(call: Call) -> bool:
+    """Whether the token still speaks for the same caller, with the same roles."""
+    try:
+        return await call.identify() == call.caller
+    except Unauthorized:
+        return False
+
+
+async def _told(call: Call, scope: Scope, changes: watch.Changes, everything: bool) -> dict[str, Any]:
+    """What to look at again; null is all of it. A project is not told by real identifiers, so for it all its tiles."""
+    told: dict[str, Any] = {
+        kind: None if ids is None else sorted(ids)
+        for kind, ids in changes.items()
+        if kind in (watch.GROUPS, watch.CLUSTERS)
+    }
+    touched = [changes[kind] for kind in (watch.SERVERS, watch.HOSTS) if kind in changes]
+    if touched:
+        hosts = None if None in touched else {int(each) for ids in touched for each in ids or ()}
+        # A host may have left an aggregate, and nobody knows any more which: then all of them.
+        if hosts is None or (everything and watch.HOSTS in changes):
+            told["aggregates"] = None
+        elif everything:
+            told["aggregates"] = await _aggregates(call, scope, hosts)
+        elif watch.SERVERS in changes or await _carry(call, hosts):
+            told["aggregates"] = None
+    return told
+
+
+async def _aggregates(call: Call, scope: Scope, hosts: Collection[int]) -> list[str]:
+    async with call.services.database.begin() as connection:
+        return await atlas.aggregates_of(connection, scope, hosts)
+
+
+async def _carry(call: Call, hosts: Collection[int]) -> bool:
+    """Whether any of these hosts carries a server of the caller's project."""
+    async with call.services.database.begin() as connection:
+        return await atlas.has_servers_on(connection, call.caller.project_id or "", hosts)
+
+
+def _event(name: str, data: dict[str, Any]) -> str:
+    return f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"

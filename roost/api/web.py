@@ -1,0 +1,75 @@
+"""The dashboard's files: one page, its modules and its style, served as they are in `roost/web`."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from starlette.responses import Response
+
+from roost.api.routes import Call, Reply, Table
+from roost.errors import NotFound
+
+routes = Table()
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+# The page takes nothing from anywhere else, and nothing that is written into it can run.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    # Kept, and asked for again: an upgrade is seen at once, and an unchanged file costs no bytes.
+    "Cache-Control": "no-cache",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    content: bytes
+    kind: str
+    tag: str
+
+
+@cache
+def _files() -> dict[str, _File]:
+    found = {}
+    for entry in resources.files("roost").joinpath("web").iterdir():
+        kind = _TYPES.get("." + entry.name.rpartition(".")[2])
+        if kind is not None:
+            content = entry.read_bytes()
+            found[entry.name] = _File(content, kind, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+    return found
+
+
+def page(call: Call) -> Response:
+    """The one page."""
+    response = _answer(call, _files()["index.html"])
+    response.headers["Vary"] = "Accept"
+    return response
+
+
+@routes.get("/web/{name}", public=True)
+async def show(call: Call) -> Reply:
+    """A file of the dashboard."""
+    file = _files().get(call.path["name"])
+    if file is None:
+        raise NotFound("The resource could not be found.")
+    return _answer(call, file)
+
+
+def _answer(call: Call, file: _File) -> Response:
+    headers = {**_HEADERS, "ETag": file.tag}
+    if file.tag in (call.headers.get("if-none-match") or ""):
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, media_type=file.kind, headers=headers)
+
+
+def wants_page(call: Call) -> bool:
+    """Whether the caller is a browser: everybody else gets the document."""
+    return "text/html" in call.headers.get("accept", "")

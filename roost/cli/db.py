@@ -1,0 +1,64 @@
+"""`roost db`: what an operator does to the database as a whole."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from roost import config
+from roost.config import Settings
+from roost.store import backup, embedded, schema
+
+
+def run(settings: Settings, options: argparse.Namespace) -> int:
+    """Do one of them; the exit status."""
+    if options.do == "restore":
+        return _restore(settings, options.data, options.file, force=options.force)
+    with _database(settings, options.data) as url:
+        match options.do:
+            case "upgrade":
+                schema.upgrade(url)
+                print(f"The schema is at {schema.status(url).current}.")
+            case "status":
+                return _status(url)
+            case "backup":
+                made = backup.make(url, options.file)
+                size = options.file.stat().st_size
+                print(f"{options.file}: schema {made.revision}, {size:,} bytes, sha256 of the dump {made.sha256}")
+    return 0
+
+
+@contextmanager
+def _database(settings: Settings, folder: Path | None) -> Iterator[str]:
+    """The address of the database: the one that is named, or the one in the folder of a `roost serve`."""
+    if settings.database_url is None and folder is not None:
+        with embedded.reach(folder) as url:
+            yield url
+    else:
+        yield config.database_url(settings)
+
+
+def _status(url: str) -> int:
+    status = schema.status(url)
+    if status.problem:
+        print(status.problem)
+        return 1
+    newer = "" if status.current == status.expected else f", newer than {status.expected}, and serves this program"
+    print(f"The schema is at {status.current}{newer or ': up to date'}.")
+    return 0
+
+
+def _restore(settings: Settings, folder: Path | None, file: Path, *, force: bool) -> int:
+    if settings.database_url is None and folder is not None:
+        # Never beside a Roost that runs there: this refuses to start a second one.
+        server = embedded.EmbeddedPostgres(folder)
+        backup.check(file)
+        try:
+            server.start()
+            manifest = backup.restore(server.url, file, force=force)
+        finally:
+            server.stop()
+    else:
+        manifest = backup.restore(config.database_url(settings), file, force=force)
+    print(f"Restored from {file}, made at {manifest.made_at} by Roost {manifest.roost}; everybody must sign in again.")
+    return 0

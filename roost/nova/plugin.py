@@ -1,0 +1,95 @@
+"""The filter and the weigher as Nova wants them."""
+
+import functools
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import nova.conf
+from nova.scheduler import filters, utils, weights
+from oslo_log import log as logging
+
+from roost.nova import service
+from roost.nova.choice import Chooser, Silent, Wanted
+from roost.nova.multicreate import Rationing
+from roost.placement.fleet import Resources
+
+CONF = nova.conf.CONF
+logger = logging.getLogger(__name__)
+
+
+@functools.cache
+def _chooser() -> Chooser[Any]:
+    """One a process: made when the first server comes, so that a worker does not share a connection with its parent."""
+    return Chooser(service.HttpService(CONF), CONF.roost.time_limit, CONF.roost.cache_seconds)
+
+
+def _wanted(spec: Any, count: int) -> Wanted:
+    flavor = spec.flavor
+    return Wanted(
+        instance_id=spec.instance_uuid,
+        group_id=spec.instance_group.uuid if spec.instance_group else None,
+        project_id=spec.project_id or "",
+        user_id=(spec.user_id if "user_id" in spec else None) or "",
+        resources=Resources(flavor.vcpus, flavor.memory_mb, flavor.root_gb + flavor.ephemeral_gb),
+        count=count,
+    )
+
+
+class ScopedGroupFilter(filters.BaseHostFilter):  # type: ignore[misc]
+    """Passes the hosts on which a server keeps the rules of its group, once a place among them is reserved.
+
+    It must be the last of the enabled filters: what a later one would refuse would stay reserved until Nova gave up.
+    """
+
+    RUN_ON_REBUILD = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        service.register(CONF)
+        self._thread = threading.local()
+
+    def run_filter_for_index(self, index: int) -> bool:
+        """Each server of a request is looked at; its number is not told again."""
+        self._thread.index = index
+        return True
+
+    def filter_all(self, filter_obj_list: Sequence[Any], spec_obj: Any) -> list[Any]:
+        """Decide over all hosts at once."""
+        if utils.request_is_rebuild(spec_obj):
+            return list(filter_obj_list)
+        rationing = Rationing.of(self._thread, spec_obj)
+        hosts = rationing.restored(filter_obj_list)
+        if rationing.served(spec_obj.instance_uuid):
+            return []
+        try:
+            chosen = _chooser().choose(_wanted(spec_obj, max(spec_obj.num_instances - self._thread.index, 1)), hosts)
+        except Silent as error:
+            logger.warning("Roost does not answer (%s): %s", CONF.roost.on_failure, error)
+            return hosts if CONF.roost.on_failure == "allow" else []
+        return rationing.only(chosen, hosts, spec_obj.instance_uuid) if spec_obj.num_instances > 1 else chosen
+
+
+class ScopedGroupWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
+    """Prefers hosts as the soft rules of a server's group do, in their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        service.register(CONF)
+
+    def weight_multiplier(self, host_state: Any) -> float:
+        """As nova.conf says."""
+        multiplier: float = CONF.roost.weight_multiplier
+        return multiplier
+
+    def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
+        raise NotImplementedError("hosts are weighed all at once")
+
+    def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> list[float]:
+        """Weigh all hosts at once."""
+        try:
+            hosts = [each.obj for each in weighed_obj_list]
+            return _chooser().preferences(_wanted(weight_properties, 1), hosts)
+        except Silent as error:
+            logger.warning("Roost does not say which hosts the soft rules prefer: %s", error)
+            return [0.0] * len(weighed_obj_list)

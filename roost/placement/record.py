@@ -1,0 +1,43 @@
+"""A decision as it is written down: with real names and no words, to be read long after the fleet has changed."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from roost.placement.decision import Decision
+from roost.placement.rules import Rule
+
+Record = dict[str, Any]
+"""A decision as it is stored."""
+
+Where = Callable[[int, Sequence[str]], dict[str, Any]]
+"""The name of a host (`host`), and its aggregate in each of these scopes that it is in (`places`)."""
+
+
+def record(decision: Decision, where: Where) -> Record:
+    """One decision, on all of its servers. What ranked the hosts is kept as the scheduler has it, and read later."""
+    scopes = tuple(dict.fromkeys(rule.scope for rule in decision.request.rules))
+    ranked = zip(decision.placed(), decision.rows, strict=True)
+    next_best = decision.next_best() if decision else []
+    return {
+        "verdict": decision.verdict,
+        "servers": decision.request.count,
+        "hosts": decision.candidates + sum(refused.hosts for refused in decision.refused),
+        "candidates": decision.candidates,
+        "refused": [(refused.reason, refused.hosts, _written(refused.rule)) for refused in decision.refused],
+        "preferences": [
+            (_written(field.rule), field.word, field.shift, field.width, field.top) for field in decision.ranking.fields
+        ],
+        "flip": decision.ranking.flip,
+        "chosen": [{**where(host, scopes), "words": row, **_numbered(number)} for (host, number), row in ranked],
+        "runners_up": [{**where(host, scopes), "words": row} for host, row in next_best],
+        **_numbered(decision.request.partition),
+    }
+
+
+def _numbered(partition: int | None) -> dict[str, int]:
+    """The partition of a server, or the one asked for, where there is one."""
+    return {} if partition is None else {"partition": partition}
+
+
+def _written(rule: Rule | None) -> dict[str, Any] | None:
+    return None if rule is None else {"policy": str(rule), "rules": rule.limits}

@@ -1,0 +1,19 @@
+"""For migrations: how not to hold up everybody who uses the tables."""
+
+import sqlalchemy as sa
+from alembic import op
+
+GIVE_UP_EARLY = sa.text("SET lock_timeout = '2s'")
+"""Whoever waits for a table keeps everybody else waiting behind it."""
+
+
+def create_index(name: str, table: str, columns: str, where: str | None = None) -> None:
+    """Make an index on a table that is in use, without keeping anybody from writing to it."""
+    condition = f" WHERE {where}" if where else ""
+    with op.get_context().autocommit_block():
+        # It waits for transactions that are under way, and nobody waits for it meanwhile.
+        op.execute("SET lock_timeout = 0")
+        # One that was cut off is still there, and of no use.
+        op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+        op.execute(f"CREATE INDEX CONCURRENTLY {name} ON {table} ({columns}){condition}")
+        op.execute(GIVE_UP_EARLY)

@@ -1,0 +1,117 @@
+"""What changed, for those who look on: told by triggers (migration 0005) in the transaction that changes it.
+
+A process listens only while somebody watches. What a watcher has not taken yet is merged, never queued: however slow
+it is, it holds at most a few sets of ids, and where those grow too long, "any of them".
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from roost.store.database import Database
+
+CHANNEL = "roost_watch"
+SERVERS, HOSTS, GROUPS, CLUSTERS = KINDS = ("servers", "hosts", "groups", "clusters")
+"""Servers and hosts are told by the ids of the hosts, groups and clusters by their own."""
+
+_MOST_IDS = 2000
+
+
+class Change(NamedTuple):
+    """Something changed: of a kind, in a project (hosts have none), and which; None is any of them."""
+
+    kind: str
+    project_id: str
+    ids: frozenset[str] | None
+
+
+Changes = Mapping[str, frozenset[str] | None]
+"""By kind, what changed since the last look; None is any."""
+
+EVERYTHING: Changes = dict.fromkeys(KINDS)
+
+
+@dataclass(slots=True, eq=False)
+class Watcher:
+    """One who looks on, and what it has not seen yet."""
+
+    wants: Callable[[Change], bool]
+    _unseen: dict[str, frozenset[str] | None] = field(default_factory=dict)
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _closed: bool = False
+
+    async def take(self, patience: float) -> Changes | None:
+        """What changed since the last time, as soon as anything did; nothing if patience ends; None at the end."""
+        try:
+            await asyncio.wait_for(self._woken.wait(), patience)
+        except TimeoutError:
+            return {}
+        if self._closed:
+            return None
+        self._woken.clear()
+        unseen, self._unseen = self._unseen, {}
+        return unseen
+
+    def note(self, change: Change | None) -> None:
+        """Remember a change; None is everything."""
+        if change is None:
+            self._unseen = dict(EVERYTHING)
+        elif not self.wants(change):
+            return
+        else:
+            known = self._unseen.get(change.kind, frozenset())
+            ids = None if known is None or change.ids is None else known | change.ids
+            self._unseen[change.kind] = None if ids is None or len(ids) > _MOST_IDS else ids
+        self._woken.set()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._closed = True
+        self._woken.set()
+
+
+class Watch:
+    """All who look on in this process."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._watchers: set[Watcher] = set()
+        self._listening: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @asynccontextmanager
+    async def look(self, wants: Callable[[Change], bool]) -> AsyncIterator[Watcher]:
+        """Watch what `wants` agrees to. Whenever something may have been missed, everything counts as changed."""
+        watcher = Watcher(wants)
+        self._watchers.add(watcher)
+        if self._closed:
+            watcher.close()
+        elif self._listening is None or self._listening.done():
+            self._listening = asyncio.create_task(self._database.listen(CHANNEL, self._received))
+        else:
+            watcher.note(None)
+        try:
+            yield watcher
+        finally:
+            self._watchers.discard(watcher)
+            if not self._watchers and self._listening is not None:
+                self._listening.cancel()
+                self._listening = None
+
+    def close(self) -> None:
+        """End all watching: this process stops."""
+        self._closed = True
+        for watcher in self._watchers:
+            watcher.close()
+
+    async def _received(self, payload: str) -> None:
+        change = _read(payload) if payload else None
+        for watcher in self._watchers:
+            watcher.note(change)
+
+
+def _read(payload: str) -> Change:
+    kind, project_id, ids = payload.split(":", 2)
+    return Change(kind, project_id, None if ids == "*" else frozenset(filter(None, ids.split(","))))

@@ -1,0 +1,94 @@
+// Small charts: how members are distributed, and a cluster's size against its bounds.
+
+import { svg } from "./dom.js";
+
+const BAR = 16;
+const STEP = 22;
+const TALL = 46;
+const MOST_BARS = 24;
+
+/**
+ * How many members each place holds, as bars; a line where a rule draws the limit.
+ * @param {string} scope
+ * @param {number[]} counts
+ * @param {number|null} limit
+ */
+export function distribution(scope, counts, limit) {
+  const bars = [...counts].sort((a, b) => b - a).slice(0, MOST_BARS);
+  const top = Math.max(1, limit ?? 0, ...bars);
+  const width = Math.max(90, bars.length * STEP + 10);
+  const y = (/** @type {number} */ value) => 8 + TALL - (value / top) * TALL;
+  const said = `${scope}: ${bars.join(", ") || "no members"}${limit ? `, at most ${limit} allowed` : ""}`;
+  return svg(
+    "svg",
+    { class: "bars", role: "img", "aria-label": said, viewBox: `0 0 ${width} ${TALL + 26}`, width, height: TALL + 26 },
+    ...bars.flatMap((value, index) => bar(value, index, y(value), limit)),
+    limit && svg("line", { x1: 0, x2: width, y1: y(limit), y2: y(limit), class: "limit" }),
+    svg("line", { x1: 0, x2: width, y1: TALL + 8, y2: TALL + 8, class: "floor" }),
+  );
+}
+
+/**
+ * @param {number} value
+ * @param {number} index
+ * @param {number} y
+ * @param {number|null} limit
+ */
+function bar(value, index, y, limit) {
+  const x = 5 + index * STEP;
+  const kind = limit && value > limit ? "bar over" : "bar";
+  return [
+    svg("rect", { x, y, width: BAR, height: TALL + 8 - y, rx: 2, class: kind }),
+    svg("text", { x: x + BAR / 2, y: TALL + 22, class: "bar-text" }, String(value)),
+  ];
+}
+
+/**
+ * A cluster's size between its bounds, with the size that it wants.
+ * @param {{min_size: number, max_size: number, desired_capacity: number, nodes: string[]}} cluster
+ */
+export function gauge(cluster) {
+  const now = cluster.nodes.length;
+  const wanted = cluster.desired_capacity;
+  const top = cluster.max_size >= 0 ? cluster.max_size : Math.max(now, wanted, cluster.min_size, 1) * 1.25;
+  const x = (/** @type {number} */ value) => 6 + Math.min(1, value / Math.max(1, top)) * 248;
+  const bounds = cluster.max_size >= 0 ? `between ${cluster.min_size} and ${cluster.max_size}` : `at least ${cluster.min_size}`;
+  return svg(
+    "svg",
+    {
+      class: "gauge",
+      role: "img",
+      "aria-label": `${now} nodes, ${wanted} wanted, ${bounds}`,
+      viewBox: "0 0 260 40",
+      width: 260,
+      height: 40,
+    },
+    svg("rect", { x: 6, y: 10, width: 248, height: 10, rx: 5, class: "track" }),
+    svg("rect", { x: 6, y: 10, width: Math.max(0, x(now) - 6), height: 10, rx: 5, class: "now" }),
+    svg("path", { d: `M${x(cluster.min_size)} 6v18`, class: "bound" }),
+    cluster.max_size >= 0 && svg("path", { d: `M${x(top)} 6v18`, class: "bound" }),
+    svg("path", { d: `M${x(wanted)} 8l-5 -7h10z`, class: "wanted" }),
+    svg("text", { x: 6, y: 36 }, `min ${cluster.min_size}`),
+    svg("text", { x: 130, y: 36, "text-anchor": "middle" }, `${now} now, ${wanted} wanted`),
+    svg("text", { x: 254, y: 36, "text-anchor": "end" }, cluster.max_size >= 0 ? `max ${cluster.max_size}` : "no max"),
+  );
+}
+
+/**
+ * A number for each name, as horizontal bars.
+ * @param {Map<string, number>} counts
+ */
+export function byName(counts) {
+  const rows = [...counts].sort(([a], [b]) => a.localeCompare(b));
+  const top = Math.max(1, ...counts.values());
+  const said = rows.map(([name, number]) => `${name}: ${number}`).join(", ");
+  return svg(
+    "svg",
+    { class: "rows", role: "img", "aria-label": said, viewBox: `0 0 260 ${rows.length * 22}`, width: 260, height: rows.length * 22 },
+    ...rows.flatMap(([name, number], index) => [
+      svg("text", { x: 0, y: index * 22 + 15 }, name.length > 14 ? `${name.slice(0, 13)}…` : name),
+      svg("rect", { x: 96, y: index * 22 + 4, width: (number / top) * 134, height: 14, rx: 3, class: "bar" }),
+      svg("text", { x: 256, y: index * 22 + 15, "text-anchor": "end" }, String(number)),
+    ]),
+  );
+}

@@ -1,0 +1,214 @@
+// Clusters: how large they are and want to be, what their policies decided, and what is happening now.
+
+import { byName, gauge } from "./charts.js";
+import { html } from "./dom.js";
+import { back } from "./overview.js";
+import { get, session } from "./session.js";
+import { actionName, chain, count, kindOf, outcome, progress, story, time } from "./words.js";
+
+const API = "/clustering/v1";
+const ENDED = ["SUCCEEDED", "FAILED", "CANCELLED"];
+const MOST_ASKED = 60;
+/** @type {Record<string, string>} */
+const PHASES = { start: "began", end: "ended", error: "failed" };
+
+/** The list of clusters, and one of them. */
+export class Clusters {
+  /** @param {{map: import("./map.js").FleetMap}} page */
+  constructor(page) {
+    this._map = page.map;
+    this.title = "Clusters";
+    /** Zones of servers, which do not change while a server lives, unless it moves. @type {Map<string, string>} */
+    this._zones = new Map();
+    this._busy = false;
+    this._again = false;
+  }
+
+  /**
+   * @param {string[]} path
+   * @param {HTMLElement} panel
+   */
+  async open([id], panel) {
+    this._panel = panel;
+    this._id = id;
+    if (!id) this._map.emphasise(null);
+    await this._draw();
+  }
+
+  close() {
+    this._id = undefined;
+    this._map.emphasise(null);
+  }
+
+  /** @param {any} change */
+  async changed(change) {
+    const clusters = change.clusters;
+    if (clusters === undefined) return;
+    if (!this._id || clusters === null || clusters.includes(this._id)) await this._draw();
+  }
+
+  /** One drawing at a time; what changes meanwhile is drawn once afterwards. */
+  async _draw() {
+    this._again = true;
+    if (this._busy) return;
+    this._busy = true;
+    try {
+      while (this._again) {
+        this._again = false;
+        const id = this._id;
+        const content = id ? await this._one(id) : await this._list();
+        if (id === this._id) this._panel?.replaceChildren(...content.filter(Boolean));
+      }
+    } finally {
+      this._busy = false;
+    }
+  }
+
+  async _list() {
+    const everybody = session.roles.includes("admin") ? "&global_project=true" : "";
+    const { clusters } = await get(`${API}/clusters?limit=200${everybody}`);
+    const cards = clusters.map((/** @type {any} */ cluster) =>
+      html(
+        "li",
+        {},
+        html("a", { href: `#/clusters/${cluster.id}` }, cluster.name),
+        status(cluster.status),
+        gauge(cluster),
+      ),
+    );
+    return [
+      html("h2", {}, "Clusters"),
+      html("ul", { class: "cards" }, ...(cards.length ? cards : [html("li", { class: "muted" }, "There are no clusters.")])),
+    ];
+  }
+
+  /** @param {string} id */
+  async _one(id) {
+    const everybody = session.roles.includes("admin") ? "&global_project=true" : "";
+    const [{ cluster }, { nodes }, { cluster_policies: bindings }, { actions }, { events }] = await Promise.all([
+      get(`${API}/clusters/${id}`),
+      get(`${API}/nodes?cluster_id=${id}&limit=1000${everybody}`),
+      get(`${API}/clusters/${id}/policies`),
+      get(`${API}/actions?target=${id}&sort=created_at:desc&limit=20${everybody}`),
+      get(`${API}/events?cluster_id=${id}&sort=timestamp:desc&limit=20${everybody}`),
+    ]);
+    this._emphasise(id, nodes);
+    const asked = actions.find((/** @type {any} */ each) => decided(each)) ?? null;
+    return [
+      back("#/clusters"),
+      html("h2", {}, cluster.name, status(cluster.status)),
+      html("p", { class: "muted" }, cluster.status_reason),
+      gauge(cluster),
+      ...running(actions),
+      html("h3", {}, "Nodes by zone"),
+      byName(await this._byZone(nodes)),
+      html("h3", {}, "Policies, in the order in which they are asked"),
+      policies(bindings, asked),
+      asked && lastAction(asked),
+      html("h3", {}, "Events"),
+      eventList(events),
+    ];
+  }
+
+  /** The cluster's own servers stand out on the map. @param {string} id @param {any[]} nodes */
+  _emphasise(id, nodes) {
+    const servers = new Set(nodes.map((node) => node.physical_id).filter(Boolean));
+    const name = `${id} ${[...servers].sort().join(" ")}`;
+    if (this._id === id) this._map.emphasise({ name, has: (server) => servers.has(server.id) });
+  }
+
+  /** @param {any[]} nodes */
+  async _byZone(nodes) {
+    const unknown = nodes.filter((node) => node.physical_id && !zoneOf(node) && !this._zones.has(node.physical_id));
+    await Promise.all(unknown.slice(0, MOST_ASKED).map((node) => this._ask(node.physical_id)));
+    const counts = new Map();
+    for (const node of nodes) {
+      const zone = zoneOf(node) ?? this._zones.get(node.physical_id) ?? (node.physical_id ? "elsewhere" : "no server yet");
+      counts.set(zone, (counts.get(zone) ?? 0) + 1);
+    }
+    return counts;
+  }
+
+  /** @param {string} serverId */
+  async _ask(serverId) {
+    try {
+      const { server } = await get(`/compute/v2.1/servers/${serverId}`);
+      if (server["OS-EXT-AZ:availability_zone"]) this._zones.set(serverId, server["OS-EXT-AZ:availability_zone"]);
+    } catch {
+      // A server that is gone has no zone.
+    }
+  }
+}
+
+/** @param {any} node */
+function zoneOf(node) {
+  return node.data?.placement?.zone ?? null;
+}
+
+/** Whether policies had something to say about this action. @param {any} action */
+function decided(action) {
+  const data = action.data ?? {};
+  return ["creation", "deletion", "placement", "update", "health", "status"].some((key) => key in data);
+}
+
+/** @param {string} word */
+function status(word) {
+  const kind = word === "ACTIVE" ? "fine" : ["ERROR", "CRITICAL"].includes(word) ? "bad" : "busy";
+  return html("span", { class: `badge ${kind}` }, word.toLowerCase());
+}
+
+/** @param {any[]} actions */
+function running(actions) {
+  const open = actions.filter((each) => !ENDED.includes(each.status));
+  return open.map((action) => {
+    const far = progress(action);
+    const left = action.depends_on.length;
+    const said = `${actionName(action.action)}: ${action.status.toLowerCase().replaceAll("_", " ")}${left ? `, ${count(left, "node")} left` : ""}`;
+    return html(
+      "p",
+      { class: "running" },
+      html("span", {}, said),
+      html("progress", far === null ? { "aria-label": said } : { max: 1, value: far, "aria-label": said }),
+    );
+  });
+}
+
+/** @param {any[]} bindings @param {any} asked */
+function policies(bindings, asked) {
+  if (!bindings.length) return html("p", { class: "muted" }, "No policy governs this cluster.");
+  const items = chain(bindings).map((each) =>
+    html(
+      "li",
+      { class: each.enabled ? null : "muted" },
+      html("strong", {}, each.policy_name),
+      html("span", { class: "muted" }, ` ${kindOf(each.policy_type).replaceAll("_", " ")} policy`),
+      html("p", {}, each.enabled ? story(each.policy_type, asked) : "Switched off."),
+    ),
+  );
+  return html("ol", { class: "chain" }, ...items);
+}
+
+/** @param {any} action */
+function lastAction(action) {
+  return html(
+    "p",
+    { class: "last-action" },
+    html("strong", {}, `Last ${actionName(action.action)}`),
+    ` (${action.status.toLowerCase()}, ${time(action.created_at)}): ${outcome(action)}`,
+  );
+}
+
+/** @param {any[]} events */
+function eventList(events) {
+  if (!events.length) return html("p", { class: "muted" }, "Nothing has happened.");
+  const items = events.map((each) =>
+    html(
+      "li",
+      {},
+      html("time", { class: "muted" }, time(each.timestamp)),
+      ` ${actionName(each.action)} ${PHASES[String(each.status).toLowerCase()] ?? String(each.status).toLowerCase()}`,
+      each.status_reason && html("span", { class: "muted" }, ` – ${each.status_reason}`),
+    ),
+  );
+  return html("ul", { class: "plain events" }, ...items);
+}

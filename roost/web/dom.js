@@ -1,0 +1,70 @@
+// Elements made from a name, attributes and children; nothing here is parsed as HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** @typedef {Record<string, string|number|boolean|null|undefined|EventListener>} Attributes */
+
+/**
+ * @param {Element} node
+ * @param {Attributes} attributes
+ */
+export function set(node, attributes) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") node.addEventListener(name, value);
+    else if (value === null || value === undefined || value === false) node.removeAttribute(name);
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+}
+
+/**
+ * @param {Element} node
+ * @param {(Node|string|null|undefined|false)[]} children
+ */
+function fill(node, children) {
+  for (const child of children.flat()) {
+    if (child !== null && child !== undefined && child !== false) node.append(child);
+  }
+}
+
+/**
+ * An HTML element.
+ * @param {string} name
+ * @param {Attributes} [attributes]
+ * @param {...any} children
+ */
+export function html(name, attributes = {}, ...children) {
+  const node = document.createElement(name);
+  set(node, attributes);
+  fill(node, children);
+  return node;
+}
+
+/**
+ * An SVG element.
+ * @param {string} name
+ * @param {Attributes} [attributes]
+ * @param {...any} children
+ */
+export function svg(name, attributes = {}, ...children) {
+  const node = document.createElementNS(SVG, name);
+  set(node, attributes);
+  fill(node, children);
+  return node;
+}
+
+/**
+ * The element with this id, which the page has.
+ * @param {string} id
+ * @returns {HTMLElement}
+ */
+export function part(id) {
+  return /** @type {HTMLElement} */ (document.getElementById(id));
+}
+
+/**
+ * Tell those who listen to the page rather than look at it.
+ * @param {string} sentence
+ */
+export function say(sentence) {
+  part("said").textContent = sentence;
+}

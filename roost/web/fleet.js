@@ -1,0 +1,160 @@
+// What the page knows of the fleet: loaded once by aggregates, then only what changed.
+
+import { keyOf } from "./layout.js";
+import { get } from "./session.js";
+
+/** @typedef {import("./layout.js").Aggregate} Aggregate */
+
+const FEW_HOSTS = 200;
+const MANY = 100;
+
+/** The fleet by the aggregates of one scope. */
+export class Fleet {
+  /** @param {() => void} changed */
+  constructor(changed) {
+    this._changed = changed;
+    this.scope = "";
+    /** @type {string[]} */
+    this.scopes = [];
+    this.all = false;
+    /** @type {Aggregate[]} */
+    this.aggregates = [];
+    /** @type {Map<string, {id: string, name: string, project_id: string}>} */
+    this.groups = new Map();
+    /** @type {any[]} */
+    this.violations = [];
+    this.violationCount = 0;
+    /** Ids of the aggregates that are open; null: all of them. @type {Set<string>|null} */
+    this.opened = new Set();
+    /** @type {string|null} */
+    this.group = null;
+    /** @type {Set<string>|null|undefined} */
+    this._wanted = undefined;
+    /** @type {Promise<void>|null} */
+    this._asking = null;
+  }
+
+  get hosts() {
+    return this.aggregates.reduce((sum, each) => sum + (each.host_count ?? 0), 0);
+  }
+
+  get servers() {
+    return this.aggregates.reduce((sum, each) => sum + each.servers, 0);
+  }
+
+  /** Divide by a scope. Where there are few hosts, all aggregates are open. @param {string} scope */
+  async divide(scope) {
+    this.scope = scope;
+    this.opened = new Set();
+    await this._load();
+    if (this.all && this.hosts && this.hosts <= FEW_HOSTS) {
+      this.opened = null;
+      await this._load();
+    }
+  }
+
+  /** Ask again for these aggregates; null is all. @param {string[]|null} ids */
+  refresh(ids) {
+    if (ids === null || this._wanted === null) this._wanted = null;
+    else this._wanted = new Set([...(this._wanted ?? []), ...ids]);
+    this._asking ??= this._ask().finally(() => (this._asking = null));
+    return this._asking;
+  }
+
+  /** Open or close an aggregate. @param {string} id */
+  async toggle(id) {
+    const open = new Set(this.opened ?? this.aggregates.map((each) => each.id));
+    if (!open.delete(id)) open.add(id);
+    this.opened = open;
+    await this.refresh([id]);
+  }
+
+  /** The server, where it is. @param {string} serverId */
+  find(serverId) {
+    for (const aggregate of this.aggregates) {
+      for (const host of aggregate.hosts ?? []) {
+        const server = host.servers.find((/** @type {any} */ each) => each.id === serverId);
+        if (server) return { server, host, aggregate };
+      }
+    }
+    return null;
+  }
+
+  async _ask() {
+    while (this._wanted !== undefined) {
+      const wanted = this._wanted;
+      this._wanted = undefined;
+      if (wanted === null || !this.all || wanted.size > MANY) await this._load();
+      else await this._update(wanted);
+    }
+  }
+
+  async _load() {
+    const fleet = await this._get([]);
+    this.aggregates = fleet.named ? fleet.aggregates : numbered(fleet);
+    this.groups = new Map();
+    this._take(fleet);
+    this._changed();
+  }
+
+  /** @param {Set<string>} wanted */
+  async _update(wanted) {
+    if (!wanted.size) return;
+    const fleet = await this._get([...wanted]);
+    const fresh = new Map(fleet.aggregates.map((/** @type {Aggregate} */ each) => [keyOf(each), each]));
+    const known = new Set(this.aggregates.map(keyOf));
+    if ([...fresh.keys()].some((key) => !known.has(/** @type {string} */ (key)))) return this._load();
+    this.aggregates = this.aggregates.map((each) => /** @type {Aggregate} */ (fresh.get(keyOf(each)) ?? each));
+    this._take(fleet);
+    const stale = this._recount(fleet.violating);
+    this._changed();
+    if (stale.length) this._wanted = new Set([...(this._wanted ?? []), ...stale]);
+  }
+
+  /**
+   * Which tiles glow now; the opened ones whose marks have to be asked for again.
+   * @param {{zone: string, id: string, violations: number}[]} violating
+   */
+  _recount(violating) {
+    const now = new Map(violating.map((each) => [`${each.zone}/${each.id}`, each.violations]));
+    const stale = [];
+    for (const [index, each] of this.aggregates.entries()) {
+      const violations = now.get(keyOf(each)) ?? 0;
+      if (each.violations === violations) continue;
+      this.aggregates[index] = { ...each, violations };
+      if (each.hosts) stale.push(each.id);
+    }
+    return stale;
+  }
+
+  /** @param {string[]} only */
+  async _get(only) {
+    const query = new URLSearchParams(this.scope ? { scope: this.scope } : {});
+    for (const id of only) query.append("only", id);
+    for (const id of this.opened ?? ["all"]) query.append("open", id);
+    if (this.group) query.set("group", this.group);
+    return (await get(`/compute/v2.1/os-fleet?${query}`)).fleet;
+  }
+
+  /** @param {any} fleet */
+  _take(fleet) {
+    this.scope = fleet.scope;
+    this.scopes = fleet.scopes;
+    this.all = fleet.all;
+    this.violations = fleet.violations;
+    this.violationCount = fleet.violation_count;
+    for (const group of fleet.groups) this.groups.set(group.id, group);
+  }
+}
+
+/**
+ * Where a tenant may name nothing, identifiers are made up for each answer: tiles are told apart by their place.
+ * @param {any} fleet
+ * @returns {Aggregate[]}
+ */
+function numbered(fleet) {
+  return fleet.aggregates.map((/** @type {Aggregate} */ each, /** @type {number} */ index) => {
+    const name = `${fleet.scope.replaceAll("_", " ")} ${index + 1}`;
+    return { ...each, id: name, name };
+  });
+}

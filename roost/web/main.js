@@ -1,0 +1,257 @@
+// The page: sign in, one map, one panel beside it, and changes as they happen.
+
+import { Clusters } from "./clusters.js";
+import { html, part, say } from "./dom.js";
+import { Fleet } from "./fleet.js";
+import { Groups } from "./groups.js";
+import { follow } from "./live.js";
+import { FleetMap } from "./map.js";
+import { Overview } from "./overview.js";
+import { enter, forget, projects, Refused, resume, session, signIn, signInWith, signOut } from "./session.js";
+
+const SCOPE = "roost-scope";
+
+/** Everything that is on the page of whoever is signed in. */
+class Page {
+  constructor() {
+    this.map = new FleetMap({ pick: (kind, id) => this._picked(kind, id) });
+    this.fleet = new Fleet(() => this._fleetChanged());
+    this._views = { groups: new Groups(this), clusters: new Clusters(this), overview: new Overview(this) };
+    /** @type {any} */
+    this._view = null;
+    this._panel = html("section", { id: "panel", class: "panel", tabindex: -1, "aria-label": "Details" });
+    this._scopes = /** @type {HTMLSelectElement} */ (html("select", { id: "scope", change: () => this._divide() }));
+    this._routed = () => this._route();
+    this._stop = () => {};
+  }
+
+  async open() {
+    const tools = html(
+      "div",
+      { class: "tools" },
+      html("label", { for: "scope" }, "Divide by "),
+      this._scopes,
+      key(),
+    );
+    part("main").replaceChildren(
+      html("section", { class: "stage", "aria-label": "Map" }, html("h1", { class: "unseen" }, "Roost"), tools, this.map.node),
+      this._panel,
+    );
+    part("tabs").hidden = false;
+    window.addEventListener("hashchange", this._routed);
+    await this._first();
+    await this._route();
+  }
+
+  close() {
+    this._stop();
+    window.removeEventListener("hashchange", this._routed);
+  }
+
+  /** The scope that was chosen the last time, or racks, or whatever there is. */
+  async _first() {
+    const kept = sessionStorage.getItem(SCOPE) ?? "rack";
+    try {
+      await this.fleet.divide(kept);
+    } catch (error) {
+      if (!(error instanceof Refused && error.status === 404)) throw error;
+      await this.fleet.divide("");
+    }
+    const options = this.fleet.scopes.map((name) => html("option", { value: name }, name.replaceAll("_", " ")));
+    this._scopes.replaceChildren(...options);
+    this._scopes.value = this.fleet.scope;
+    this._follow();
+  }
+
+  async _divide() {
+    sessionStorage.setItem(SCOPE, this._scopes.value);
+    await this.fleet.divide(this._scopes.value);
+    this._follow();
+  }
+
+  _follow() {
+    this._stop();
+    let first = true;
+    this._stop = follow(`/compute/v2.1/os-fleet/events?scope=${encodeURIComponent(this.fleet.scope)}`, {
+      changed: (change) => {
+        // The first change says that anything may have happened before we listened; we have only just looked.
+        performance.mark("roost:told");
+        if (change.aggregates !== undefined) this.fleet.refresh(change.aggregates).catch(failed);
+        this._view?.changed?.(change)?.catch(failed);
+      },
+      state: (state) => {
+        if (!first || state === "live") tellLive(state);
+        first = false;
+      },
+      refused: () => signedOut("You were signed out. Sign in again."),
+    });
+  }
+
+  _fleetChanged() {
+    this.map.show(this.fleet.scope, this.fleet.aggregates);
+    performance.mark("roost:drawn");
+    this._view?.fleetChanged?.()?.catch(failed);
+  }
+
+  async _route() {
+    const path = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent).filter(Boolean);
+    const name = path[0] === "groups" || path[0] === "clusters" ? path[0] : "overview";
+    const view = this._views[/** @type {keyof Page["_views"]} */ (name)];
+    if (this._view && this._view !== view) this._view.close?.();
+    this._view = view;
+    mark(name);
+    document.title = `${view.title} – Roost`;
+    try {
+      await view.open(name === "overview" ? path : path.slice(1), this._panel);
+    } catch (error) {
+      failed(error, this._panel);
+    }
+  }
+
+  /** @param {string} kind @param {string} id */
+  _picked(kind, id) {
+    const tile = kind === "aggregate" && this.fleet.aggregates.find((each) => `${each.zone}/${each.id}` === id);
+    if (tile && !tile.hosts && this.fleet.all) this.fleet.toggle(tile.id).catch(failed);
+    const target = `#/${kind}/${encodeURIComponent(id)}`;
+    if (location.hash === target) this._route();
+    else location.hash = target;
+  }
+}
+
+/** @param {string} name */
+function mark(name) {
+  const hrefs = { overview: "#/", groups: "#/groups", clusters: "#/clusters" };
+  for (const link of part("tabs").querySelectorAll("a")) {
+    const here = link.getAttribute("href") === hrefs[/** @type {keyof typeof hrefs} */ (name)];
+    if (here) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+function key() {
+  const words = [
+    ["mark hue-0", "server, by group"],
+    ["load", "load"],
+    ["off", "disabled"],
+    ["glow", "breaks a rule"],
+  ];
+  return html(
+    "ul",
+    { class: "key" },
+    ...words.map(([kind, word]) => html("li", {}, html("span", { class: `sign ${kind}` }), word)),
+  );
+}
+
+/** @param {"live"|"lost"} state */
+function tellLive(state) {
+  const node = part("live");
+  node.hidden = false;
+  node.className = `live ${state}`;
+  node.textContent = state === "live" ? "live" : "connection lost, trying again";
+}
+
+/** @param {unknown} error @param {HTMLElement} [panel] */
+function failed(error, panel) {
+  if (error instanceof Refused && error.status === 401) return signedOut("You were signed out. Sign in again.");
+  const said = error instanceof Error ? error.message : String(error);
+  say(said);
+  panel?.replaceChildren(html("p", { class: "bad-text" }, said));
+}
+
+// Signing in and out
+
+/** @type {Page|null} */
+let page = null;
+
+async function signedIn() {
+  page = new Page();
+  await who();
+  await page.open();
+}
+
+/** @param {string} [message] */
+function signedOut(message = "") {
+  page?.close();
+  page = null;
+  forget();
+  part("tabs").hidden = true;
+  part("live").hidden = true;
+  part("who").replaceChildren();
+  part("main").replaceChildren(door(message));
+  part("user")?.focus();
+}
+
+async function who() {
+  const mine = await projects();
+  const change = html(
+    "select",
+    {
+      "aria-label": "Project",
+      change: async (event) => {
+        await enter(/** @type {HTMLSelectElement} */ (event.target).value);
+        page?.close();
+        await signedIn();
+      },
+    },
+    ...mine.map((/** @type {any} */ each) => html("option", { value: each.id, selected: each.id === session.projectId }, each.name)),
+  );
+  part("who").replaceChildren(
+    html("span", {}, session.user),
+    mine.length > 1 ? change : html("span", { class: "muted" }, session.project),
+    html("button", { type: "button", click: () => signOut().finally(() => signedOut()) }, "Sign out"),
+  );
+}
+
+/** @param {string} message */
+function door(message) {
+  const said = html("p", { class: "bad-text", role: "alert" }, message);
+  const form = html(
+    "form",
+    { class: "door" },
+    html("h1", {}, "Sign in"),
+    field("user", "User", { autocomplete: "username", required: true }),
+    field("password", "Password", { type: "password", autocomplete: "current-password", required: true }),
+    field("project", "Project", { placeholder: "your first one" }),
+    html("button", { class: "main" }, "Sign in"),
+    said,
+    html("p", { class: "muted" }, "The users of a `roost serve` are in its clouds.yaml."),
+    tokenDoor(said),
+  );
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const given = (/** @type {string} */ id) => /** @type {HTMLInputElement} */ (part(id)).value;
+    await through(said, () => signIn(given("user"), given("password"), given("project")));
+  });
+  return form;
+}
+
+/** @param {HTMLElement} said @param {() => Promise<void>} way */
+async function through(said, way) {
+  said.textContent = "";
+  try {
+    await way();
+    await signedIn();
+  } catch (error) {
+    said.textContent = error instanceof Error ? error.message : String(error);
+  }
+}
+
+/** For those whose tokens come from a Keystone. @param {HTMLElement} said */
+function tokenDoor(said) {
+  const token = () => /** @type {HTMLInputElement} */ (part("token")).value.trim();
+  return html(
+    "details",
+    {},
+    html("summary", {}, "Use a token instead"),
+    field("token", "Token", { type: "password", autocomplete: "off" }),
+    html("button", { type: "button", click: () => through(said, () => signInWith(token())) }, "Go on"),
+  );
+}
+
+/** @param {string} id @param {string} name @param {import("./dom.js").Attributes} more */
+function field(id, name, more) {
+  return html("p", {}, html("label", { for: id }, name), html("input", { id, ...more }));
+}
+
+if (await resume()) await signedIn();
+else signedOut();

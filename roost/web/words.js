@@ -1,0 +1,170 @@
+// Rules, policies and actions in plain words.
+
+/** @typedef {{name: string, scope: string, identifier: string|null, rules: Record<string, number>}} Rule */
+
+/** @param {string} scope */
+function noun(scope) {
+  return scope.replaceAll("_", " ");
+}
+
+/** Several of them. @param {string} scope */
+export function nouns(scope) {
+  const one = noun(scope);
+  return /(ch|sh|s|x)$/.test(one) ? `${one}es` : `${one}s`;
+}
+
+/**
+ * Something counted: "1 server", "3 servers".
+ * @param {number} number
+ * @param {string} one
+ */
+export function count(number, one) {
+  return `${number} ${number === 1 ? one : nouns(one)}`;
+}
+
+/** How many members an anti-affinity rule allows in one place. @param {Rule} rule */
+export function limitOf(rule) {
+  if (rule.name !== "anti-affinity" || rule.identifier) return null;
+  const limits = [rule.rules.max_server_per_host, rule.rules.max_server_per_aggregate].filter(Boolean);
+  return limits.length ? Math.min(...limits) : rule.rules.max_skew ? null : 1;
+}
+
+/** @param {Rule} rule */
+function apart(rule) {
+  const limit = limitOf(rule);
+  const skew = rule.rules.max_skew;
+  const said = [];
+  if (limit === 1) said.push(`never two in one ${noun(rule.scope)}`);
+  else if (limit !== null) said.push(`at most ${limit} per ${noun(rule.scope)}`);
+  if (skew) said.push(`${nouns(rule.scope)} at most ${skew} apart in number`);
+  return said.join(", ");
+}
+
+/** One rule as a phrase. @param {Rule} rule */
+export function phrase(rule) {
+  const where = `${noun(rule.scope)} ${rule.identifier}`;
+  const one = noun(rule.scope);
+  switch (rule.name) {
+    case "affinity":
+      return rule.identifier ? `only in ${where}` : `all in one ${one}`;
+    case "soft-affinity":
+      return rule.identifier ? `preferably in ${where}` : `preferably one ${one}`;
+    case "soft-anti-affinity":
+      return rule.identifier ? `preferably not in ${where}` : `preferably spread over ${nouns(rule.scope)}`;
+    default:
+      return rule.identifier ? `never in ${where}` : apart(rule);
+  }
+}
+
+/** All rules of a group as one sentence. @param {Rule[]} rules */
+export function sentence(rules) {
+  const said = rules.map(phrase).join("; ");
+  return said.charAt(0).toUpperCase() + said.slice(1);
+}
+
+/** Types in the order in which a chain asks them, where priorities are equal. */
+const ORDER = ["scaling", "region_placement", "batch", "zone_placement", "affinity", "deletion", "loadbalance", "health"];
+
+/** "senlin.policy.zone_placement-1.0" is a zone_placement. @param {string} type */
+export function kindOf(type) {
+  return type.replace(/-[\d.]+$/, "").split(".").pop() ?? type;
+}
+
+/** The policies of a cluster in chain order. @param {any[]} bindings */
+export function chain(bindings) {
+  const place = (/** @type {any} */ each) => {
+    const at = ORDER.indexOf(kindOf(each.policy_type));
+    return at < 0 ? ORDER.length : at;
+  };
+  return [...bindings].sort((a, b) => a.priority - b.priority || place(a) - place(b));
+}
+
+/** What an action is called in a sentence. @param {string} name */
+export function actionName(name) {
+  return name.replace(/^(CLUSTER|NODE)_/, "").replaceAll("_", " ").toLowerCase();
+}
+
+/** @param {Record<string, number>} places */
+function spread(places) {
+  return Object.entries(places)
+    .filter(([, number]) => number > 0)
+    .map(([name, number]) => `${number} in ${name}`)
+    .join(", ");
+}
+
+/** @param {any} data @param {string} key */
+function growth(data, key) {
+  const made = data.creation?.[key];
+  const gone = data.deletion?.[key];
+  if (made && Object.keys(made).length) return `New nodes go ${spread(made)}.`;
+  if (gone && Object.keys(gone).length) return `Nodes leave: ${spread(gone).replaceAll(" in ", " from ")}.`;
+  return null;
+}
+
+/** @type {Record<string, (data: any) => string|null>} */
+const STORIES = {
+  scaling: (data) => {
+    if (data.creation?.count) return `Adds ${count(data.creation.count, "node")}.`;
+    return data.deletion?.count ? `Takes ${count(data.deletion.count, "node")} away.` : null;
+  },
+  zone_placement: (data) => growth(data, "zones"),
+  region_placement: (data) => growth(data, "regions"),
+  affinity: (data) => {
+    const places = data.placement?.placements;
+    return places?.length ? `${count(places.length, "node")} placed in the cluster's server group.` : null;
+  },
+  deletion: (data) => {
+    const gone = data.deletion;
+    if (!gone?.candidates?.length) return null;
+    const how = gone.destroy_after_deletion === false ? "let go" : "destroyed";
+    const wait = gone.grace_period ? ` after ${gone.grace_period} seconds` : "";
+    return `Chose ${count(gone.candidates.length, "node")}, to be ${how}${wait}.`;
+  },
+  batch: (data) => {
+    const plan = data.update?.plan;
+    if (!plan) return null;
+    return `Updates in ${count(plan.length, "batch")}, ${data.update.pause_time ?? 0} seconds apart.`;
+  },
+  health: (data) => {
+    const ways = (data.health?.recover_action ?? []).map((/** @type {any} */ way) => way.name ?? way);
+    return ways.length ? `Recovers by ${ways.join(", then ").toLowerCase()}.` : null;
+  },
+  loadbalance: (data) => (data.deletion?.candidates ? "Takes the nodes that go out of the pool first." : null),
+};
+
+/**
+ * What a policy had to say in an action.
+ * @param {string} type
+ * @param {any} action
+ */
+export function story(type, action) {
+  if (!action) return "Has not been asked yet.";
+  return STORIES[kindOf(type)]?.(action.data ?? {}) ?? "Nothing to decide.";
+}
+
+/** What came of an action, in a sentence. @param {any} action */
+export function outcome(action) {
+  const data = action.data ?? {};
+  if (data.status === "ERROR") return `Refused: ${data.reason ?? action.status_reason}`;
+  const said = [];
+  if (data.creation?.count) said.push(`${count(data.creation.count, "node")} to come`);
+  if (data.deletion?.count) said.push(`${count(data.deletion.count, "node")} to go`);
+  if (data.rebalance?.length) said.push(`${count(data.rebalance.length, "node")} replaced elsewhere`);
+  return said.length ? `${said.join(", ")}. ${action.status_reason}` : action.status_reason;
+}
+
+/** How far an action has come, from 0 to 1; null when that cannot be said. @param {any} action */
+export function progress(action) {
+  if (action.status === "SUCCEEDED") return 1;
+  const data = action.data ?? {};
+  const all = (data.creation?.count ?? 0) + (data.deletion?.count ?? 0);
+  if (!all) return null;
+  return Math.max(0, Math.min(1, 1 - action.depends_on.length / all));
+}
+
+/** A moment as a short time of day. @param {string|null} moment */
+export function time(moment) {
+  if (!moment) return "";
+  const when = new Date(/[Z+]/.test(moment.slice(10)) ? moment : `${moment}Z`);
+  return when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+}

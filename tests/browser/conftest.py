@@ -1,0 +1,331 @@
+"""A served Roost with something in it, and a real Chromium that looks at it.
+
+`make browser-test` installs what this needs; without Playwright these tests are not collected.
+"""
+
+import contextlib
+import importlib.util
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import yaml
+
+from roost.compute import images
+from tests.conftest import Served, serve
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+ROOT = Path(__file__).parents[2]
+IMAGES = ROOT / "docs" / "images"
+WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+PATIENCE = 60_000
+_FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+
+if importlib.util.find_spec("playwright") is None:
+    collect_ignore_glob = ["test_*.py"]
+
+
+@dataclass
+class Client:
+    """One user of the API."""
+
+    http: httpx.Client
+    name: str
+    password: str
+    project_id: str
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """One request that must succeed; its answer."""
+        service = path.split("/")[1]
+        version = {"compute": "compute 2.1003", "clustering": "clustering 1.14"}.get(service, "")
+        answer = self.http.request(method, path, json=body, headers={"OpenStack-API-Version": version})
+        assert answer.is_success, f"{method} {path}: {answer.text}"
+        return answer.json() if answer.content else None
+
+    def group(self, name: str, *policies: dict[str, Any]) -> str:
+        """A server group."""
+        body = {"server_group": {"name": name, "policies": list(policies)}}
+        return str(self.ask("POST", "/compute/v2.1/os-server-groups", body)["server_group"]["id"])
+
+    def boot(self, name: str, number: int, group: str | None = None, flavor: str = "2") -> list[str]:
+        """Servers, and wait until they run."""
+        image = images.USUAL[0].id
+        server = {"name": name, "flavorRef": flavor, "imageRef": image, "networks": "none"}
+        count = {"min_count": number, "max_count": number, "return_reservation_id": True}
+        hints = {"os:scheduler_hints": {"group": group}} if group else {}
+        made = self.ask("POST", "/compute/v2.1/servers", {"server": {**server, **count}, **hints})
+        path = f"/compute/v2.1/servers/detail?reservation_id={made['reservation_id']}"
+        ready: list[str] = until(lambda: self._running(path, number))
+        return ready
+
+    def _running(self, path: str, number: int) -> list[str] | None:
+        servers = self.ask("GET", path)["servers"]
+        ready = [server["id"] for server in servers if server["status"] == "ACTIVE"]
+        return ready if len(ready) == number else None
+
+    def done(self, answer: httpx.Response) -> None:
+        """Wait until an action of a cluster has ended well."""
+        assert answer.is_success, answer.text
+        action = answer.headers["Location"].partition("/clustering/")[2]
+
+        def ended() -> bool:
+            found = self.ask("GET", f"/clustering/{action}")["action"]
+            assert found["status"] != "FAILED", found
+            return bool(found["status"] == "SUCCEEDED")
+
+        until(ended)
+
+    def cluster(self, name: str, **sizes: int) -> str:
+        """A cluster that policies govern, with its nodes."""
+        properties = {"name": name, "flavor": "m1.small", "image": images.USUAL[0].name}
+        spec = {"type": "os.nova.server", "version": 1.0, "properties": properties}
+        profile = self.ask("POST", "/clustering/v1/profiles", {"profile": {"name": name, "spec": spec}})["profile"][
+            "id"
+        ]
+        body = {"cluster": {"name": name, "profile_id": profile, "desired_capacity": 0, **sizes}}
+        answer = self.http.post("/clustering/v1/clusters", json=body)
+        self.done(answer)
+        cluster = str(answer.json()["cluster"]["id"])
+        self.attach(
+            cluster, "scaling", event="CLUSTER_SCALE_OUT", adjustment={"type": "CHANGE_IN_CAPACITY", "number": 3}
+        )
+        zones = [{"name": f"zone{number}"} for number in (1, 2, 3)]
+        self.attach(cluster, "zone_placement", zones=zones)
+        self.attach(cluster, "deletion", criteria="OLDEST_FIRST")
+        return cluster
+
+    def attach(self, cluster: str, kind: str, **properties: Any) -> None:
+        """Put a policy on a cluster."""
+        spec = {"type": f"senlin.policy.{kind}", "version": "1.0", "properties": properties}
+        named = {"policy": {"name": kind.replace("_", "-"), "spec": spec}}
+        policy = self.ask("POST", "/clustering/v1/policies", named)["policy"]["id"]
+        self.act(cluster, "policy_attach", policy_id=policy)
+
+    def act(self, cluster: str, action: str, wait: bool = True, **inputs: Any) -> None:
+        """Have something done to a cluster."""
+        answer = self.http.post(f"/clustering/v1/clusters/{cluster}/actions", json={action: inputs})
+        assert answer.is_success, answer.text
+        if wait:
+            self.done(answer)
+
+
+def until(ready: Callable[[], Any]) -> Any:
+    """Ask again until there is an answer."""
+    for _ in range(600):
+        answer = ready()
+        if answer:
+            return answer
+        time.sleep(0.2)
+    raise AssertionError("waited too long")
+
+
+def sign_in(served: Served, cloud: str) -> Client:
+    """A client with a token of one of the users of clouds.yaml."""
+    auth = yaml.safe_load(served.clouds.read_text())["clouds"][cloud]["auth"]
+    user = {"name": auth["username"], "domain": {"id": "default"}, "password": auth["password"]}
+    body = {
+        "auth": {
+            "identity": {"methods": ["password"], "password": {"user": user}},
+            "scope": {"project": {"name": auth["project_name"], "domain": {"id": "default"}}},
+        }
+    }
+    http = httpx.Client(base_url=served.url, timeout=60)
+    answer = http.post("/identity/v3/auth/tokens", json=body)
+    http.headers["X-Auth-Token"] = answer.headers["X-Subject-Token"]
+    return Client(http, auth["username"], auth["password"], answer.json()["token"]["project"]["id"])
+
+
+@dataclass
+class World:
+    """What there is to look at: two projects, groups, servers and a cluster."""
+
+    served: Served
+    admin: Client
+    demo: Client
+    alt: Client
+    database: str = ""
+    members: list[str] = field(default_factory=list)
+    cluster: str = ""
+    secret: str = ""
+
+    def host(self, server: str) -> str:
+        """Where a server is."""
+        shown = self.admin.ask("GET", f"/compute/v2.1/servers/{server}")["server"]
+        return str(shown["OS-EXT-SRV-ATTR:host"])
+
+    def move(self, server: str, host: str) -> None:
+        """Move a server, and wait until it is there."""
+        body = {"os-migrateLive": {"host": host, "block_migration": "auto"}}
+        self.admin.ask("POST", f"/compute/v2.1/servers/{server}/action", body)
+        until(lambda: self.host(server) == host)
+
+    def force(self, server: str, host: str) -> None:
+        """Move a member where its group's rules do not want it. They bind whoever schedules a member, so for the time
+        of the migration it is none."""
+        path = f"/compute/v2.1/os-server-groups/{self.database}/action"
+        self.admin.ask("POST", path, {"remove_instance": {"instance_id": server}})
+        self.move(server, host)
+        self.admin.ask("POST", path, {"add_instance": {"instance_id": server}})
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    """A `roost serve` of the module's own."""
+    with tempfile.TemporaryDirectory(prefix="roost-", ignore_cleanup_errors=True) as folder:
+        served = serve(Path(folder) / "served")
+        admin, demo, alt = (sign_in(served, cloud) for cloud in ("roost-admin", "roost", "roost-alt"))
+        world = World(served, admin, demo, alt)
+        _furnish(world)
+        yield world
+        served.process.terminate()
+        assert served.process.wait(60) == 0
+
+
+def _furnish(world: World) -> None:
+    """Enough to look like a cloud at work."""
+    for project in (world.demo.project_id, world.alt.project_id):
+        more = {"quota_set": {"instances": 100, "cores": 400, "ram": 1_000_000}}
+        world.admin.ask("PUT", f"/compute/v2.1/os-quota-sets/{project}", more)
+    rack = {"name": "anti-affinity", "scope": "rack", "rules": {"max_server_per_aggregate": 2}}
+    world.database = world.demo.group("db", rack, {"name": "soft-affinity", "scope": "switch"})
+    world.members = world.demo.boot("db", 4, world.database, flavor="4")
+    web = world.demo.group("web", {"name": "anti-affinity", "scope": "host"})
+    world.demo.boot("web", 9, web, flavor="3")
+    world.demo.boot("batch", 6, world.demo.group("batch", {"name": "soft-anti-affinity", "scope": "rack"}), flavor="5")
+    world.demo.boot("alone", 3)
+    world.cluster = world.demo.cluster("shop", max_size=12)
+    world.demo.act(world.cluster, "resize", adjustment_type="EXACT_CAPACITY", number=3, min_size=2)
+    world.secret = world.alt.group("secret-vault", {"name": "anti-affinity", "scope": "rack"})
+    world.alt.boot("secret", 5, world.secret, flavor="3")
+    services = world.admin.ask("GET", "/compute/v2.1/os-services")["services"]
+    idle = next(each["id"] for each in services if each["host"] == "zone3-rack4-host4")
+    body = {"status": "disabled", "disabled_reason": "a new fan"}
+    world.admin.ask("PUT", f"/compute/v2.1/os-services/{idle}", body)
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    """Debian's Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=list(_FLAGS))
+        yield chromium
+        chromium.close()
+
+
+Visit = Callable[..., "Page"]
+
+
+@pytest.fixture
+def visit(browser: "Browser", world: World) -> Iterator[Visit]:
+    """`page = visit(world.admin)`: a signed-in page. Whatever the console says is an error fails the test."""
+    complaints: list[str] = []
+    contexts = []
+
+    def open_page(
+        client: Client | None,
+        at: str = "#/",
+        size: Any = WIDE,
+        scheme: Any = "light",
+        forgiving: bool = False,
+        site: str | None = None,
+    ) -> "Page":
+        context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        if not forgiving:
+            page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(f"{site or world.served.url}/{at}")
+        if client is not None:
+            page.get_by_label("User").fill(client.name)
+            page.get_by_label("Password", exact=True).fill(client.password)
+            page.get_by_role("button", name="Sign in").click()
+            page.locator("#live.live.live").wait_for()
+            page.locator("svg.map .aggregate").first.wait_for()
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+class Gate:
+    """Stands between the browser and Roost, and can be shut."""
+
+    def __init__(self, beyond: str) -> None:
+        self._beyond = ("127.0.0.1", int(beyond.rpartition(":")[2]))
+        self._open = True
+        self._through: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def shut(self) -> None:
+        """Cut everything off, and let nobody in."""
+        self._open = False
+        for each in self._through:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        self._through.clear()
+
+    def open(self) -> None:
+        """Let everybody through again."""
+        self._open = True
+
+    def _accept(self) -> None:
+        while True:
+            near, _ = self._listener.accept()
+            if not self._open:
+                near.close()
+                continue
+            far = socket.create_connection(self._beyond)
+            self._through += [near, far]
+            for source, target in ((near, far), (far, near)):
+                threading.Thread(target=_pass_on, args=(source, target), daemon=True).start()
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
+def picture(page: "Page", name: str) -> None:
+    """A screenshot for the documentation."""
+    IMAGES.mkdir(exist_ok=True)
+    page.screenshot(path=IMAGES / f"{name}.png", full_page=page.viewport_size is not None and _narrow(page))
+
+
+def _narrow(page: "Page") -> bool:
+    return page.viewport_size is not None and page.viewport_size["width"] < 600
+
+
+def faults(page: "Page") -> list[str]:
+    """What axe finds that is serious or worse."""
+    # Evaluated, since the page's policy forbids to add a script.
+    page.evaluate(resources.files("axe_playwright_python").joinpath("axe.min.js").read_text())
+    found = page.evaluate("() => axe.run()")
+    return [
+        f"{each['id']}: {node['html']}"
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"][:3]
+    ]

@@ -1,0 +1,219 @@
+"""The dashboard in a real browser: what an operator and a tenant see, live, and can do."""
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.conftest import PATIENCE, PHONE, WIDE, Gate, Visit, World, faults, picture, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+MARKS = "svg.map .mark"
+# Which of the views, beside those that the tests below come to, are shown in the documentation.
+_PICTURES = {
+    ("overview", "wide", "dark"),
+    ("overview", "phone", "light"),
+    ("group", "phone", "light"),
+    ("cluster", "phone", "dark"),
+}
+
+
+def test_who_signs_in_wrongly_is_told_so(visit: Visit, world: World) -> None:
+    page = visit(None, forgiving=True)
+    page.get_by_label("User").fill("demo")
+    page.get_by_label("Password", exact=True).fill("wrong")
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("alert").filter(has_text=re.compile("authenti|sign", re.I)).wait_for()
+    assert faults(page) == []
+
+
+def test_the_operator_sees_every_host_and_server_on_the_map(visit: Visit, world: World) -> None:
+    page = visit(world.admin)
+    assert page.locator("svg.map .zone").count() == 3
+    assert page.locator("svg.map .aggregate").count() == 12
+    counted(page, "svg.map .host", 48)
+    counted(page, MARKS, 4 + 9 + 6 + 3 + 3 + 5)
+    assert page.locator("svg.map .host.disabled").get_attribute("data-host") == "zone3-rack4-host4"
+    picture(page, "map")
+
+
+def test_details_are_shown_by_click_and_by_keyboard(visit: Visit, world: World) -> None:
+    page = visit(world.admin)
+    page.locator(f"[data-server='{world.members[0]}']").click()
+    page.get_by_role("heading", name=re.compile("^db-")).wait_for()
+    page.get_by_role("heading", name="Why it is here").wait_for()
+    page.locator("svg.map [tabindex='0']").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name=re.compile("^rack zone")).wait_for()
+    page.get_by_role("button", name="Close on the map").click()
+    counted(page, "svg.map .host", 44)
+    page.locator("svg.map .host").first.click()
+    page.get_by_role("heading", name=re.compile("-host")).wait_for()
+    assert page.evaluate("new URL(location).search") == ""
+
+
+def test_the_map_is_divided_by_any_scope(visit: Visit, world: World) -> None:
+    page = visit(world.admin)
+    page.get_by_label("Divide by").select_option("switch")
+    counted(page, "svg.map .aggregate", 6)
+    counted(page, "svg.map .host", 48)
+
+
+def test_a_scale_out_appears_as_it_happens(visit: Visit, world: World) -> None:
+    page = visit(world.demo, f"#/clusters/{world.cluster}")
+    page.get_by_role("heading", name=re.compile("shop")).wait_for()
+    before = page.locator(MARKS).count()
+    world.demo.act(world.cluster, "scale_out", wait=False)
+    counted(page, MARKS, before + 3)
+    page.get_by_text("Adds 3 nodes.").wait_for()
+    page.get_by_text("New nodes go 1 in zone1, 1 in zone2, 1 in zone3.").wait_for()
+    page.get_by_role("img", name="6 nodes, 6 wanted, between 2 and 12").wait_for()
+    page.get_by_text(re.compile("Last scale out .succeeded")).wait_for()
+    counted(page, ".running", 0)
+    picture(page, "cluster")
+    assert faults(page) == []
+
+
+def test_a_broken_rule_glows_and_is_repaired_from_the_page(visit: Visit, world: World) -> None:
+    page = visit(world.admin, "#/groups")
+    page.get_by_role("link", name="db", exact=True).click()
+    page.get_by_text("At most 2 per rack; preferably one switch").wait_for()
+    page.get_by_text("None: every rule holds.").wait_for()
+    crowded = break_rule(world)
+    page.locator("svg.map .aggregate.broken").first.wait_for()
+    page.get_by_text(re.compile("in one rack, 1 more than")).wait_for()
+    assert page.locator("svg.map .mark.broken").count() == 3
+    page.get_by_role("button", name="Repair").click()
+    page.get_by_text("1 live migration would repair everything").wait_for()
+    assert page.locator("svg.map .arrow").count() == 1
+    picture(page, "repair")
+    assert faults(page) == []
+    page.get_by_role("button", name="Apply this repair").click()
+    page.get_by_text("None: every rule holds.").wait_for()
+    counted(page, "svg.map .broken", 0)
+    counted(page, "svg.map .arrow", 0)
+    assert len({world.host(member) for member in crowded}) > 1
+
+
+def break_rule(world: World) -> list[str]:
+    """Force a third member into a rack that may hold two; the three of them."""
+    racks: dict[str, list[str]] = {}
+    for member in world.members:
+        racks.setdefault(world.host(member).rpartition("-")[0], []).append(member)
+    rack, inside = max(racks.items(), key=lambda each: len(each[1]))
+    assert len(inside) == 2
+    other = next(member for member in world.members if member not in inside)
+    free = next(f"{rack}-host{n}" for n in range(1, 5) if f"{rack}-host{n}" not in map(world.host, inside))
+    world.force(other, free)
+    return [*inside, other]
+
+
+def test_a_violation_comes_with_a_forced_migration_and_goes_with_the_next(visit: Visit, world: World) -> None:
+    page = visit(world.demo)
+    page.get_by_text("None: every rule holds.").wait_for()
+    *_, moved = break_rule(world)
+    page.locator("svg.map .aggregate.broken").first.wait_for()
+    page.get_by_role("link", name="db", exact=True).first.wait_for()
+    taken = {world.host(member).rpartition("-")[0] for member in world.members}
+    free = next(f"zone{z}-rack{r}" for z in (1, 2, 3) for r in (1, 2, 3, 4) if f"zone{z}-rack{r}" not in taken)
+    world.move(moved, f"{free}-host1")
+    page.get_by_text("None: every rule holds.").wait_for()
+    counted(page, "svg.map .broken", 0)
+
+
+def test_growth_is_explained_planned_and_applied(visit: Visit, world: World) -> None:
+    page = visit(world.demo, f"#/groups/{world.database}")
+    page.get_by_role("button", name="Explain").click()
+    page.locator(".answer .good").wait_for()
+    page.get_by_label("Grow by").fill("2")
+    page.get_by_role("button", name="Plan").click()
+    page.get_by_role("button", name="Apply this plan").wait_for()
+    before = page.locator(MARKS).count()
+    picture(page, "plan")
+    page.get_by_role("button", name="Apply this plan").click()
+    counted(page, MARKS, before + 2)
+
+
+def test_a_tenant_sees_nothing_of_others(visit: Visit, world: World) -> None:
+    page = visit(world.demo)
+    bodies: list[str] = []
+    page.on("response", lambda each: bodies.append(_text(each)) if "/events" not in each.url else None)
+    hidden = ("secret", world.secret, "zone1-rack1", "-host1")
+    for at in ("#/groups", "#/clusters", f"#/clusters/{world.cluster}", f"#/groups/{world.database}", "#/"):
+        look(page, at)
+        shown = page.content()
+        assert [word for word in hidden if word in shown] == [], at
+    assert bodies
+    assert [word for word in hidden for body in bodies if word in body] == []
+    look(page, "#/groups")
+    page.get_by_role("link", name="db", exact=True).wait_for()
+
+
+def _text(response: object) -> str:
+    try:
+        return str(response.text())  # type: ignore[attr-defined]
+    except Exception:
+        return ""
+
+
+def test_a_tenant_who_knows_an_id_is_refused(visit: Visit, world: World) -> None:
+    page = visit(world.demo, forgiving=True)
+    page.goto(f"{world.served.url}/#/groups/{world.secret}")
+    page.get_by_text("could not be found").first.wait_for()
+
+
+def test_a_lost_connection_says_so_and_comes_back(visit: Visit, world: World) -> None:
+    gate = Gate(world.served.url)
+    page = visit(world.demo, forgiving=True, site=gate.url)
+    page.evaluate("() => { window.kept = 1 }")
+    gate.shut()
+    page.locator("#live.lost").wait_for()
+    gate.open()
+    page.locator("#live:not(.lost)").wait_for()
+    assert page.evaluate("window.kept") == 1
+    before = page.locator(MARKS).count()
+    world.demo.boot("after", 1)
+    counted(page, MARKS, before + 1)
+
+
+def test_who_signs_out_is_signed_out(visit: Visit, world: World) -> None:
+    page = visit(world.alt)
+    token = page.evaluate("sessionStorage.getItem('roost-token')")
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("heading", name="Sign in").wait_for()
+    assert page.evaluate("sessionStorage.length") == 0 or page.evaluate("sessionStorage.getItem('roost-token')") is None
+    until(lambda: world.alt.http.get("/image/v2/images", headers={"X-Auth-Token": token}).status_code == 401)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("name", "size"), [("wide", WIDE), ("phone", PHONE)])
+def test_every_view_is_accessible_and_fits(
+    visit: Visit, world: World, scheme: str, name: str, size: dict[str, int]
+) -> None:
+    page = visit(world.admin, size=size, scheme=scheme)
+    views = {"overview": "#/", "groups": "#/groups", "group": f"#/groups/{world.database}", "clusters": "#/clusters"}
+    views["cluster"] = f"#/clusters/{world.cluster}"
+    for view, at in views.items():
+        look(page, at)
+        assert faults(page) == [], view
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
+        if (view, name, scheme) in _PICTURES:
+            picture(page, f"{view}-{name}-{scheme}")
+
+
+def counted(page: "Page", selector: str, number: int) -> None:
+    """Wait until there are so many of these."""
+    from playwright.sync_api import expect
+
+    expect(page.locator(selector)).to_have_count(number, timeout=PATIENCE)
+
+
+def look(page: "Page", at: str) -> None:
+    """Go to a view and wait until it is drawn."""
+    page.evaluate("at => { location.hash = at }", at)
+    page.wait_for_timeout(200)
+    page.locator(".panel h2").first.wait_for()
+    page.wait_for_timeout(600)

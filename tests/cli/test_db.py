@@ -1,0 +1,47 @@
+"""`roost db` on the folder of a `roost serve`: while it runs, and when it does not."""
+
+import secrets
+from pathlib import Path
+
+from roost.store import schema
+from tests.cli.test_main import said
+from tests.cli.test_serve import ask, clouds, roost, sign_in
+from tests.conftest import serve
+
+
+def test_a_folder_is_backed_up_while_it_serves_and_restored_into_another(folders: Path, tmp_path: Path) -> None:
+    folder, other, file = folders / secrets.token_hex(3), folders / secrets.token_hex(3), tmp_path / "kept"
+    first = serve(folder)
+    try:
+        made, _ = ask(first, "/identity/v3/projects", {"project": {"name": "kept"}}, sign_in(first, "roost-admin"))
+        done = roost("db", "backup", str(file), "--data", str(folder))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"{file}: schema {schema.expected()}, ")
+        refused = said(roost("db", "restore", str(file), "--force", "--data", str(folder)))
+        assert refused.startswith(f"Roost already runs on {folder} ")
+        assert roost("db", "status", "--data", str(folder)).returncode == 0
+    finally:
+        first.process.terminate()
+        assert first.process.wait(30) == 0
+
+    done = roost("db", "restore", str(file), "--data", str(other))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("; everybody must sign in again.\n")
+    assert "is not empty" in said(roost("db", "restore", str(file), "--data", str(other)))
+    assert roost("db", "status", "--data", str(other)).stdout == f"The schema is at {schema.expected()}: up to date.\n"
+
+    second = serve(other)
+    try:
+        # New passwords, as in every new folder; the projects are those of the old.
+        assert clouds(second) != clouds(first)
+        shown, _ = ask(second, f"/identity/v3/projects/{made['project']['id']}", token=sign_in(second, "roost-admin"))
+        assert shown["project"]["name"] == "kept"
+    finally:
+        second.process.terminate()
+        assert second.process.wait(30) == 0
+
+
+def test_a_folder_without_a_database_is_said(tmp_path: Path) -> None:
+    message = said(roost("db", "backup", str(tmp_path / "file"), "--data", str(tmp_path / "none")))
+    assert message == f"There is no database in {tmp_path / 'none'}."
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,137 @@
+"""What the tests on a real OpenStack share: the lab, which must be up, and tenants of their own in it."""
+
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from lab import control, tenants
+from lab import settings as lab_settings
+from lab.settings import Settings
+from roost.clouds.openstack import OpenStackClouds
+from tests.clouds.conformance import Subject
+
+ZONES: Mapping[str, tuple[str, ...]] = {
+    "az1": ("fake-1", "fake-2"),
+    "az2": ("fake-3", "fake-4"),
+    "az3": ("fake-5", "fake-6"),
+}
+
+
+@pytest.fixture(scope="session")
+def lab() -> Settings:
+    """The lab of the environment's settings."""
+    settings = lab_settings.load()
+    if not control.is_up(settings):
+        pytest.exit(f"The lab in {settings.dir} is not up: make lab", returncode=3)
+    return settings
+
+
+@pytest.fixture(scope="session")
+def admin(lab: Settings) -> Any:
+    """openstacksdk as the administrator, for reading back what is really there."""
+    return tenants.connect(lab)
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to sign in as somebody."""
+
+    auth: Mapping[str, str]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """For openstack.connect."""
+        return {
+            "load_yaml_config": False,
+            "load_envvars": False,
+            "region_name": "RegionOne",
+            "auth": dict(self.auth),
+        }
+
+
+@pytest.fixture(scope="session")
+def service(lab: Settings, admin: Any) -> Iterator[Access]:
+    """Roost's own user, as docs/openstack.md says: administrator of the service project and, by inheritance, of all."""
+    identity = admin.identity
+    name = f"roost-{uuid.uuid4().hex[:6]}"
+    project, domain = identity.find_project("service"), identity.find_domain("default")
+    user = identity.create_user(name=name, password="lab", domain_id="default")
+    role = identity.find_role("admin")
+    for each in (role, identity.find_role("service")):
+        identity.assign_project_role_to_user(project, user, each)
+    identity.assign_domain_role_to_user(domain, user, role, inherited=True)
+    yield Access(
+        {
+            "auth_url": lab.auth_url,
+            "username": name,
+            "password": "lab",
+            "project_name": "service",
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+        }
+    )
+    identity.delete_user(user)
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A project with one member."""
+
+    project_id: str
+    user_id: str
+    access: Access
+
+
+@pytest.fixture
+def tenant(lab: Settings, admin: Any) -> Iterator[Tenant]:
+    """A project of the test's own; nothing is left of it."""
+    identity, name = admin.identity, f"tenant-{uuid.uuid4().hex[:6]}"
+    project = identity.create_project(name=name, domain_id="default")
+    user = identity.create_user(name=name, password="lab", domain_id="default")
+    identity.assign_project_role_to_user(project, user, identity.find_role("member"))
+    auth = {
+        "auth_url": lab.auth_url,
+        "username": name,
+        "password": "lab",
+        "project_name": name,
+        "user_domain_id": "default",
+        "project_domain_id": "default",
+    }
+    yield Tenant(project.id, user.id, Access(auth))
+    for server in list(admin.compute.servers(all_projects=True, project_id=project.id)):
+        admin.compute.delete_server(server.id, force=True)
+        admin.compute.wait_for_delete(server, interval=0.3, wait=60)
+    for balancer in list(admin.load_balancer.load_balancers(project_id=project.id)):
+        admin.load_balancer.delete_load_balancer(balancer.id, cascade=True)
+    identity.delete_user(user)
+    identity.delete_project(project)
+
+
+@pytest.fixture(scope="session")
+def zones(admin: Any) -> Mapping[str, tuple[str, ...]]:
+    """Three zones of two hosts each."""
+    compute = admin.compute
+    there = {aggregate.name: aggregate for aggregate in compute.aggregates()}
+    for zone, hosts in ZONES.items():
+        aggregate = there.get(zone) or compute.create_aggregate(name=zone, availability_zone=zone)
+        for host in hosts:
+            if host not in (aggregate.hosts or ()):
+                compute.add_host_to_aggregate(aggregate, host)
+    return ZONES
+
+
+@pytest.fixture
+async def clouds(service: Access) -> AsyncIterator[OpenStackClouds]:
+    """The lab as Roost sees it."""
+    clouds = OpenStackClouds(None, service.config)
+    yield clouds
+    clouds.close()
+
+
+@pytest.fixture
+async def subject(clouds: OpenStackClouds, tenant: Tenant, zones: object) -> Subject:
+    """The lab, for the conformance suite."""
+    return Subject(clouds.of(tenant.project_id, tenant.user_id), "m1.lab", "m2.lab", tenants.IMAGE)

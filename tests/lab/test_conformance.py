@@ -1,0 +1,3 @@
+"""The conformance suite on a real OpenStack."""
+
+from tests.clouds.conformance import *  # noqa: F403

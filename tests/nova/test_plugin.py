@@ -1,0 +1,165 @@
+"""The classes that Nova loads, with as much of Nova around them as they touch."""
+
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from oslo_config import cfg
+
+import roost.nova
+from roost.nova.choice import Silent, Wanted
+from tests.nova.schedulers import HostState, offer
+
+
+@dataclass(eq=False)
+class Flavor:
+    vcpus: int = 1
+    memory_mb: int = 512
+    root_gb: int = 1
+    ephemeral_gb: int = 2
+
+
+@dataclass(eq=False)
+class Group:
+    uuid: str
+
+
+@dataclass(eq=False)
+class Spec:
+    """A RequestSpec, as far as the plug-in reads it."""
+
+    instance_uuid: str = field(default_factory=lambda: str(uuid4()))
+    instance_group: Group | None = field(default_factory=lambda: Group("the group"))
+    project_id: str = "demo"
+    user_id: str = "user"
+    flavor: Flavor = field(default_factory=Flavor)
+    num_instances: int = 1
+    rebuild: bool = False
+
+    def __contains__(self, name: str) -> bool:
+        return hasattr(self, name)
+
+
+@dataclass
+class Chooser:
+    """Chooses the first host, or does not answer."""
+
+    silent: bool = False
+    asked: list[Wanted] = field(default_factory=list)
+
+    def choose(self, wanted: Wanted, hosts: list[HostState]) -> list[HostState]:
+        self.asked.append(wanted)
+        if self.silent:
+            raise Silent("no answer")
+        return hosts[:1]
+
+    def preferences(self, wanted: Wanted, hosts: list[HostState]) -> list[float]:
+        if self.silent:
+            raise Silent("no answer")
+        return [float(at) for at in range(len(hosts))]
+
+
+@dataclass
+class Weighed:
+    obj: HostState
+
+
+@dataclass
+class Loaded:
+    """The plug-in as a scheduler has loaded it."""
+
+    conf: cfg.ConfigOpts
+    chooser: Chooser
+
+    @property
+    def filter(self) -> Any:
+        return roost.nova.ScopedGroupFilter()
+
+    @property
+    def weigher(self) -> Any:
+        return roost.nova.ScopedGroupWeigher()
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loaded]:
+    conf = cfg.ConfigOpts()
+    conf([], default_config_files=[], default_config_dirs=[])
+    base = type("Base", (), {})
+    parts = {
+        "nova": {},
+        "nova.conf": {"CONF": conf},
+        "nova.scheduler": {},
+        "nova.scheduler.filters": {"BaseHostFilter": base},
+        "nova.scheduler.utils": {"request_is_rebuild": lambda spec: spec.rebuild},
+        "nova.scheduler.weights": {"BaseHostWeigher": base},
+        "oslo_log": {},
+        "oslo_log.log": {"getLogger": __import__("logging").getLogger},
+    }
+    modules = {}
+    for name, content in parts.items():
+        modules[name] = types.ModuleType(name)
+        vars(modules[name]).update(content)
+        parent, _, own = name.rpartition(".")
+        if parent:
+            setattr(modules[parent], own, modules[name])
+        monkeypatch.setitem(sys.modules, name, modules[name])
+    from roost.nova import plugin
+
+    chooser = Chooser()
+    monkeypatch.setattr(plugin, "_chooser", lambda: chooser)
+    yield Loaded(conf, chooser)
+    del sys.modules["roost.nova.plugin"], roost.nova.plugin
+
+
+def passed(loaded_filter: Any, hosts: list[HostState], spec: Spec, index: int = 0) -> list[HostState]:
+    assert loaded_filter.run_filter_for_index(index)
+    return list(loaded_filter.filter_all(hosts, spec))
+
+
+def test_the_chosen_hosts_pass(loaded: Loaded) -> None:
+    hosts = offer("a", "b")
+    assert passed(loaded.filter, hosts, Spec()) == hosts[:1]
+    [wanted] = loaded.chooser.asked
+    assert (wanted.group_id, wanted.resources, wanted.count) == ("the group", (1, 512, 3), 1)
+
+
+def test_a_rebuild_in_place_is_not_asked_about(loaded: Loaded) -> None:
+    hosts = offer("a", "b")
+    assert passed(loaded.filter, hosts, Spec(rebuild=True)) == hosts
+    assert not loaded.chooser.asked
+
+
+@pytest.mark.parametrize(("choice", "names"), [("refuse", []), ("allow", ["a", "b"])])
+def test_without_roost_it_is_as_nova_conf_says(loaded: Loaded, choice: str, names: list[str]) -> None:
+    loaded.chooser.silent = True
+    own = loaded.filter
+    loaded.conf.set_override("on_failure", choice, group="roost")
+    assert [host.host for host in passed(own, offer("a", "b"), Spec())] == names
+
+
+def test_several_servers_are_asked_about_with_those_to_come_and_then_get_no_alternates(loaded: Loaded) -> None:
+    hosts, spec, own = offer("a", "b", "c"), Spec(num_instances=3), loaded.filter
+    for index in range(3):
+        spec.instance_uuid = str(uuid4())
+        hosts = passed(own, hosts, spec, index)
+        assert [host.host for host in hosts if host.allocation_candidates] == ["a"]
+    assert [wanted.count for wanted in loaded.chooser.asked] == [3, 2, 1]
+    assert passed(own, hosts, spec, 2) == []
+
+
+def test_hosts_are_weighed_all_at_once_and_not_at_all_without_roost(loaded: Loaded) -> None:
+    weighed = [Weighed(host) for host in offer("a", "b", "c")]
+    weigher = loaded.weigher
+    assert weigher.weigh_objects(weighed, Spec()) == [0.0, 1.0, 2.0]
+    assert weigher.weight_multiplier(weighed[0].obj) == 1000.0
+    loaded.chooser.silent = True
+    assert weigher.weigh_objects(weighed, Spec()) == [0.0, 0.0, 0.0]
+
+
+def test_there_is_nothing_else_in_the_package() -> None:
+    with pytest.raises(AttributeError):
+        roost.nova.SomethingElse  # noqa: B018
