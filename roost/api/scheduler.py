@@ -44,6 +44,7 @@ _GROUP = thing(
         "rules": array(thing({"policy": schemas.STRING, "rules": {"type": "object"}})),
         "members": {"type": "object", "additionalProperties": array(schemas.STRING)},
         "building": array(schemas.UUID),
+        "partitions": {"type": "object", "additionalProperties": _WHOLE},
     }
 )
 _ORDER = thing(
@@ -55,7 +56,8 @@ _ORDER = thing(
         "version": _WHOLE,
         "generation": _WHOLE,
         "record": {"type": "object"},
-    }
+    },
+    {"partition": {"type": ["integer", "null"], "minimum": 1}},
 )
 _RESERVED = thing({"version": _WHOLE, "hosts": array(schemas.STRING)})
 
@@ -107,6 +109,7 @@ def _group(group: Snapshot) -> dict[str, Any]:
         "rules": [{"policy": str(rule), "rules": rule.limits} for rule in group.rules],
         "members": {member: list(hosts) for member, hosts in group.members.items()},
         "building": list(group.building),
+        "partitions": dict(group.partitions),
     }
 
 
