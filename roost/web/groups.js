@@ -322,15 +322,18 @@ function violationList(violations) {
  */
 function auditTable(group, audit, fleet) {
   const scopes = [...new Set(group.policies.map((/** @type {any} */ each) => each.scope))].map(String);
+  const divided = Object.keys(group.partitions).length > 0;
   const rows = audit.members.slice(0, 100).map((/** @type {any} */ each) =>
     html(
       "tr",
       {},
       html("th", { scope: "row" }, fleet.find(each.instance_id)?.server.name ?? each.instance_id.slice(0, 8)),
       ...scopes.map((scope) => html("td", {}, placeOf(each, scope, fleet))),
+      ...(divided ? [html("td", {}, String(each.partition ?? ""))] : []),
     ),
   );
-  const head = html("tr", {}, html("th", { scope: "col" }, "Member"), ...scopes.map((each) => html("th", { scope: "col" }, each)));
+  const titles = ["Member", ...scopes, ...(divided ? ["partition"] : [])];
+  const head = html("tr", {}, ...titles.map((each) => html("th", { scope: "col" }, each)));
   return html(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": "Where each member is" },
