@@ -12,10 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-
-from roost.store.embedded import EmbeddedPostgres
-from tests.browser.conftest import sign_in
+from tests.browser.conftest import crowd, sign_in
 from tests.conftest import serve
 
 if TYPE_CHECKING:
@@ -25,34 +22,6 @@ HOSTS, SERVERS, GROUPS = 10_000, 50_000, 5_000
 UPDATES = 10
 _VERSION = {"OpenStack-API-Version": "compute 2.1003"}
 _FIRST, _UPDATE = 2_000, 100
-
-_FILL = f"""
-INSERT INTO server_groups (name, project_id, user_id)
-    SELECT 'group-' || n, (SELECT id FROM projects WHERE name = 'demo'), (SELECT id FROM users WHERE name = 'demo')
-    FROM generate_series(1, {GROUPS}) AS n;
-INSERT INTO server_group_policies (group_id, position, name, scope_id, rules)
-    SELECT id, 0, 'anti-affinity', (SELECT id FROM scopes WHERE name = 'rack'), '{{"max_server_per_aggregate": 2}}'
-    FROM server_groups;
-INSERT INTO servers (id, project_id, user_id, name, hostname, flavor, reservation_id, host_id, group_id, vm_state,
-                     power_state)
-    SELECT gen_random_uuid(), g.project_id, g.user_id, 'server-' || n, 'server', to_jsonb(f), 'r-bench', h.id, g.id,
-           'active', 1
-    FROM generate_series(1, {SERVERS}) AS n
-    JOIN (SELECT id, row_number() OVER (ORDER BY id) AS place FROM hosts) AS h
-        ON h.place = 1 + (n * 41 + n / {GROUPS} * 997) % {HOSTS}
-    JOIN (SELECT id, project_id, user_id, row_number() OVER (ORDER BY number) AS place FROM server_groups) AS g
-        ON g.place = 1 + n % {GROUPS}
-    CROSS JOIN (SELECT vcpus, memory_mb, disk_gb FROM flavors WHERE id = '2') AS f;
-INSERT INTO claims (server_id, host_id, vcpus, memory_mb, disk_gb)
-    SELECT id, host_id, (flavor ->> 'vcpus')::int, (flavor ->> 'memory_mb')::int, (flavor ->> 'disk_gb')::int
-    FROM servers;
-UPDATE hosts SET servers = c.number, vcpus_used = c.vcpus, memory_mb_used = c.memory_mb, disk_gb_used = c.disk_gb
-    FROM (SELECT host_id, count(*) AS number, sum(vcpus) AS vcpus, sum(memory_mb) AS memory_mb, sum(disk_gb) AS disk_gb
-          FROM claims GROUP BY host_id) AS c
-    WHERE hosts.id = c.host_id;
-UPDATE server_groups SET version = version + 1;
-ANALYZE;
-"""
 
 
 def main() -> None:
@@ -72,9 +41,7 @@ def main() -> None:
 def _measure(served: Any) -> None:
     from playwright.sync_api import sync_playwright
 
-    with psycopg.connect(EmbeddedPostgres(served.folder).url, autocommit=True) as connection:
-        for statement in filter(str.strip, _FILL.split(";\n")):
-            connection.execute(statement)
+    crowd(served, SERVERS, GROUPS)
     admin = sign_in(served, "roost-admin")
     started = time.perf_counter()
     size = len(admin.http.get("/compute/v2.1/os-fleet?scope=rack", headers=_VERSION).content)

@@ -65,8 +65,7 @@ class RoostAuthenticator:
     def _remember(self, key: bytes, token: tokens.Token) -> None:
         if len(self._cache) >= _CACHE_SIZE:
             self._cache.clear()
-        left = token.expires_at.timestamp() - time.time()
-        self._cache[key] = (time.monotonic() + min(self._seconds, left), token.caller)
+        self._cache[key] = (time.monotonic() + min(self._seconds, token.lasts), token.caller)
 
 
 class KeystoneAuthenticator:

@@ -1,5 +1,6 @@
-"""Request bodies: read no further than the limit, and parsed no deeper."""
+"""Request bodies: read no further than the limit, waited for no longer, and parsed no deeper."""
 
+import asyncio
 import json
 import math
 from collections.abc import Collection
@@ -9,14 +10,18 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from roost.config import Settings
-from roost.errors import Invalid, TooLarge, UnsupportedMedia
+from roost.errors import Invalid, TooLarge, TooSlow, UnsupportedMedia
 
 MALFORMED = "Malformed request body"
 
 
 async def read(receive: Receive, headers: Headers, settings: Settings, *, also: Collection[str] = ()) -> Any:
     """The JSON body of a request, or None if it has none; `also` says what else JSON may be called."""
-    raw = await _read(receive, headers, settings.max_body_bytes)
+    try:
+        async with asyncio.timeout(settings.body_seconds):
+            raw = await _read(receive, headers, settings.max_body_bytes)
+    except TimeoutError:
+        raise TooSlow(f"The body did not come within {settings.body_seconds:g} seconds.") from None
     if not raw:
         return None
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -241,6 +241,12 @@ class Cloud(Protocol):
         """Take a member out of the pool; one that is not there counts as removed."""
         ...
 
+    # Messages
+
+    async def post_message(self, queue: str, body: Mapping[str, Any]) -> None:
+        """Put a message into a queue of the project's."""
+        ...
+
 
 class Clouds(Protocol):
     """Where clusters get their clouds from."""

@@ -57,6 +57,7 @@ _ATTEMPTS = 4
 _NO_HOST = re.compile("No valid host|Exceeded max|exhausted|violat", re.IGNORECASE)
 _OWN_MICROVERSION = "2.1003"
 """Several policies in one group can only be asked of Roost's own compute API."""
+_MESSAGE_SECONDS = 300
 
 T = TypeVar("T")
 
@@ -344,6 +345,16 @@ class OpenStackCloud:
     async def remove_member(self, balancer: LoadBalancer, member_id: str) -> None:
         """And wait until Octavia has done it."""
         await Octavia(self._ask).remove_member(balancer, member_id)
+
+    # Messages
+
+    async def post_message(self, queue: str, body: Mapping[str, Any]) -> None:
+        """Into a queue of Zaqar, for as long as it may take somebody to fetch it."""
+
+        def post(connection: Any) -> None:
+            connection.message.post_message(queue, [{"body": dict(body), "ttl": _MESSAGE_SECONDS}])
+
+        await self._ask(post)
 
 
 class _Creation:

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.compute import groups, notifications
 from roost.compute.fleet import LiveFleet
 from roost.config import Settings
-from roost.placement.audit import Violation, audit
+from roost.placement.audit import Breach, Violation, audit
 from roost.placement.fleet import Fleet
 from roost.placement.rules import Rule
 from roost.store.database import Database
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 EVENT = "server_group.violation"
 DRIFT = Counter("roost_drift_total", "Rules that came to be broken, by how.", ["breach"])
+for _breach in Breach:
+    DRIFT.labels(str(_breach))  # so that the first one of a kind is seen to be one more
 
 
 class Key(NamedTuple):

@@ -181,12 +181,12 @@ async def test_a_remembered_token_is_refused_once_it_has_expired(served: Served,
             token = await tokens.find(connection, secret)
             assert token is not None
             expiring = await tokens.issue(
-                connection, token.caller.user_id, token.caller.project_id, ("password",), tokens.expiry(2)
+                connection, token.caller.user_id, token.caller.project_id, ("password",), tokens.expiry(5)
             )
     finally:
         await database.close()
     assert (await authenticator.authenticate(expiring)).user_name == "demo"
-    await asyncio.sleep(2.1)
+    await asyncio.sleep(5.1)
     with pytest.raises(Unauthorized):
         await authenticator.authenticate(expiring)
 

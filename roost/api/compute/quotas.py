@@ -131,12 +131,13 @@ async def show(call: Call) -> Reply:
 
 
 async def detail(call: Call) -> Reply:
-    """Show the quotas of a project, and what is used of them."""
+    """Show the quotas of a project, or of a user in it (`user_id`), and what is used of them."""
     call.permit(_SETS + "detail", project_id=call.path["project_id"])
     async with call.services.database.begin() as connection:
         project_id = await _check_project(call, connection)
-        limits = await quotas.limits(connection, _configured(call), project_id, call.query.get("user_id", ""))
-        used = await quotas.used(connection, project_id)
+        user_id = call.query.get("user_id", "")
+        limits = await quotas.limits(connection, _configured(call), project_id, user_id)
+        used = await quotas.used(connection, project_id, user_id)
     shown = {name: {"in_use": used.get(name, 0), "limit": limits[name], "reserved": 0} for name in _sets(call.version)}
     return {"quota_set": {"id": project_id, **shown}}
 
