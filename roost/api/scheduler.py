@@ -15,6 +15,7 @@ from roost.api.schemas import Schema, array, thing
 from roost.compute import reservations
 from roost.compute.reservations import Order, Reserved, Snapshot
 from roost.errors import NotFound
+from roost.placement.rules import MOST_PARTITIONS
 
 routes = Table()
 
@@ -57,7 +58,7 @@ _ORDER = thing(
         "generation": _WHOLE,
         "record": {"type": "object"},
     },
-    {"partition": {"type": ["integer", "null"], "minimum": 1}},
+    {"partition": {"type": ["integer", "null"], "minimum": 1, "maximum": MOST_PARTITIONS}},
 )
 _RESERVED = thing({"version": _WHOLE, "hosts": array(schemas.STRING)})
 
