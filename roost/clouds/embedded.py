@@ -67,9 +67,9 @@ class EmbeddedClouds:
     settings: Settings
     scheduler: Scheduler
 
-    def of(self, project_id: str, user_id: str) -> "EmbeddedCloud":
+    def of(self, project_id: str, user_id: str, *, privileged: bool = False) -> "EmbeddedCloud":
         """The cloud as one project sees it."""
-        return EmbeddedCloud(self.database, self.settings, self.scheduler, project_id, user_id)
+        return EmbeddedCloud(self.database, self.settings, self.scheduler, project_id, user_id, privileged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,7 @@ class EmbeddedCloud:
     scheduler: Scheduler
     project_id: str
     user_id: str
+    privileged: bool = False
 
     @property
     def batch_size(self) -> int:

@@ -74,9 +74,10 @@ class OpenStackClouds:
     _connections: dict[str, Any] = field(default_factory=dict)
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
 
-    def of(self, project_id: str, user_id: str) -> "OpenStackCloud":
+    def of(self, project_id: str, user_id: str, *, privileged: bool = False) -> "OpenStackCloud":
         """The cloud as one project sees it."""
-        return OpenStackCloud(self._threads, functools.partial(self._connection, project_id), user_id, self._turn)
+        connect = functools.partial(self._connection, project_id)
+        return OpenStackCloud(self._threads, connect, project_id, user_id, self._turn, privileged)
 
     def _connection(self, project_id: str) -> Any:
         """Signed in to the project; in a thread, since it asks the identity service."""
@@ -109,12 +110,18 @@ class OpenStackClouds:
 
 @dataclass(frozen=True, slots=True)
 class OpenStackCloud:
-    """An OpenStack, for one project."""
+    """An OpenStack, for one project.
+
+    It is signed in to as an administrator, who is shown what belongs to other projects. What a tenant names by its id
+    is therefore held against the tenant's own project here.
+    """
 
     threads: ThreadPoolExecutor
     connect: Callable[[], Any]
+    project_id: str
     user_id: str
     turn: Callable[[str], Any]
+    privileged: bool = False
 
     @property
     def batch_size(self) -> int:
@@ -262,7 +269,7 @@ class OpenStackCloud:
     async def find_server_group(self, name_or_id: str) -> ServerGroup | None:
         """By id, else by name."""
         found = await self._ask(lambda connection: connection.compute.find_server_group(name_or_id))
-        return None if found is None else _group(found)
+        return None if found is None or found.project_id != self.project_id else _group(found)
 
     async def create_server_group(
         self, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None = None
@@ -304,17 +311,28 @@ class OpenStackCloud:
 
     async def find_flavor(self, name_or_id: str) -> Named | None:
         """One that the project may use."""
-        return await self._named(lambda connection: connection.compute.find_flavor(name_or_id))
+
+        def find(connection: Any) -> Any:
+            found = connection.compute.find_flavor(name_or_id)
+            return found if found is None or usable_flavor(connection, found, self.project_id) else None
+
+        return await self._named(find)
 
     async def find_image(self, name_or_id: str) -> Named | None:
         """One that the project may see."""
-        return await self._named(lambda connection: connection.image.find_image(name_or_id))
+
+        def find(connection: Any) -> Any:
+            found = connection.image.find_image(name_or_id)
+            return found if found is None or usable_image(connection, found, self.project_id) else None
+
+        return await self._named(find)
 
     async def find_network(self, name_or_id: str) -> Named | None:
         """One that the project may use; none in a cloud without a network service."""
 
         def find(connection: Any) -> Any:
-            return connection.network.find_network(name_or_id) if connection.has_service("network") else None
+            found = connection.network.find_network(name_or_id) if connection.has_service("network") else None
+            return found if found is None or usable_network(found, self.project_id) else None
 
         return await self._named(find)
 
@@ -471,6 +489,29 @@ def _pauses() -> Iterator[float]:
     while True:
         yield pause
         pause = min(pause * 1.4, 3.0)
+
+
+def usable_flavor(connection: Any, flavor: Any, project_id: str) -> bool:
+    """Whether a flavor is for everybody, or was given to the project."""
+    if flavor.is_public:
+        return True
+    try:
+        return any(row["tenant_id"] == project_id for row in connection.compute.get_flavor_access(flavor.id))
+    except exceptions.ForbiddenException:
+        return True  # Who may not ask is shown only what is its own.
+
+
+def usable_image(connection: Any, image: Any, project_id: str) -> bool:
+    """Whether an image is for everybody, the project's own, or shared with it."""
+    if image.visibility in ("public", "community") or image.owner_id == project_id:
+        return True
+    shared = image.visibility == "shared"
+    return shared and any(member.member_id == project_id for member in connection.image.members(image.id))
+
+
+def usable_network(network: Any, project_id: str) -> bool:
+    """Whether a network is for everybody, or the project's own."""
+    return bool(network.is_shared or network.is_router_external or network.project_id == project_id)
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -37,6 +37,7 @@ class MemoryCloud:
     messages: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     batch_size: int = 100
+    privileged: bool = False
 
     def _check(self, what: str) -> None:
         if what in self.broken:

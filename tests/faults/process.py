@@ -95,8 +95,8 @@ class FaultyClouds:
         self._clouds = clouds
         self._rehearsal = rehearsal
 
-    def of(self, project_id: str, user_id: str) -> Any:
-        return FaultyCloud(self._clouds.of(project_id, user_id), self._rehearsal)
+    def of(self, project_id: str, user_id: str, *, privileged: bool = False) -> Any:
+        return FaultyCloud(self._clouds.of(project_id, user_id, privileged=privileged), self._rehearsal)
 
 
 def _shift_the_clock(rehearsal: Rehearsal, traveller: time_machine.Traveller) -> None:

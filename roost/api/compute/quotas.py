@@ -103,10 +103,10 @@ def _configured(call: Call) -> dict[str, int]:
 
 
 async def _check_project(call: Call, connection: AsyncConnection) -> str:
-    """The project that the path names. Only our own identity can be asked whether it exists."""
+    """The project that the path names. Only our own identity can be asked whether it exists, and only by operators."""
     project_id = call.path["project_id"]
-    known = project_id == call.caller.project_id or call.services.settings.auth_strategy != "roost"
-    if not known and await projects.find(connection, project_id=project_id) is None:
+    askable = call.caller.is_admin and call.services.settings.auth_strategy == "roost"
+    if askable and await projects.find(connection, project_id=project_id) is None:
         raise Invalid(f"Project ID {project_id} is not a valid project.")
     return project_id
 

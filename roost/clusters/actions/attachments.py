@@ -121,7 +121,7 @@ async def _scene(work: Work, connection: AsyncConnection) -> tuple[ActionView, l
     view = ActionView(
         action=work.action,
         cluster=state.cluster_view(row, members, await state.profile_rows(connection, list(ids))),
-        cloud=work.engine.clouds.of(row.project_id, row.user_id),
+        cloud=work.cloud_of(row.project_id, row.user_id),
         now=await now(connection),
         id=work.id,
         inputs=work.inputs,

@@ -227,7 +227,7 @@ async def view_of(work: Work, scene: plans.Scene, *, succeeded: bool = True) -> 
     return ActionView(
         action=work.action,
         cluster=cluster,
-        cloud=work.engine.clouds.of(scene.cluster.project_id, scene.cluster.user_id),
+        cloud=work.cloud_of(scene.cluster.project_id, scene.cluster.user_id),
         now=moment,
         id=work.id,
         inputs=work.inputs,

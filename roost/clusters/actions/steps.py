@@ -124,7 +124,7 @@ async def _do(work: Work, steps: Sequence[Step]) -> None:
         rows = await state.profile_rows(connection, [*{node.profile_id for node in found.values()}, *new])
         owner = await _owner(connection, work)
     profiles = {key: work.engine.plugins.restore_profile(row._asdict()) for key, row in rows.items()}
-    cloud = work.engine.clouds.of(*owner)
+    cloud = work.cloud_of(*owner)
     vanished = [step for step in steps if step.node_id not in found]
     if vanished:
         gone = [Result(step.node_id, step.action in ("NODE_DELETE", "NODE_LEAVE"), "The node is gone.", gone=True)
@@ -482,7 +482,7 @@ async def forget_unmade(work: Work, doomed: Sequence[str]) -> None:
         found = await state.nodes_by_id(connection, doomed)
         rows = await state.profile_rows(connection, [node.profile_id for node in found.values()])
         owner = await _owner(connection, work)
-    cloud = work.engine.clouds.of(*owner)
+    cloud = work.cloud_of(*owner)
     gone: list[str] = []
     for key, row in rows.items():
         profile = work.engine.plugins.restore_profile(row._asdict())

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.clouds.base import Clouds
+from roost.clouds.base import Cloud, Clouds
 from roost.clusters import events
 from roost.clusters.actions.requests import DERIVED, Owner
 from roost.clusters.ids import new_id
@@ -156,6 +156,10 @@ class Work:
             plan=row.plan,
             signal=row.control,
         )
+
+    def cloud_of(self, project_id: str, user_id: str) -> Cloud:
+        """The cloud of whom a thing belongs to, with what the one who asked for this may do there."""
+        return self.engine.clouds.of(project_id, user_id, privileged=self.owner.is_admin)
 
     @property
     def label(self) -> str:
