@@ -217,7 +217,7 @@ class Deployment:
 
     def wait_until_served(self) -> None:
         """Wait until all API processes answer; a process that ended by itself is noted and started again."""
-        until = time.monotonic() + 120
+        until = time.monotonic() + 300
         for process in self.processes:
             self._notice_the_fallen(process)
         for process in self.apis:
