@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from roost import logs
 from roost.api import schemas
 from roost.api.compute import server_view
-from roost.api.compute.views import links, next_page, page_limit
+from roost.api.compute.views import PAGE, links, next_page, page_limit
 from roost.api.permissions import ADMIN, MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import BOOLEAN, NAME, POSITIVE_INTEGER, STRING, Schema, array, boolean, thing
@@ -211,6 +211,9 @@ def _boot(call: Call) -> Boot:
 def _counts(body: Mapping[str, Any]) -> tuple[int, int]:
     least = int(body.get("min_count", 1))
     most = int(body.get("max_count", least))
+    for name, count in (("min_count", least), ("max_count", most)):
+        if count < 1:
+            raise Invalid(f"{name} must be >= 1")
     if least > most:
         raise Invalid("min_count must be <= max_count")
     if most > _MOST_AT_ONCE:
@@ -306,8 +309,7 @@ _SINGLE = ("name", "host", "reservation_id", "image", "flavor", "project_id", "t
 _QUERY: Schema = {
     "type": "object",
     "properties": {
-        "limit": {"type": "string", "pattern": "^[0-9]+$"},
-        "marker": STRING,
+        **PAGE,
         "sort_dir": {"type": "string", "enum": ["asc", "desc"]},
     },
 }
