@@ -209,7 +209,7 @@ class App:
         secret = exchange.headers.get("x-auth-token")
         if not secret:
             raise errors.Unauthorized(REFUSAL)
-        caller = await self._authenticator.authenticate(secret)
+        caller = await self._authenticator.authenticate(secret, exchange.headers.get("x-service-token"))
         if caller.project_id is None and exchange.api is not IDENTITY_API:
             raise errors.Forbidden("This needs a token that is scoped to a project.")
         if project_id is not None and project_id != caller.project_id:

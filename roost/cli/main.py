@@ -67,10 +67,10 @@ def _parser() -> argparse.ArgumentParser:
     register.add_argument("--cloud", metavar="NAME", help="an administrator's, of clouds.yaml ([clusters] os_cloud)")
     register.add_argument("--url", metavar="URL", help="where clients reach Roost ([api] public_url)")
     register.add_argument(
-        "--type",
-        action="append",
-        choices=["clustering", "compute"],
-        help="service type to register (clustering); compute only where there is no Nova",
+        "types",
+        nargs="*",
+        metavar="TYPE",
+        help="what to register: clustering (default), and compute, which takes Nova's place in the catalogue",
     )
 
     sample = commands.add_parser("config", help="the configuration file").add_subparsers(required=True, metavar="DO")
@@ -149,7 +149,7 @@ def _db(options: argparse.Namespace) -> int:
 def _keystone_register(options: argparse.Namespace) -> int:
     from roost.cli import keystone
 
-    return keystone.register(_settings(options), options.cloud, options.url, options.type or ["clustering"])
+    return keystone.register(_settings(options), options.cloud, options.url, options.types or ["clustering"])
 
 
 def _config_sample(options: argparse.Namespace) -> int:

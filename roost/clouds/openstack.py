@@ -86,8 +86,8 @@ class OpenStackClouds:
             if own.current_project_id != project_id:
                 own = make_patient(own.connect_as_project({"id": project_id}))
             try:
-                own.authorize()
-            except (exceptions.HttpException, keystone.Unauthorized) as error:
+                own.session.get_token()
+            except keystone.Unauthorized as error:
                 raise Refused(f"Roost's user cannot sign in to project {project_id}: has it a role there?") from error
             self._connections[project_id] = own
         return self._connections[project_id]

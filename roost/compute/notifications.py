@@ -5,6 +5,7 @@ engine sends them in order; a crash between sending and forgetting sends some ag
 """
 
 import asyncio
+import contextlib
 import logging
 import socket
 import uuid
@@ -15,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost import threads
 from roost.config import Settings
 from roost.errors import Unavailable
 from roost.store.database import Database
@@ -85,6 +87,7 @@ async def keep_sending(database: Database, settings: Settings) -> None:
 
 async def _connect(settings: Settings) -> Send:
     """A sender, as soon as there can be one: nothing else that the engine does should have to wait for it."""
+    threads.import_eventlet()
     while True:
         try:
             return await asyncio.to_thread(sender, settings)
@@ -138,6 +141,11 @@ def sender(settings: Settings) -> Send:
     the message stays in the outbox. So this asks the transport itself, as the `messagingv2` driver does.
     """
     try:
+        from oslo_service import backend
+
+        # Otherwise oslo.messaging would use the threads of eventlet.
+        with contextlib.suppress(backend.exceptions.BackendAlreadySelected):
+            backend.init_backend(backend.BackendType.THREADING)
         import oslo_messaging
     except ImportError:
         raise Unavailable("Notifications need oslo.messaging: pip install 'roost[notifications]'.") from None

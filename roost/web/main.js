@@ -7,7 +7,7 @@ import { Groups } from "./groups.js";
 import { follow } from "./live.js";
 import { FleetMap } from "./map.js";
 import { Overview } from "./overview.js";
-import { enter, forget, projects, Refused, resume, session, signIn, signInWith, signOut } from "./session.js";
+import { enter, forget, projects, Refused, resume, session, signIn, signInWith, signOut, Unreachable } from "./session.js";
 import { count } from "./words.js";
 
 const SCOPE = "roost-scope";
@@ -31,6 +31,8 @@ class Page {
     this._stop = () => {};
     /** How many rules were broken when last drawn. @type {number|undefined} */
     this._broken = undefined;
+    /** Whether the view could not be opened: then the next news are a reason to try again. */
+    this._missed = false;
   }
 
   async open() {
@@ -86,7 +88,8 @@ class Page {
         // The first change says that anything may have happened before we listened; we have only just looked.
         performance.mark("roost:told");
         if (change.aggregates !== undefined) this.fleet.refresh(change.aggregates).catch(failed);
-        this._view?.changed?.(change)?.catch(failed);
+        if (this._missed) this._route();
+        else this._view?.changed?.(change)?.catch(failed);
       },
       state: (state) => {
         if (!first || state === "live") tellLive(state);
@@ -99,6 +102,7 @@ class Page {
   _fleetChanged() {
     this.map.show(this.fleet.scope, this.fleet.aggregates, this.fleet.groups);
     performance.mark("roost:drawn");
+    part("trouble").hidden = true;
     const broken = this.fleet.violationCount;
     if (this._broken !== undefined && broken !== this._broken) say(broken ? `${count(broken, "rule")} broken` : "Every rule holds");
     this._broken = broken;
@@ -116,7 +120,9 @@ class Page {
     document.title = `${view.title} – Roost`;
     try {
       await view.open(name === "overview" ? path : path.slice(1), this._panel);
+      this._missed = false;
     } catch (error) {
+      this._missed = true;
       failed(error, this._panel);
     }
   }
@@ -164,9 +170,11 @@ function tellLive(state) {
 /** @param {unknown} error @param {HTMLElement} [panel] */
 function failed(error, panel) {
   if (error instanceof Refused && error.status === 401) return signedOut(ENDED);
-  const said = error instanceof Error ? error.message : String(error);
-  say(said);
-  panel?.replaceChildren(html("p", { class: "bad-text" }, said));
+  const said = /** @type {Error} */ (error).message;
+  if (panel) return panel.replaceChildren(html("h2", {}, said));
+  // That the connection is lost is said already.
+  part("trouble").hidden = error instanceof Unreachable;
+  refill(part("trouble"), [said]);
 }
 
 // Signing in and out
@@ -198,10 +206,9 @@ async function who() {
     "select",
     {
       "aria-label": "Project",
-      change: async (event) => {
-        await enter(/** @type {HTMLSelectElement} */ (event.target).value);
-        page?.close();
-        await signedIn();
+      change: (event) => {
+        const chosen = /** @type {HTMLSelectElement} */ (event.target).value;
+        enter(chosen).then(() => page?.close()).then(signedIn).catch(failed);
       },
     },
     ...mine.map((/** @type {any} */ each) => html("option", { value: each.id, selected: each.id === session.projectId }, each.name)),

@@ -258,7 +258,10 @@ def test_a_lost_connection_says_so_and_comes_back(visit: Visit, world: World) ->
     page.evaluate("() => { window.kept = 1 }")
     gate.shut()
     page.locator("#live.lost").wait_for()
+    page.get_by_role("link", name="Groups").click()
+    page.get_by_role("heading", name="Roost does not answer.").wait_for()
     gate.open()
+    page.get_by_role("heading", name="Server groups").wait_for()
     page.locator("#live:not(.lost)").wait_for()
     assert page.evaluate("window.kept") == 1
     before = page.locator(MARKS).count()

@@ -120,8 +120,12 @@ def wait_for(url: str, status: int = 200) -> None:
 
 
 async def test_api_and_engine_are_processes_of_their_own_on_the_operators_database(
-    database: Database, database_url: str
+    database: Database, database_url: str, tmp_path: Path
 ) -> None:
+    # A broker that is not there keeps no engine from its work, nor from its end.
+    telling = tmp_path / "roost.conf"
+    broker = f"rabbit://nobody:nothing@127.0.0.1:{free_port()}/"
+    telling.write_text(f"[notifications]\ndriver = messagingv2\ntransport_url = {broker}\n")
     async with database.begin() as connection:
         (user,) = await users.index(connection, name="demo")
         expired = await tokens.issue(connection, user.id, None, ("password",), tokens.expiry(-1))
@@ -129,7 +133,7 @@ async def test_api_and_engine_are_processes_of_their_own_on_the_operators_databa
     with (
         running("api", database_url, "--listen", f"127.0.0.1:{ports[0]}"),
         running("api", database_url, "--listen", f"127.0.0.1:{ports[1]}"),
-        running("engine", database_url),
+        running("engine", database_url, "--config", str(telling)),
     ):
         for port in ports:
             wait_for(f"http://127.0.0.1:{port}/healthcheck")
