@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from roost import logs
 from roost.api import schemas
 from roost.api.compute import server_view
-from roost.api.compute.views import PAGE, links, next_page, page_limit
+from roost.api.compute.views import links, next_page, page_limit
 from roost.api.permissions import ADMIN, MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import BOOLEAN, NAME, POSITIVE_INTEGER, STRING, Schema, array, boolean, thing
@@ -309,7 +309,8 @@ _SINGLE = ("name", "host", "reservation_id", "image", "flavor", "project_id", "t
 _QUERY: Schema = {
     "type": "object",
     "properties": {
-        **PAGE,
+        "limit": {"type": "string", "pattern": "^[0-9]+$", "maxLength": schemas.MOST_DIGITS},
+        "marker": STRING,
         "sort_dir": {"type": "string", "enum": ["asc", "desc"]},
     },
 }
