@@ -12,7 +12,7 @@ from lab import control
 from lab.settings import Settings
 from tests.lab.conftest import LabCluster
 from tests.lab.deployment import Deployment, until
-from tests.lab.test_driver import unforced
+from tests.lab.test_driver import bring_back
 
 
 @pytest.fixture
@@ -61,8 +61,7 @@ def test_a_node_whose_host_died_is_made_anew_on_another(
         assert new.compute_host != server.compute_host
         assert new.status == "ACTIVE"
     finally:
-        control.revive_hosts(lab)
-        until(lambda: unforced(admin, service))
+        bring_back(lab, admin, service)
 
 
 def test_a_change_of_a_group_is_told_on_the_real_broker(
