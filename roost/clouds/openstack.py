@@ -170,11 +170,16 @@ class OpenStackCloud:
             if server.details.get("locked") and not force
         }
 
-        def delete(server_id: str) -> Callable[[Any], Any]:
-            return lambda connection: connection.compute.delete_server(server_id, ignore_missing=True, force=force)
+        def delete(server: Server) -> Callable[[Any], Any]:
+            def work(connection: Any) -> None:
+                if server.details.get("locked"):
+                    connection.compute.unlock_server(server.id)
+                connection.compute.delete_server(server.id, ignore_missing=True, force=force)
+
+            return work
 
         going = [server_id for server_id in there if server_id not in refused]
-        reasons = await _gathered(self._reason(delete(server_id)) for server_id in going)
+        reasons = await _gathered(self._reason(delete(there[server_id])) for server_id in going)
         refused |= {server_id: reason for server_id, reason in zip(going, reasons, strict=True) if reason}
         until = time.monotonic() + _BUILD_SECONDS
         for pause in _pauses():
