@@ -16,7 +16,7 @@ MALFORMED = "Malformed request body"
 
 async def read(receive: Receive, headers: Headers, settings: Settings, *, also: Collection[str] = ()) -> Any:
     """The JSON body of a request, or None if it has none; `also` says what else JSON may be called."""
-    raw = await _read(receive, headers, settings.max_body_bytes)
+    raw = await read_raw(receive, headers, settings.max_body_bytes)
     if not raw:
         return None
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -33,7 +33,8 @@ async def read(receive: Receive, headers: Headers, settings: Settings, *, also: 
     return body
 
 
-async def _read(receive: Receive, headers: Headers, limit: int) -> bytes:
+async def read_raw(receive: Receive, headers: Headers, limit: int) -> bytes:
+    """A request's body as it is."""
     too_large = TooLarge(f"Request is too large: at most {limit} bytes are read.")
     if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > limit:
         raise too_large

@@ -204,6 +204,7 @@ def _order(wanted: Wanted, group: Group, stage: Topology, decision: Decision) ->
         "instance_id": wanted.instance_id,
         "project_id": wanted.project_id,
         "user_id": wanted.user_id,
+        "resources": wanted.resources._asdict(),
         "host": written["chosen"][0]["host"] if decision else None,
         "version": group.version,
         "generation": stage.generation,

@@ -37,6 +37,7 @@ async def order(front: Api, group: str, **changes: Any) -> dict[str, Any]:
         "instance_id": str(uuid4()),
         "project_id": "demo",
         "user_id": "user",
+        "resources": {"vcpus": 1, "memory_mb": 512, "disk_gb": 1},
         "host": "zone1-rack1-host1",
         "version": known["version"],
         "generation": topology["generation"],
