@@ -87,6 +87,7 @@ async def _connect(settings: Settings) -> Send:
     """A sender, as soon as there can be one: nothing else that the engine does should have to wait for it."""
     while True:
         try:
+            _oslo_messaging()  # here and not in the thread below: the first thread that loads eventlet never ends
             return await asyncio.to_thread(sender, settings)
         except Exception as error:
             logger.error("notifications wait, for there is no way to send them", extra={"error": str(error)})
@@ -131,16 +132,22 @@ def _message(row: sa.Row[Any]) -> dict[str, Any]:
     }
 
 
+def _oslo_messaging() -> Any:
+    """The library, which takes a second to load and brings eventlet along."""
+    try:
+        import oslo_messaging
+    except ImportError:
+        raise Unavailable("Notifications need oslo.messaging: pip install 'roost[notifications]'.") from None
+    return oslo_messaging
+
+
 def sender(settings: Settings) -> Send:
     """A connection to the broker.
 
     oslo.messaging's own Notifier logs a message that it cannot send, and goes on; here a failure must be seen, so that
     the message stays in the outbox. So this asks the transport itself, as the `messagingv2` driver does.
     """
-    try:
-        import oslo_messaging
-    except ImportError:
-        raise Unavailable("Notifications need oslo.messaging: pip install 'roost[notifications]'.") from None
+    oslo_messaging = _oslo_messaging()
     transport = oslo_messaging.get_notification_transport(settings.source, url=settings.notification_url)
     target = oslo_messaging.Target(exchange="nova", topic=f"{settings.notification_topic}.info")
 

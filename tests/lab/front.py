@@ -17,7 +17,7 @@ from typing import Any
 import openstack
 import yaml
 
-from lab import control
+from lab import control, tenants
 from lab.settings import Settings
 from roost.store import schema
 from roost.store.embedded import EmbeddedPostgres
@@ -39,7 +39,6 @@ password = {password}
 project_name = service
 user_domain_id = default
 project_domain_id = default
-memcached_servers = 127.0.0.1:{memcached}
 [clusters]
 cloud = openstack
 os_cloud = roost
@@ -113,8 +112,7 @@ class Front:
         """Let the lab's nova-scheduler load the filter and the weigher."""
         conf = self.folder / "nova-roost.conf"
         conf.write_text(_NOVA_CONF.format(port=self.port, auth_url=self.lab.auth_url, on_failure=on_failure))
-        changed = replace(self.lab, filters=FILTER, weighers=WEIGHER, nova_conf=str(conf), **more)
-        control.restart(changed, ["nova-scheduler"])
+        restart_scheduler(replace(self.lab, filters=FILTER, weighers=WEIGHER, nova_conf=str(conf), **more))
 
     def connect(self, auth: Mapping[str, str]) -> Any:
         """openstacksdk as somebody, with Roost in Nova's place."""
@@ -125,6 +123,20 @@ class Front:
             auth=dict(auth),
             compute_endpoint_override=self.compute,
         )
+
+
+def restart_scheduler(lab: Settings) -> None:
+    """Start nova-scheduler again with these settings, and wait until it takes requests."""
+    compute = tenants.connect(lab).compute
+
+    def signs_of_life() -> dict[str, str]:
+        return {row.id: row.updated_at for row in compute.services(binary="nova-scheduler") if row.state == "up"}
+
+    control.restart(lab, ["nova-scheduler"])
+    before, until = signs_of_life(), time.monotonic() + 120
+    while not set(signs_of_life().items()) - set(before.items()):
+        assert time.monotonic() < until, "nova-scheduler does not start"
+        time.sleep(0.5)
 
 
 @contextmanager
@@ -142,7 +154,6 @@ def standing(lab: Settings, folder: Path, service: Mapping[str, str]) -> Iterato
         auth_url=lab.auth_url,
         username=service["username"],
         password=service["password"],
-        memcached=lab.port("memcached"),
         message_bus=lab.message_bus,
         topic=front.topic,
     )
