@@ -63,8 +63,13 @@ class Front:
         started, at = datetime.now(UTC), await self._now()
         listed, (servers, gone) = await asyncio.gather(self.nova.groups(), self.nova.servers(self._since))
         async with self.database.begin() as connection:
-            await mirror.put_groups(connection, self.settings, listed, complete_at=at)
-            new = await mirror.missing_members(connection, listed)
+            await mirror.take_turn(connection)
+            unknown = await mirror.unknown_groups(connection, listed)
+            # They may have been deleted since they were listed.
+            found = await asyncio.gather(*(self.nova.group(group_id) for group_id in unknown))
+            there = [group for group in listed if group.id not in unknown] + [group for group in found if group]
+            await mirror.put_groups(connection, self.settings, there, complete_at=at)
+            new = await mirror.missing_members(connection, there)
             followed = await mirror.followed(connection)
         seen = {server.id for server in servers}
         late, _ = await self.nova.servers_by_id(
@@ -98,11 +103,13 @@ class Front:
 
     async def adopt_group(self, group_id: str) -> None:
         """Take over a group that somebody made in Nova itself. Raises `NotFound`."""
-        at, group = await self._now(), await self.nova.group(group_id)
-        if group is None:
-            raise groups.missing(group_id)
-        members, _ = await self.nova.servers_by_id(group.members[:_MOST_AT_ONCE])
+        at = await self._now()
         async with self.database.begin() as connection:
+            await mirror.take_turn(connection)
+            group = await self.nova.group(group_id)
+            if group is None:
+                raise groups.missing(group_id)
+            members, _ = await self.nova.servers_by_id(group.members[:_MOST_AT_ONCE])
             await mirror.put_groups(connection, self.settings, [group])
             new = dict.fromkeys((member.id for member in members), group_id)
             await mirror.put_servers(connection, self.settings, members, at=at, new=new)
@@ -110,10 +117,8 @@ class Front:
     async def adopt_server(self, connection: AsyncConnection, token: str, server_id: str) -> None:
         """Follow a server from now on that is in no group, if it is there for whoever has this token."""
         at = await self._now()
-        seen, _ = await self.nova.servers_by_id([server_id], token)
-        if not seen:
+        if not await self.nova.shows_server(token, server_id):
             raise NotFound(f"Instance {server_id} could not be found.")
-        # As an administrator: tenants do not see where their servers are.
         servers, _ = await self.nova.servers_by_id([server_id])
         await mirror.put_servers(connection, self.settings, servers, at=at, new={server_id: None})
 

@@ -150,9 +150,11 @@ class Nova:
     # What there is
 
     async def hosts(self) -> list[mirror.Host]:
-        """Every compute host, with what Placement says it has."""
+        """Every compute host, with what Placement says it has; where there is none, with what it says itself."""
 
         def ask_placement(connection: Any) -> Any:
+            if not connection.has_service("placement"):
+                return None
             query = {"resources": "VCPU:1,MEMORY_MB:1"}
             answer = connection.placement.get("/allocation_candidates", params=query, microversion="1.29")
             exceptions.raise_from_response(answer)
@@ -161,8 +163,7 @@ class Nova:
         rooms = await self._run(ask_placement)
         found: dict[str, mirror.Host] = {}
         for row in await self._pages("/os-hypervisors/detail", "hypervisors"):
-            total, free = inventory.room(rooms.get(row["id"]))
-            used = Resources(*(whole - left for whole, left in zip(total, free, strict=True)))
+            total, used = _own_room(row) if rooms is None else _placement_room(rooms.get(row["id"]))
             service = row["service"]
             found[service["host"]] = mirror.Host(
                 service["host"],
@@ -170,7 +171,7 @@ class Nova:
                 row["status"] == "enabled",
                 service["disabled_reason"],
                 row["state"] == "up",
-                Resources(*(min(amount, _MOST) for amount in total)),
+                total,
                 used,
             )
         return list(found.values())
@@ -211,15 +212,17 @@ class Nova:
         there = [_server(row) for row in rows if row["status"] not in _GONE]
         return there, {row["id"] for row in rows if row["status"] in _GONE}
 
-    async def servers_by_id(
-        self, server_ids: Sequence[str], token: str | None = None
-    ) -> tuple[list[mirror.Server], set[str]]:
-        """These servers, and the ids of those of them that are not there (any more, or for whoever's token this is)."""
-        paths = [f"/v2.1/servers/{quote(server_id, safe='')}" for server_id in server_ids]
-        answers = await asyncio.gather(*(self.ask("GET", path, token=token) for path in paths))
+    async def servers_by_id(self, server_ids: Sequence[str]) -> tuple[list[mirror.Server], set[str]]:
+        """These servers, and the ids of those of them that are not there any more."""
+        answers = await asyncio.gather(*(self.ask("GET", _server_path(server_id)) for server_id in server_ids))
         gone = {server_id for server_id, answer in zip(server_ids, answers, strict=True) if answer.status == 404}
         rows = (answer.accepted().json()["server"] for answer in answers if answer.status != 404)
         return [_server(row) for row in rows], gone
+
+    async def shows_server(self, token: str, server_id: str) -> bool:
+        """Whether a server is there for whoever has this token."""
+        answer = await self.ask("GET", _server_path(server_id), token=token)
+        return answer.status != 404 and bool(answer.accepted())
 
     async def flavor(self, token: str, flavor_id: str) -> Flavor:
         """A flavor that the caller may use."""
@@ -288,6 +291,21 @@ def _root(connection: Any) -> str:
     """Where Nova is, without the version in its address."""
     endpoint: str = connection.compute.get_endpoint()
     return endpoint.rpartition("/v2")[0] or endpoint.rstrip("/")
+
+
+def _own_room(row: Mapping[str, Any]) -> tuple[Resources, Resources]:
+    names = ("vcpus", "memory_mb", "local_gb")
+    return Resources(*(row[name] for name in names)), Resources(*(row[f"{name}_used"] for name in names))
+
+
+def _placement_room(summary: Mapping[str, Any] | None) -> tuple[Resources, Resources]:
+    total, free = inventory.room(summary)
+    used = Resources(*(whole - left for whole, left in zip(total, free, strict=True)))
+    return Resources(*(min(amount, _MOST) for amount in total)), used
+
+
+def _server_path(server_id: str) -> str:
+    return f"/v2.1/servers/{quote(server_id, safe='')}"
 
 
 def _group(row: Mapping[str, Any]) -> mirror.Group:

@@ -111,7 +111,10 @@ async def create(
     that the project knows."""
     rows = await _resolve(connection, policies, project_id)
     await _count(connection, settings, project_id, user_id)
-    values = {"name": name, "project_id": project_id, "user_id": user_id, **({"id": group_id} if group_id else {})}
+    values: dict[str, Any] = {"name": name, "project_id": project_id, "user_id": user_id}
+    if group_id is not None:
+        # It has been made elsewhere by now, and not yet when this transaction began.
+        values |= {"id": group_id, "created_at": sa.func.clock_timestamp()}
     made = (await connection.execute(server_groups.insert().values(values).returning(server_groups.c.id))).scalar_one()
     await _store(connection, made, rows)
     group = await find(connection, made)

@@ -40,8 +40,8 @@ async def take_turn(connection: AsyncConnection) -> None:
 
 
 async def hold_off(connection: AsyncConnection) -> None:
-    """Nothing of Nova's is written until this transaction ends: what it makes on both sides is not mistaken for
-    something that others made."""
+    """Nothing of Nova's is written until this transaction ends: what it makes or deletes on both sides is not mistaken
+    for something that others did."""
     await connection.execute(_HOLD_OFF)
 
 
@@ -278,14 +278,19 @@ async def _put_metadata(connection: AsyncConnection, wanted: Iterable[Aggregate]
 # Groups and their members
 
 
+async def unknown_groups(connection: AsyncConnection, wanted: Iterable[Group]) -> set[str]:
+    """The ids of those groups that nobody here has heard of."""
+    return {each.id for each in wanted} - set(await connection.scalars(sa.select(server_groups.c.id)))
+
+
 async def put_groups(
     connection: AsyncConnection, settings: Settings, wanted: Sequence[Group], *, complete_at: datetime | None = None
 ) -> None:
-    """Groups that somebody made in Nova itself; with `complete_at`, also that others which were there then are gone."""
-    await take_turn(connection)
-    known = set(await connection.scalars(sa.select(server_groups.c.id)))
+    """Groups that somebody made in Nova itself; with `complete_at`, also that others which were there then are gone.
+    Whose turn it is has read them."""
+    unknown = await unknown_groups(connection, wanted)
     for each in wanted:
-        if each.id not in known:
+        if each.id in unknown:
             await groups.adopt(
                 connection, each.id, name=each.name, rule=each.rule, project_id=each.project_id, user_id=each.user_id
             )

@@ -327,6 +327,8 @@ async def delete(call: Call) -> Reply:
     """Delete a server group; its members stay."""
     front = call.services.front
     async with call.services.database.begin() as connection:
+        if front is not None:
+            await mirror.hold_off(connection)
         group = await find(call, connection, DELETE)
         await groups.delete(connection, call.services.settings, group)
         if front is not None:
