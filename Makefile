@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := -m pip install -qq --disable-pip-version-check
 AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: install serve test browser-test check bench tempest lab lab-test lab-stop docs clean
+.PHONY: install serve test browser-test alerts check bench tempest lab lab-test lab-stop docs clean
 
 install: $(VENV)/.installed
 
@@ -52,6 +52,16 @@ test: install .venv-senlin/.installed
 
 browser-test: install /usr/bin/chromium .venv-browser/.installed
 	PYTHONPATH=.venv-browser $(BIN)/python -m pytest tests/browser
+
+# promtool comes with Debian's prometheus, which is unpacked and not installed: no server is to run here.
+.venv-prometheus/usr/bin/promtool:
+	@command -v apt-get >/dev/null || { echo "The alerts are tested with promtool, and there is no apt-get to get it from."; exit 1; }
+	mkdir -p .venv-prometheus
+	cd .venv-prometheus && apt-get download -qq prometheus && dpkg -x prometheus_*.deb .
+
+alerts: .venv-prometheus/usr/bin/promtool
+	$< check rules deploy/prometheus/roost.rules.yml
+	$< test rules deploy/prometheus/roost.rules.test.yml
 
 check: install
 	$(BIN)/ruff check .

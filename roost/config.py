@@ -29,8 +29,29 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
         ),
         cfg.StrOpt("region", default="RegionOne", help="Region named in the catalogue."),
         cfg.IntOpt("max_body_bytes", default=1 << 20, min=1024, help="Largest request body that is read."),
+        cfg.FloatOpt(
+            "body_seconds",
+            default=30.0,
+            min=0.1,
+            help="Seconds within which a client must have sent a request, or taken some more of its answer.",
+        ),
+        cfg.IntOpt(
+            "max_requests",
+            default=256,
+            min=1,
+            help="Requests that one API process works on at once. More are refused at once, with 503 and Retry-After.",
+        ),
+        cfg.IntOpt(
+            "max_connections",
+            default=2048,
+            min=1,
+            help="Connections of clients that one API process holds at once, idle ones included.",
+        ),
         cfg.IntOpt("max_body_depth", default=64, min=4, help="Deepest nesting of a JSON body."),
         cfg.IntOpt("max_limit", default=1000, min=1, help="Most items in one page of a list."),
+    ],
+    "engine": [
+        cfg.StrOpt("listen", help="HOST:PORT at which an engine process answers Prometheus; by default, it does not."),
     ],
     "auth": [
         cfg.StrOpt(
@@ -134,6 +155,14 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             "networks. Users name them, and the engine calls them.",
         ),
     ],
+    "history": [
+        cfg.IntOpt(
+            "keep_days",
+            default=30,
+            min=0,
+            help="Days for which ended actions of clusters, their events, and ended repairs are kept; 0 is for ever.",
+        ),
+    ],
     "log": [
         cfg.StrOpt("level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="Least level logged."),
         cfg.StrOpt("format", default="text", choices=["text", "json"], help="One line of text, or of JSON, a record."),
@@ -169,9 +198,13 @@ class Settings:
     pool_size: int
     max_overflow: int
     listen: str
+    engine_listen: str | None
     public_url: str | None
     region: str
     max_body_bytes: int
+    body_seconds: float
+    max_requests: int
+    max_connections: int
     max_body_depth: int
     max_limit: int
     auth_strategy: str
@@ -185,6 +218,7 @@ class Settings:
     notification_url: str | None
     notification_topic: str
     clusters: ClusterSettings
+    keep_days: int
     log_level: str
     log_format: str
     source: cfg.ConfigOpts
@@ -198,10 +232,15 @@ class Settings:
     @property
     def address(self) -> tuple[str, int]:
         """The host and port to listen on."""
-        host, _, port = self.listen.rpartition(":")
-        if not host or not port.isdigit() or int(port) > 65535:
-            raise Invalid(f"'{self.listen}' is not an address to listen on: write HOST:PORT, such as 127.0.0.1:8774.")
-        return host.strip("[]"), int(port)
+        return address(self.listen)
+
+
+def address(listen: str) -> tuple[str, int]:
+    """A host and a port, as people write them."""
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise Invalid(f"'{listen}' is not an address to listen on: write HOST:PORT, such as 127.0.0.1:8774.")
+    return host.strip("[]"), int(port)
 
 
 def load(config_file: Path | None = None, **overrides: Any) -> Settings:
@@ -229,9 +268,13 @@ def _freeze(source: cfg.ConfigOpts) -> Settings:
         pool_size=source.database.pool_size,
         max_overflow=source.database.max_overflow,
         listen=source.api.listen,
+        engine_listen=source.engine.listen,
         public_url=source.api.public_url.rstrip("/") if source.api.public_url else None,
         region=source.api.region,
         max_body_bytes=source.api.max_body_bytes,
+        body_seconds=source.api.body_seconds,
+        max_requests=source.api.max_requests,
+        max_connections=source.api.max_connections,
         max_body_depth=source.api.max_body_depth,
         max_limit=source.api.max_limit,
         auth_strategy=source.auth.strategy,
@@ -248,6 +291,7 @@ def _freeze(source: cfg.ConfigOpts) -> Settings:
         clusters=ClusterSettings(
             **{field.name: getattr(source.clusters, field.name) for field in fields(ClusterSettings)}
         ),
+        keep_days=source.history.keep_days,
         log_level=source.log.level,
         log_format=source.log.format,
         source=source,

@@ -10,6 +10,7 @@ from roost.compute import audit, changes, drift, lifecycle, notifications, repai
 from roost.compute.scheduling import Scheduler
 from roost.config import Settings
 from roost.identity import tokens
+from roost.store import holdings, retention
 from roost.store.database import Database
 
 logger = logging.getLogger(__name__)
@@ -20,7 +21,8 @@ _PURGE_SECONDS = 60
 async def run(database: Database, settings: Settings) -> None:
     """Work until cancelled."""
     async with asyncio.TaskGroup() as group:
-        group.create_task(_purge(database))
+        group.create_task(_keep_forgetting(database, settings))
+        group.create_task(holdings.keep_counting(database, settings.clusters.dead_after))
         group.create_task(lifecycle.run(database))
         group.create_task(notifications.keep_sending(database, settings))
         group.create_task(audit.keep_auditing(database, settings))
@@ -37,13 +39,19 @@ async def run(database: Database, settings: Settings) -> None:
             group.create_task(front.keep_following())
 
 
-async def _purge(database: Database) -> None:
-    """Forget what nobody will ask for: expired tokens, and changes of the fleet long past."""
+async def _keep_forgetting(database: Database, settings: Settings) -> None:
     while True:
         try:
-            async with database.begin() as connection:
-                await tokens.purge(connection)
-                await changes.forget_old(connection)
+            await forget(database, settings)
         except Exception:
             logger.exception("old rows could not be purged, trying again")
         await asyncio.sleep(_PURGE_SECONDS)
+
+
+async def forget(database: Database, settings: Settings) -> None:
+    """Forget what nobody will ask for: expired tokens, changes of the fleet long past, and what ended long ago."""
+    async with database.begin() as connection:
+        await tokens.purge(connection)
+        await changes.forget_old(connection)
+    if settings.keep_days:
+        await retention.purge(database, settings.keep_days, notifications=not notifications.wanted(settings))

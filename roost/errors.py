@@ -9,6 +9,7 @@ RoostError
 ├── Conflict            the request is fine, but not in the present state
 ├── NotAcceptable       the version asked for is not served
 ├── TooLarge            the body is larger than we read
+├── TooSlow             the body did not come in time
 ├── UnsupportedMedia    the body is not JSON
 └── Unavailable         something that we depend on does not answer
 
@@ -55,6 +56,10 @@ class NotAcceptable(RoostError):
 
 class TooLarge(RoostError):
     """The body is larger than the limit."""
+
+
+class TooSlow(RoostError):
+    """The body did not come in time."""
 
 
 class UnsupportedMedia(RoostError):

@@ -6,6 +6,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -89,12 +90,50 @@ class _Exchange:
     route: Route | None = None
 
 
+class _Admission:
+    """How many requests are being worked on. One too many is refused at once: it would only make all others wait."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._at_work = 0
+
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        """Work on a request, or raise `Unavailable`."""
+        self._count(1)
+        try:
+            self._shed()
+            yield
+        finally:
+            self._count(-1)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Wait for the client, which keeps nobody else from being worked for; then work on, or raise `Unavailable`."""
+        self._count(-1)
+        try:
+            yield
+        finally:
+            self._count(1)
+        self._shed()
+
+    def _shed(self) -> None:
+        if self._at_work > self._most:
+            metrics.SHED.inc()
+            raise errors.Unavailable("Too many requests are being worked on; try again in a moment.")
+
+    def _count(self, change: int) -> None:
+        self._at_work += change
+        metrics.AT_WORK.set(self._at_work)
+
+
 class App:
     """The whole HTTP side of Roost."""
 
     def __init__(self, services: Services, authenticator: Authenticator) -> None:
         self._services = services
         self._authenticator = authenticator
+        self._admission = _Admission(services.settings.max_requests)
         settings = services.settings
         served = {IDENTITY_API.name: settings.auth_strategy == "roost", SCHEDULER_API.name: settings.in_front_of_nova}
         compute = FRONT_API if settings.in_front_of_nova else COMPUTE_API
@@ -110,7 +149,9 @@ class App:
         logs.request_id.set(identifier)
         exchange = self._enter(scope, receive, headers)
         try:
-            response = await self._answer(exchange)
+            # Whether this process is well is answered also when it has too much to do.
+            with nullcontext() if exchange.api is SERVICE_API else self._admission.work():
+                response = await self._answer(exchange)
         except errors.RoostError as error:
             response = self._refuse(exchange, status_of(error), error.message, type(error))
         except (OperationalError, InterfaceError, PoolTimeout) as error:
@@ -122,7 +163,7 @@ class App:
             response = self._refuse(exchange, 500, UNEXPECTED, RuntimeError)
         self._sign(exchange, response, identifier)
         await response(scope, receive, send)
-        self._note(exchange, response.status_code, time.perf_counter() - started)
+        self._note(exchange, response, time.perf_counter() - started)
 
     def _enter(self, scope: Scope, receive: Receive, headers: Headers) -> _Exchange:
         path: str = scope["path"]
@@ -154,7 +195,8 @@ class App:
             exchange.route.query.check_query(call.query, api.invalid)
         if exchange.route.body is not None or exchange.route.method != "GET":
             settings = self._services.settings
-            call.body = await bodies.read(exchange.receive, exchange.headers, settings, also=api.also_json)
+            with self._admission.aside():
+                call.body = await bodies.read(exchange.receive, exchange.headers, settings, also=api.also_json)
         if exchange.route.body is not None:
             exchange.route.body.check_body(call.body, api.invalid)
         reply = await exchange.route.handler(call)
@@ -163,8 +205,8 @@ class App:
     async def _relay(self, exchange: _Exchange, front: "Front") -> Response:
         from roost.api.compute.relay import relay
 
-        scope, limit = exchange.scope, self._services.settings.max_body_bytes
-        body = await bodies.read_raw(exchange.receive, exchange.headers, limit)
+        scope = exchange.scope
+        body = await bodies.read_raw(exchange.receive, exchange.headers, self._services.settings)
         query = scope["query_string"].decode("latin-1")
         return await relay(front, scope["method"], exchange.path, query, exchange.headers, body)
 
@@ -182,7 +224,7 @@ class App:
         secret = exchange.headers.get("x-auth-token")
         if not secret:
             raise errors.Unauthorized(REFUSAL)
-        caller = await self._authenticator.authenticate(secret)
+        caller = await self._authenticator.authenticate(secret, exchange.headers.get("x-service-token"))
         if caller.project_id is None and exchange.api is not IDENTITY_API:
             raise errors.Forbidden("This needs a token that is scoped to a project.")
         if project_id is not None and project_id != caller.project_id:
@@ -224,6 +266,8 @@ class App:
             response.headers["WWW-Authenticate"] = f'Keystone uri="{identity}"'
         if status == 503:
             response.headers["Retry-After"] = "1"
+        if status == 408:
+            response.headers["Connection"] = "close"  # the rest of the body may never come
         return response
 
     def _refuse_method(self, exchange: _Exchange, allowed: Iterable[str]) -> Response:
@@ -237,12 +281,13 @@ class App:
         for name, value in exchange.api.headers(exchange.version, identifier):
             response.headers[name] = value
 
-    def _note(self, exchange: _Exchange, status: int, seconds: float) -> None:
+    def _note(self, exchange: _Exchange, response: Response, seconds: float) -> None:
         method = exchange.scope["method"] if exchange.scope["method"] in _METHODS else "other"
         route = exchange.route.path if exchange.route else "unknown"
-        metrics.REQUESTS.labels(exchange.api.name, method, route, status).inc()
-        metrics.SECONDS.labels(exchange.api.name, method, route).observe(seconds)
-        extra: dict[str, Any] = {"status": status, "ms": round(seconds * 1000, 1)}
+        metrics.REQUESTS.labels(exchange.api.name, method, route, response.status_code).inc()
+        if response.media_type != metrics.ENDLESS:
+            metrics.SECONDS.labels(exchange.api.name, method, route).observe(seconds)
+        extra: dict[str, Any] = {"status": response.status_code, "ms": round(seconds * 1000, 1)}
         asked_by = exchange.headers.get("x-openstack-request-id", "")
         if _REQUEST_ID.match(asked_by):
             extra["global_request_id"] = asked_by

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
+from roost import threads
 from roost.config import Settings
 from roost.errors import Invalid, Unauthorized, Unavailable
 from roost.identity import tokens
@@ -25,8 +26,8 @@ class Authenticator(Protocol):
     sign_in_at: str | None
     """Where tokens are to be had; None: here, at /identity."""
 
-    async def authenticate(self, secret: str) -> Caller:
-        """Raise `Unauthorized` if the token is not valid now."""
+    async def authenticate(self, secret: str, service: str | None = None) -> Caller:
+        """Raise `Unauthorized` if the token is not valid now, or the token of a service beside it is not."""
         ...
 
 
@@ -40,7 +41,9 @@ class RoostAuthenticator:
         self._seconds = cache_seconds
         self._cache: dict[bytes, tuple[float, Caller]] = {}
 
-    async def authenticate(self, secret: str) -> Caller:
+    async def authenticate(self, secret: str, service: str | None = None) -> Caller:
+        if service is not None:
+            await self.authenticate(service)
         key = tokens.digest(secret)
         found = self._cache.get(key)
         if found is not None and found[0] > time.monotonic():
@@ -65,8 +68,7 @@ class RoostAuthenticator:
     def _remember(self, key: bytes, token: tokens.Token) -> None:
         if len(self._cache) >= _CACHE_SIZE:
             self._cache.clear()
-        left = token.expires_at.timestamp() - time.time()
-        self._cache[key] = (time.monotonic() + min(self._seconds, left), token.caller)
+        self._cache[key] = (time.monotonic() + min(self._seconds, token.lasts), token.caller)
 
 
 class KeystoneAuthenticator:
@@ -80,6 +82,7 @@ class KeystoneAuthenticator:
         except ImportError:
             missing = "[auth] strategy = keystone needs keystonemiddleware: pip install 'roost[keystone]'"
             raise Unavailable(missing) from None
+        threads.import_eventlet()
         self._request = webob.Request
         # What these change would only cost time here: we use no catalogue, and decide ourselves what needs a token.
         ours = {"include_service_catalog": False, "delay_auth_decision": False}
@@ -92,18 +95,19 @@ class KeystoneAuthenticator:
             raise Invalid("[keystone_authtoken] has no auth_type: it says how Roost signs in to check tokens.")
         self.sign_in_at: str | None = options.www_authenticate_uri or options.auth_url
 
-    async def authenticate(self, secret: str) -> Caller:
-        if not (secret.isascii() and secret.isprintable()):
+    async def authenticate(self, secret: str, service: str | None = None) -> Caller:
+        given = {"X-Auth-Token": secret, **({} if service is None else {"X-Service-Token": service})}
+        if not all(token.isascii() and token.isprintable() for token in given.values()):
             # No token looks like this, and a library that cannot send it might say in the log what it was.
             raise Unauthorized(REFUSAL)
         # keystonemiddleware blocks while it asks Keystone, so it works off the event loop.
-        return await asyncio.to_thread(self._ask, secret)
+        return await asyncio.to_thread(self._ask, given)
 
-    def _ask(self, secret: str) -> Caller:
+    def _ask(self, given: Mapping[str, str]) -> Caller:
         """Send the middleware a request of its own kind, and read what it adds for the application behind it."""
         request = self._request.blank("/")
         try:
-            request.headers["X-Auth-Token"] = secret
+            request.headers.update(given)
             status = request.get_response(self._middleware).status_int
         except Exception as error:
             logger.exception("a token could not be checked")

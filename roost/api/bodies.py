@@ -1,5 +1,6 @@
-"""Request bodies: read no further than the limit, and parsed no deeper."""
+"""Request bodies: read no further than the limit, waited for no longer, and parsed no deeper."""
 
+import asyncio
 import json
 import math
 from collections.abc import Collection
@@ -9,14 +10,14 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from roost.config import Settings
-from roost.errors import Invalid, TooLarge, UnsupportedMedia
+from roost.errors import Invalid, TooLarge, TooSlow, UnsupportedMedia
 
 MALFORMED = "Malformed request body"
 
 
 async def read(receive: Receive, headers: Headers, settings: Settings, *, also: Collection[str] = ()) -> Any:
     """The JSON body of a request, or None if it has none; `also` says what else JSON may be called."""
-    raw = await read_raw(receive, headers, settings.max_body_bytes)
+    raw = await read_raw(receive, headers, settings)
     if not raw:
         return None
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -33,8 +34,16 @@ async def read(receive: Receive, headers: Headers, settings: Settings, *, also: 
     return body
 
 
-async def read_raw(receive: Receive, headers: Headers, limit: int) -> bytes:
+async def read_raw(receive: Receive, headers: Headers, settings: Settings) -> bytes:
     """A request's body as it is."""
+    try:
+        async with asyncio.timeout(settings.body_seconds):
+            return await _read(receive, headers, settings.max_body_bytes)
+    except TimeoutError:
+        raise TooSlow(f"The body did not come within {settings.body_seconds:g} seconds.") from None
+
+
+async def _read(receive: Receive, headers: Headers, limit: int) -> bytes:
     too_large = TooLarge(f"Request is too large: at most {limit} bytes are read.")
     if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > limit:
         raise too_large

@@ -12,6 +12,7 @@ STATUS: dict[type[errors.RoostError], int] = {
     errors.Forbidden: 403,
     errors.NotFound: 404,
     errors.NotAcceptable: 406,
+    errors.TooSlow: 408,
     errors.Conflict: 409,
     errors.TooLarge: 413,
     errors.UnsupportedMedia: 415,

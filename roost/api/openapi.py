@@ -44,8 +44,9 @@ def _operation(api: Api, route: Route, version: Version) -> dict[str, Any]:
         "responses": {str(route.status): _success(route), "4XX": _error("The request was refused.")},
         "security": [] if route.public else [{"token": []}],
     }
-    if route.body is not None:
-        operation["requestBody"] = {"required": True, "content": _json(route.body.schema)}
+    body = route.body.schema if route.body is not None else route.described
+    if body is not None:
+        operation["requestBody"] = {"required": True, "content": _json(body)}
     return operation
 
 

@@ -102,6 +102,8 @@ class Route:
     public: bool
     """Served without a token."""
     body: Validator | None
+    described: Schema | None
+    """What a body may be, where the handler reads it by itself."""
     query: Validator | None
     response: Schema | None
     status: int
@@ -140,6 +142,7 @@ class Table:
         owned: bool = False,
         public: bool = False,
         body: Schema | None = None,
+        described: Schema | None = None,
         query: Schema | None = None,
         response: Schema | None = None,
         status: int = 200,
@@ -157,6 +160,7 @@ class Table:
                 owned=owned,
                 public=public,
                 body=Validator(body) if body is not None else None,
+                described=described,
                 query=Validator(query) if query is not None else None,
                 response=response,
                 status=status,

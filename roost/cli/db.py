@@ -1,13 +1,18 @@
 """`roost db`: what an operator does to the database as a whole."""
 
 import argparse
+import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from roost import config
+from roost.compute import notifications
 from roost.config import Settings
-from roost.store import backup, embedded, schema
+from roost.errors import Invalid
+from roost.store import backup, embedded, retention, schema
+from roost.store.database import Database
 
 
 def run(settings: Settings, options: argparse.Namespace) -> int:
@@ -25,6 +30,8 @@ def run(settings: Settings, options: argparse.Namespace) -> int:
                 made = backup.make(url, options.file)
                 size = options.file.stat().st_size
                 print(f"{options.file}: schema {made.revision}, {size:,} bytes, sha256 of the dump {made.sha256}")
+            case "purge":
+                _purge(settings, url, settings.keep_days if options.days is None else options.days)
     return 0
 
 
@@ -46,6 +53,21 @@ def _status(url: str) -> int:
     newer = "" if status.current == status.expected else f", newer than {status.expected}, and serves this program"
     print(f"The schema is at {status.current}{newer or ': up to date'}.")
     return 0
+
+
+def _purge(settings: Settings, url: str, days: int) -> None:
+    if days < 1:
+        raise Invalid("What ended is kept for at least a day: give --days 1 or more.")
+    gone = asyncio.run(_forget(url, days, notifications=not notifications.wanted(settings)))
+    print(f"Forgotten: {', '.join(f'{number} {table}' for table, number in gone.items())}.")
+
+
+async def _forget(url: str, days: int, *, notifications: bool) -> Counter[str]:
+    database = Database(url)
+    try:
+        return await retention.purge(database, days, notifications=notifications)
+    finally:
+        await database.close()
 
 
 def _restore(settings: Settings, folder: Path | None, file: Path, *, force: bool) -> int:

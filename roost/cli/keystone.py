@@ -14,6 +14,8 @@ _INTERFACES = ("public", "internal", "admin")
 
 def register(settings: Settings, cloud: str | None, url: str | None, types: list[str]) -> int:
     """Make the services and endpoints that are missing, and correct those that lead elsewhere."""
+    if unknown := [kind for kind in types if kind not in PATHS]:
+        raise Invalid(f"'{unknown[0]}' cannot be registered: use {' or '.join(PATHS)}.")
     address = (url or settings.public_url or "").rstrip("/")
     if not address.startswith(("http://", "https://")):
         raise Invalid(
@@ -49,8 +51,8 @@ def _register(identity: Any, kind: str, url: str, region: str) -> None:
             identity.create_endpoint(service_id=service.id, interface=interface, url=url, region_id=region)
             did = "made"
         elif endpoint.url != url:
-            identity.update_endpoint(endpoint, url=url)
             did = f"changed, was {endpoint.url}"
+            identity.update_endpoint(endpoint, url=url)
         else:
             did = "there already"
         print(f"endpoint {kind} {interface} in {region}, {url}: {did}")
@@ -59,10 +61,13 @@ def _register(identity: Any, kind: str, url: str, region: str) -> None:
 def _service(identity: Any, kind: str) -> Any:
     there = list(identity.services(type=kind))
     own = next((service for service in there if service.name == NAME), None)
+    if kind == "compute" and own is None and len(there) == 1:
+        # One who asks for this puts Roost in front of Nova: Nova's own service stays, and leads to Roost.
+        own = there[0]
     if own is None and there:
         raise Conflict(
             f"The catalogue has a service of type '{kind}' already, called '{there[0].name}': clients would not know "
             "which of the two to use."
         )
-    print(f"service {kind}, called {NAME}: {'there already' if own else 'made'}")
+    print(f"service {kind}, called {own.name if own else NAME}: {'there already' if own else 'made'}")
     return own or identity.create_service(type=kind, name=NAME, description="Decides where servers live.")

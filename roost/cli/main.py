@@ -37,7 +37,9 @@ def _parser() -> argparse.ArgumentParser:
 
     api = _command(commands, "api", _api, "run an API process on the operator's PostgreSQL")
     api.add_argument("--listen", metavar="HOST:PORT", help="address to serve on (127.0.0.1:8774)")
-    _command(commands, "engine", _engine, "run an engine process on the operator's PostgreSQL")
+    engine = _command(commands, "engine", _engine, "run an engine process on the operator's PostgreSQL")
+    engine.add_argument("--listen", metavar="HOST:PORT", help="address to answer Prometheus on (none)")
+    engine.set_defaults(listens="engine")
 
     top = _command(commands, "top", _top, "show zones, racks, hosts and groups live in the terminal")
     top.add_argument("--cloud", default="roost-admin", metavar="NAME", help="of clouds.yaml (roost-admin)")
@@ -55,6 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     restore = _db_command(database, "restore", "put a backup in the place of the database")
     restore.add_argument("file", type=Path, metavar="FILE", help="that `roost db backup` wrote")
     restore.add_argument("--force", action="store_true", help="also if the database is not empty")
+    purge = _db_command(database, "purge", "forget actions, events and repairs that ended long ago")
+    purge.add_argument("--days", type=int, metavar="N", help="how long ago ([history] keep_days)")
 
     keystone = commands.add_parser("keystone", help="a Keystone's catalogue").add_subparsers(
         required=True, metavar="DO"
@@ -63,10 +67,10 @@ def _parser() -> argparse.ArgumentParser:
     register.add_argument("--cloud", metavar="NAME", help="an administrator's, of clouds.yaml ([clusters] os_cloud)")
     register.add_argument("--url", metavar="URL", help="where clients reach Roost ([api] public_url)")
     register.add_argument(
-        "--type",
-        action="append",
-        choices=["clustering", "compute"],
-        help="service type to register (clustering); compute only where there is no Nova",
+        "types",
+        nargs="*",
+        metavar="TYPE",
+        help="what to register: clustering (default), and compute, which takes Nova's place in the catalogue",
     )
 
     sample = commands.add_parser("config", help="the configuration file").add_subparsers(required=True, metavar="DO")
@@ -102,8 +106,8 @@ def _db_command(
 
 
 def _settings(options: argparse.Namespace) -> config.Settings:
-    listen = getattr(options, "listen", None)
-    return config.load(options.config, **({"api__listen": listen} if listen else {}))
+    listen, part = getattr(options, "listen", None), getattr(options, "listens", "api")
+    return config.load(options.config, **({f"{part}__listen": listen} if listen else {}))
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -145,7 +149,7 @@ def _db(options: argparse.Namespace) -> int:
 def _keystone_register(options: argparse.Namespace) -> int:
     from roost.cli import keystone
 
-    return keystone.register(_settings(options), options.cloud, options.url, options.type or ["clustering"])
+    return keystone.register(_settings(options), options.cloud, options.url, options.types or ["clustering"])
 
 
 def _config_sample(options: argparse.Namespace) -> int:

@@ -7,7 +7,9 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 
+import prometheus_client
 import uvicorn
+from prometheus_client import Gauge
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from roost import config, engine, logs
@@ -23,9 +25,16 @@ from roost.store.database import Database
 
 logger = logging.getLogger(__name__)
 
+CONNECTIONS = Gauge("roost_database_connections_in_use", "Connections of this process that do something now.")
+CONNECTIONS_LIMIT = Gauge("roost_database_connections_limit", "The most that there may be; what needs more waits.")
+
 _GRACE = 5.0
 
 _HEAD_BYTES = 64 * 1024
+
+_TOO_MANY_CONNECTIONS = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+)
 
 
 def run(settings: Settings, *, api: bool = False, engine: bool = False, ready: Callable[[], None] | None = None) -> int:
@@ -36,6 +45,8 @@ def run(settings: Settings, *, api: bool = False, engine: bool = False, ready: C
     if problem:
         raise Unavailable(problem)
     listener = _listen(settings) if api else None
+    if settings.engine_listen and not api:
+        _answer_prometheus(*config.address(settings.engine_listen))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_run(settings, url, listener, engine, ready))
     return 0
@@ -59,16 +70,30 @@ def _listen(settings: Settings) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise Unavailable(
-            f"Cannot listen on {host}:{port}: {error.strerror}. Stop what does, or choose another with --listen."
-        ) from None
+        raise _cannot_listen(host, port, error) from None
     return listener
+
+
+def _answer_prometheus(host: str, port: int) -> None:
+    """The API does so itself; an engine needs no more of HTTP than this."""
+    try:
+        prometheus_client.start_http_server(port, host)
+    except OSError as error:
+        raise _cannot_listen(host, port, error) from None
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"Cannot listen on {host}:{port}: {error.strerror}. Stop what does, or choose another with --listen."
+    )
 
 
 async def _run(
     settings: Settings, url: str, listener: socket.socket | None, with_engine: bool, ready: Callable[[], None] | None
 ) -> None:
     database = Database(url, pool_size=settings.pool_size, max_overflow=settings.max_overflow)
+    CONNECTIONS.set_function(lambda: database.connections_in_use)
+    CONNECTIONS_LIMIT.set(settings.pool_size + settings.max_overflow)
     stop = asyncio.Event()
     for signum in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
@@ -132,25 +157,73 @@ def _server(services: Services) -> tuple["_Server", Authenticator]:
             timeout_graceful_shutdown=30,
             # Longer than clients are idle as a rule: one that sends on a connection just being closed must try again.
             timeout_keep_alive=75,
-            http=_Protocol,
+            http=type("Protocol", (_Protocol,), {"patience": settings.body_seconds, "most": settings.max_connections}),
         )
     )
     return server, authenticator
 
 
 class _Protocol(HttpToolsProtocol):
-    """Ends a connection whose request line and headers never end; uvicorn itself would collect them all."""
+    """Ends the connections of clients who send no end of headers, or nothing, or do not take what they asked for;
+    uvicorn itself would collect the first and wait for the others for ever."""
+
+    patience: float
+    most: int
 
     _in_head = False
     _head_bytes = 0
+    _unsent = 0
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            transport.write(_TOO_MANY_CONNECTIONS)
+            transport.close()
+        else:
+            self._wait(self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head, self._head_bytes = True, 0
+        self._wait(self._give_up)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        self._stop_waiting()
         super().on_headers_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._look_at_the_rest()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_waiting()
+
+    def _look_at_the_rest(self) -> None:
+        """Wait on as long as the client takes some of what is there for it."""
+        self._unsent = self.transport.get_write_buffer_size()
+        self._wait(lambda: self._look_at_the_rest() if self._takes_some() else self.transport.abort())
+
+    def _takes_some(self) -> bool:
+        return self.transport.get_write_buffer_size() < self._unsent
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    def _wait(self, then: Callable[[], None]) -> None:
+        self._stop_waiting()
+        self._waiting = self.loop.call_later(self.patience, then)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

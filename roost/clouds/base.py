@@ -145,6 +145,11 @@ class Cloud(Protocol):
         """How many servers are best asked for at once."""
         ...
 
+    @property
+    def privileged(self) -> bool:
+        """Whether it is asked on behalf of an administrator, who may choose hosts and see them."""
+        ...
+
     # Servers
 
     async def create_servers(self, requests: Sequence[ServerRequest]) -> list[ServerOutcome]:
@@ -241,10 +246,16 @@ class Cloud(Protocol):
         """Take a member out of the pool; one that is not there counts as removed."""
         ...
 
+    # Messages
+
+    async def post_message(self, queue: str, body: Mapping[str, Any]) -> None:
+        """Put a message into a queue of the project's."""
+        ...
+
 
 class Clouds(Protocol):
     """Where clusters get their clouds from."""
 
-    def of(self, project_id: str, user_id: str) -> Cloud:
+    def of(self, project_id: str, user_id: str, *, privileged: bool = False) -> Cloud:
         """The cloud, bound to a project and to the user who owns the cluster in it."""
         ...

@@ -18,6 +18,7 @@ from roost.clouds.base import (
     LoadBalancer,
     LoadBalancerRequest,
     Named,
+    Refused,
     Server,
     ServerGroup,
     ServerOutcome,
@@ -66,9 +67,9 @@ class EmbeddedClouds:
     settings: Settings
     scheduler: Scheduler
 
-    def of(self, project_id: str, user_id: str) -> "EmbeddedCloud":
+    def of(self, project_id: str, user_id: str, *, privileged: bool = False) -> "EmbeddedCloud":
         """The cloud as one project sees it."""
-        return EmbeddedCloud(self.database, self.settings, self.scheduler, project_id, user_id)
+        return EmbeddedCloud(self.database, self.settings, self.scheduler, project_id, user_id, privileged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class EmbeddedCloud:
     scheduler: Scheduler
     project_id: str
     user_id: str
+    privileged: bool = False
 
     @property
     def batch_size(self) -> int:
@@ -171,12 +173,15 @@ class EmbeddedCloud:
             servers_table.c.id == sa.any_(sa.cast(sa.bindparam("ids", ids), sa.ARRAY(servers_table.c.id.type))),
             servers_table.c.project_id == self.project_id,
         )
+        # The other flavor of a server that is being resized counts until it is gone.
+        other = servers_table.c.step["flavor"]
+        step = sa.func.jsonb_build_object(sa.text("'delete'"), sa.true(), sa.text("'flavor'"), other)
         async with self.database.begin() as connection:
             unlocked = sa.true() if force else sa.not_(servers_table.c.locked)
             await connection.execute(
                 servers_table.update()
                 .where(*mine, unlocked)
-                .values(task_state="deleting", step={"delete": True}, due_at=sa.func.now(), updated_at=sa.func.now())
+                .values(task_state="deleting", step=step, due_at=sa.func.now(), updated_at=sa.func.now())
             )
             locked = list((await connection.execute(sa.select(servers_table.c.id).where(*mine, ~unlocked))).scalars())
             await lifecycle.wake(connection)
@@ -428,6 +433,12 @@ class EmbeddedCloud:
         """By its id."""
         async with self.database.begin() as connection:
             await connection.execute(load_balancer_members.delete().where(load_balancer_members.c.id == member_id))
+
+    # Messages
+
+    async def post_message(self, queue: str, body: Mapping[str, Any]) -> None:
+        """There are none here; the event that holds the same has been written."""
+        raise Refused("The embedded cloud has no queues: use a hook of type webhook, or read the node's events.")
 
 
 def _kind(request: ServerRequest) -> tuple[Any, ...]:

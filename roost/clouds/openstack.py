@@ -57,6 +57,7 @@ _ATTEMPTS = 4
 _NO_HOST = re.compile("No valid host|Exceeded max|exhausted|violat", re.IGNORECASE)
 _OWN_MICROVERSION = "2.1003"
 """Several policies in one group can only be asked of Roost's own compute API."""
+_MESSAGE_SECONDS = 300
 
 T = TypeVar("T")
 
@@ -73,9 +74,10 @@ class OpenStackClouds:
     _connections: dict[str, Any] = field(default_factory=dict)
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
 
-    def of(self, project_id: str, user_id: str) -> "OpenStackCloud":
+    def of(self, project_id: str, user_id: str, *, privileged: bool = False) -> "OpenStackCloud":
         """The cloud as one project sees it."""
-        return OpenStackCloud(self._threads, functools.partial(self._connection, project_id), user_id, self._turn)
+        connect = functools.partial(self._connection, project_id)
+        return OpenStackCloud(self._threads, connect, project_id, user_id, self._turn, privileged)
 
     def _connection(self, project_id: str) -> Any:
         """Signed in to the project; in a thread, since it asks the identity service."""
@@ -84,8 +86,8 @@ class OpenStackClouds:
             if own.current_project_id != project_id:
                 own = make_patient(own.connect_as_project({"id": project_id}))
             try:
-                own.authorize()
-            except (exceptions.HttpException, keystone.Unauthorized) as error:
+                own.session.get_token()
+            except keystone.Unauthorized as error:
                 raise Refused(f"Roost's user cannot sign in to project {project_id}: has it a role there?") from error
             self._connections[project_id] = own
         return self._connections[project_id]
@@ -108,12 +110,18 @@ class OpenStackClouds:
 
 @dataclass(frozen=True, slots=True)
 class OpenStackCloud:
-    """An OpenStack, for one project."""
+    """An OpenStack, for one project.
+
+    It is signed in to as an administrator, who is shown what belongs to other projects. What a tenant names by its id
+    is therefore held against the tenant's own project here.
+    """
 
     threads: ThreadPoolExecutor
     connect: Callable[[], Any]
+    project_id: str
     user_id: str
     turn: Callable[[str], Any]
+    privileged: bool = False
 
     @property
     def batch_size(self) -> int:
@@ -261,7 +269,7 @@ class OpenStackCloud:
     async def find_server_group(self, name_or_id: str) -> ServerGroup | None:
         """By id, else by name."""
         found = await self._ask(lambda connection: connection.compute.find_server_group(name_or_id))
-        return None if found is None else _group(found)
+        return None if found is None or found.project_id != self.project_id else _group(found)
 
     async def create_server_group(
         self, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None = None
@@ -303,17 +311,28 @@ class OpenStackCloud:
 
     async def find_flavor(self, name_or_id: str) -> Named | None:
         """One that the project may use."""
-        return await self._named(lambda connection: connection.compute.find_flavor(name_or_id))
+
+        def find(connection: Any) -> Any:
+            found = connection.compute.find_flavor(name_or_id)
+            return found if found is None or usable_flavor(connection, found, self.project_id) else None
+
+        return await self._named(find)
 
     async def find_image(self, name_or_id: str) -> Named | None:
         """One that the project may see."""
-        return await self._named(lambda connection: connection.image.find_image(name_or_id))
+
+        def find(connection: Any) -> Any:
+            found = connection.image.find_image(name_or_id)
+            return found if found is None or usable_image(connection, found, self.project_id) else None
+
+        return await self._named(find)
 
     async def find_network(self, name_or_id: str) -> Named | None:
         """One that the project may use; none in a cloud without a network service."""
 
         def find(connection: Any) -> Any:
-            return connection.network.find_network(name_or_id) if connection.has_service("network") else None
+            found = connection.network.find_network(name_or_id) if connection.has_service("network") else None
+            return found if found is None or usable_network(found, self.project_id) else None
 
         return await self._named(find)
 
@@ -344,6 +363,16 @@ class OpenStackCloud:
     async def remove_member(self, balancer: LoadBalancer, member_id: str) -> None:
         """And wait until Octavia has done it."""
         await Octavia(self._ask).remove_member(balancer, member_id)
+
+    # Messages
+
+    async def post_message(self, queue: str, body: Mapping[str, Any]) -> None:
+        """Into a queue of Zaqar, for as long as it may take somebody to fetch it."""
+
+        def post(connection: Any) -> None:
+            connection.message.post_message(queue, [{"body": dict(body), "ttl": _MESSAGE_SECONDS}])
+
+        await self._ask(post)
 
 
 class _Creation:
@@ -460,6 +489,29 @@ def _pauses() -> Iterator[float]:
     while True:
         yield pause
         pause = min(pause * 1.4, 3.0)
+
+
+def usable_flavor(connection: Any, flavor: Any, project_id: str) -> bool:
+    """Whether a flavor is for everybody, or was given to the project."""
+    if flavor.is_public:
+        return True
+    try:
+        return any(row["tenant_id"] == project_id for row in connection.compute.get_flavor_access(flavor.id))
+    except exceptions.ForbiddenException:
+        return True  # Who may not ask is shown only what is its own.
+
+
+def usable_image(connection: Any, image: Any, project_id: str) -> bool:
+    """Whether an image is for everybody, the project's own, or shared with it."""
+    if image.visibility in ("public", "community") or image.owner_id == project_id:
+        return True
+    shared = image.visibility == "shared"
+    return shared and any(member.member_id == project_id for member in connection.image.members(image.id))
+
+
+def usable_network(network: Any, project_id: str) -> bool:
+    """Whether a network is for everybody, or the project's own."""
+    return bool(network.is_shared or network.is_router_external or network.project_id == project_id)
 
 
 def _is_refusal(error: Exception) -> bool:

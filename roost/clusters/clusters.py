@@ -442,5 +442,5 @@ def check_operation(plugins: Plugins, kind: str, operation: str, params: Mapping
 
 async def complete_lifecycle(asking: Asking, identity: str, token: str) -> str:
     """Let a node go whose deletion waits."""
-    await asking.find(identity, lock=False)
-    return await control.complete_lifecycle(asking.connection, token)
+    cluster = await asking.find(identity, lock=False)
+    return await control.complete_lifecycle(asking.connection, cluster.id, token)

@@ -191,7 +191,7 @@ async def _by_hypervisor(profile: Profile, cloud: Cloud, members: Sequence[NodeV
     servers = await cloud.show_servers([node.physical_id for node in members if node.physical_id])
     known = {name for each in await cloud.hypervisors() for name in (each.hostname, each.service_host)}
     return {
-        node.id: f"Its hypervisor {servers[node.physical_id].host} is not there."
+        node.id: "Its hypervisor is not there."
         for node in members
         if node.physical_id in servers and servers[node.physical_id].host not in known
     }

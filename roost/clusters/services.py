@@ -1,7 +1,7 @@
 """Engines: which there are, and whether they give signs of life."""
 
 import socket
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,7 +23,7 @@ async def give_sign(connection: AsyncConnection, engine_id: str) -> None:
         insert(services).values(**row).on_conflict_do_update(index_elements=["id"], set_={"updated_at": sa.func.now()})
     )
     await connection.execute(alive)
-    await connection.execute(services.delete().where(services.c.updated_at < datetime.now(UTC) - _FORGOTTEN))
+    await connection.execute(services.delete().where(services.c.updated_at < sa.func.now() - _FORGOTTEN))
 
 
 async def leave(connection: AsyncConnection, engine_id: str) -> None:
@@ -33,11 +33,13 @@ async def leave(connection: AsyncConnection, engine_id: str) -> None:
 
 async def list_all(connection: AsyncConnection, dead_after: float) -> list[dict[str, Any]]:
     """All engines, with whether each is up."""
-    rows = (await connection.execute(sa.select(services).order_by(services.c.host, services.c.created_at))).all()
+    up = services.c.updated_at > sa.func.now() - timedelta(seconds=dead_after)
+    query = sa.select(services, up.label("up")).order_by(services.c.host, services.c.created_at)
+    rows = (await connection.execute(query)).all()
     return [
         {
             **row._asdict(),
-            "state": "up" if row.updated_at > datetime.now(UTC) - timedelta(seconds=dead_after) else "down",
+            "state": "up" if row.up else "down",
             "status": "disabled" if row.disabled else "enabled",
         }
         for row in rows

@@ -8,7 +8,7 @@ a metric.
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -16,10 +16,11 @@ import sqlalchemy as sa
 from prometheus_client import Counter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute import groups, notifications
+from roost.compute import groups, identifiers, notifications
 from roost.compute.fleet import LiveFleet
+from roost.compute.identifiers import Scope, Surrogates
 from roost.config import Settings
-from roost.placement.audit import Violation, audit
+from roost.placement.audit import Breach, Violation, audit
 from roost.placement.fleet import Fleet
 from roost.placement.rules import Rule
 from roost.store.database import Database
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 EVENT = "server_group.violation"
 DRIFT = Counter("roost_drift_total", "Rules that came to be broken, by how.", ["breach"])
+for _breach in Breach:
+    DRIFT.labels(str(_breach))  # so that the first one of a kind is seen to be one more
 
 
 class Key(NamedTuple):
@@ -114,7 +117,8 @@ async def note(connection: AsyncConnection, settings: Settings, broken: Iterable
         rows = [{**each.key._asdict(), "excess": each.violation.excess} for each in new]
         await connection.execute(violations.insert(), rows)
         if notifications.wanted(settings):
-            await notifications.write(connection, EVENT, [_payload(each, there[each.group_id]) for each in new])
+            known = await identifiers.load_scopes(connection)
+            await notifications.write(connection, EVENT, [_payload(each, there[each.group_id], known) for each in new])
     return new
 
 
@@ -124,15 +128,18 @@ async def _existing(connection: AsyncConnection, group_ids: Iterable[str]) -> di
     return {row.id: row for row in await connection.execute(query.with_for_update(read=True, key_share=True))}
 
 
-def _payload(broken: Broken, group: sa.Row[Any]) -> dict[str, Any]:
-    violation = broken.violation
+def _payload(broken: Broken, group: sa.Row[Any], known: Mapping[str, Scope]) -> dict[str, Any]:
+    """With the identifiers of the group's own project, as all notifications have them."""
+    shown = Surrogates(known, group.project_id)
+    violation = replace(broken.violation, rule=shown.shown(broken.violation.rule))
+    aggregate = None if broken.aggregate is None else shown.of(violation.rule.scope, broken.aggregate)
     return {
         "uuid": group.id,
         "name": group.name,
         "project_id": group.project_id,
         "breach": str(violation.breach),
         "policy": str(violation.rule),
-        "aggregate": broken.aggregate,
+        "aggregate": aggregate,
         "members": list(violation.members),
         "excess": violation.excess,
         "message": str(violation),

@@ -94,16 +94,16 @@ async def index(
     limit: int = 1000,
 ) -> Sequence[sa.Row[Any]]:
     """A page of flavors: the public ones and the project's own, or the private ones, or (None) all."""
-    query = sa.select(flavors).where(flavors.c.memory_mb >= min_memory_mb, flavors.c.disk_gb >= min_disk_gb)
-    if is_public is not None:
-        query = query.where(_usable_by(project_id) if is_public else ~flavors.c.is_public)
+    visible = sa.true() if is_public is None else _usable_by(project_id) if is_public else ~flavors.c.is_public
+    query = sa.select(flavors).where(visible, flavors.c.memory_mb >= min_memory_mb, flavors.c.disk_gb >= min_disk_gb)
     if name is not None:
         query = query.where(flavors.c.name == name)
     # Nulls (a flavor without a description) have a place in the order, so that a page can start after one.
     key = SORT_KEYS[sort_key] if sort_key != "description" else sa.func.coalesce(flavors.c.description, "")
     order = sa.tuple_(key, flavors.c.id)
     if marker is not None:
-        last = (await connection.execute(sa.select(key, flavors.c.id).where(flavors.c.id == marker))).one_or_none()
+        place = sa.select(key, flavors.c.id).where(flavors.c.id == marker, visible)
+        last = (await connection.execute(place)).one_or_none()
         if last is None:
             raise Invalid(f"marker [{marker}] not found")
         query = query.where(order < tuple(last) if descending else order > tuple(last))

@@ -88,19 +88,16 @@ async def _flavor(connection: AsyncConnection, flavor_id: str, project_id: str) 
 
 async def _use_more(connection: AsyncConnection, scheduler: Scheduler, server: Server, flavor: sa.Row[Any]) -> None:
     """Count the larger of both flavors until it is clear which one stays."""
-    more = {
-        "cores": max(0, flavor.vcpus - server.flavor["vcpus"]),
-        "ram": max(0, flavor.memory_mb - server.flavor["memory_mb"]),
-    }
-    limits = await quotas.limits(connection, scheduler.settings.quota, server.project_id)
-    used = (await claims.lock_usage(connection, {server.project_id}))[server.project_id]
-    for name, wanted in more.items():
-        in_use = getattr(used, name)
-        if wanted and 0 <= limits[name] < in_use + wanted:
-            raise OverQuota(
-                f"Quota exceeded for {name}: Requested {wanted}, but already used {in_use} of {limits[name]} {name}"
-            )
-    await claims.count_usage(connection, {server.project_id: Usage(0, more["cores"], more["ram"])})
+    more = Usage(
+        0, max(0, flavor.vcpus - server.flavor["vcpus"]), max(0, flavor.memory_mb - server.flavor["memory_mb"])
+    )
+    limits = await quotas.limits_of(connection, scheduler.settings.quota, {server.project_id}, {server.user_id})
+    used = await quotas.lock_used(connection, limits)
+    for share, allowed in limits.items():
+        problem = quotas.excess(used[share], more, allowed)
+        if problem:
+            raise OverQuota(problem)
+    await claims.count_usage(connection, {server.project_id: more})
 
 
 async def _start_resize(

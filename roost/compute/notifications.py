@@ -5,6 +5,7 @@ engine sends them in order; a crash between sending and forgetting sends some ag
 """
 
 import asyncio
+import contextlib
 import logging
 import socket
 import uuid
@@ -15,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost import threads
 from roost.config import Settings
 from roost.errors import Unavailable
 from roost.store.database import Database
@@ -85,9 +87,9 @@ async def keep_sending(database: Database, settings: Settings) -> None:
 
 async def _connect(settings: Settings) -> Send:
     """A sender, as soon as there can be one: nothing else that the engine does should have to wait for it."""
+    threads.import_eventlet()
     while True:
         try:
-            _oslo_messaging()  # here and not in the thread below: the first thread that loads eventlet never ends
             return await asyncio.to_thread(sender, settings)
         except Exception as error:
             logger.error("notifications wait, for there is no way to send them", extra={"error": str(error)})
@@ -132,22 +134,21 @@ def _message(row: sa.Row[Any]) -> dict[str, Any]:
     }
 
 
-def _oslo_messaging() -> Any:
-    """The library, which takes a second to load and brings eventlet along."""
-    try:
-        import oslo_messaging
-    except ImportError:
-        raise Unavailable("Notifications need oslo.messaging: pip install 'roost[notifications]'.") from None
-    return oslo_messaging
-
-
 def sender(settings: Settings) -> Send:
     """A connection to the broker.
 
     oslo.messaging's own Notifier logs a message that it cannot send, and goes on; here a failure must be seen, so that
     the message stays in the outbox. So this asks the transport itself, as the `messagingv2` driver does.
     """
-    oslo_messaging = _oslo_messaging()
+    try:
+        from oslo_service import backend
+
+        # Otherwise oslo.messaging would use the threads of eventlet.
+        with contextlib.suppress(backend.exceptions.BackendAlreadySelected):
+            backend.init_backend(backend.BackendType.THREADING)
+        import oslo_messaging
+    except ImportError:
+        raise Unavailable("Notifications need oslo.messaging: pip install 'roost[notifications]'.") from None
     transport = oslo_messaging.get_notification_transport(settings.source, url=settings.notification_url)
     target = oslo_messaging.Target(exchange="nova", topic=f"{settings.notification_topic}.info")
 

@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -25,7 +25,7 @@ from roost.compute.scheduling import NoValidHost, Scheduler
 from roost.compute.servers import Actor
 from roost.errors import Conflict, NotFound, RoostError
 from roost.placement.repair import Repair, Server, repair
-from roost.store.database import Database
+from roost.store.database import Database, now
 from roost.store.tables.answers import continuous_repairs, repair_moves, repairs
 from roost.store.tables.compute import hosts
 from roost.store.tables.servers import servers
@@ -279,7 +279,7 @@ async def _start_more(
 ) -> int:
     """Start the next steps, in order, as far as the budget goes."""
     ended = [step.ended_at for step in steps if step.ended_at is not None and step.state in ("done", "failed")]
-    if ended and datetime.now(UTC) < max(ended) + timedelta(seconds=row.cooldown):
+    if ended and await now(connection) < max(ended) + timedelta(seconds=row.cooldown):
         return running
     actor = Actor(row.user_id, row.project_id, row.request_id, is_admin=True)
     for step in steps:

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import prometheus_client
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -52,6 +53,10 @@ _GROUPS_REMEMBERED = 10_000
 _SHORTAGES = frozenset(
     {Refusal.TOO_FEW_VCPUS, Refusal.TOO_LITTLE_MEMORY, Refusal.TOO_LITTLE_DISK, Refusal.TOO_SMALL_FOR_ALL}
 )
+
+PLACEMENTS = prometheus_client.Counter("roost_placements", "New servers, by whether they found a host.", ["outcome"])
+LOST_RACES = prometheus_client.Counter("roost_lost_races", "Times that claims lost to another transaction.")
+_PLACED, _REFUSED = PLACEMENTS.labels("placed"), PLACEMENTS.labels("refused")
 
 
 class NoValidHost(Invalid):
@@ -292,6 +297,7 @@ class Scheduler:
                     self.live.doubt(host_id for case in done.cases for host_id in case.host_ids)
                 if not claims.lost_race(error) or attempt == _ATTEMPTS - 1:
                     raise
+                LOST_RACES.inc()
                 logger.info("a batch lost to another transaction and is tried again", extra={"attempt": attempt + 1})
                 await asyncio.sleep(random.uniform(0, min(0.01 * attempt, _LONGEST_PAUSE)))
         raise AssertionError("unreachable")
@@ -299,8 +305,9 @@ class Scheduler:
     async def _transact(self, connection: AsyncConnection, pending: list[_Pending]) -> _Batch:
         await self.live.sync(connection)
         cases = await self._prepare(connection, pending)
-        projects = {case.boot.project_id for case in cases if case.wanted}
-        limits = await quotas.limits_of(connection, self.settings.quota, projects) if projects else {}
+        owners = [(case.boot.project_id, case.boot.user_id) for case in cases if case.wanted]
+        projects, users = {project for project, _ in owners}, {user for _, user in owners}
+        limits = await quotas.limits_of(connection, self.settings.quota, projects, users) if projects else {}
         cases = await self._within_quota(connection, cases, limits)
         groups_known = await self._join_groups(connection, cases, limits)
         batch = _Batch([case for case in cases if not case.pending.future.done()], groups_known)
@@ -359,30 +366,31 @@ class Scheduler:
         return [index for index in indexes if index is not None]
 
     async def _within_quota(
-        self, connection: AsyncConnection, cases: list[_Case], limits: Mapping[str, quotas.Limits]
+        self, connection: AsyncConnection, cases: list[_Case], limits: Mapping[quotas.Share, quotas.Limits]
     ) -> list[_Case]:
-        """Those requests that their projects' quotas allow, in order; usage is locked, so the answer stays true."""
-        used = {
-            project: Usage(row.instances, row.cores, row.ram)
-            for project, row in (await claims.lock_usage(connection, limits)).items()
-        }
+        """Those requests that the quotas of their projects and users allow, in order; usage is locked, so the answer
+        stays true."""
+        used = await quotas.lock_used(connection, limits)
         kept = []
         for case in cases:
-            project, wants = case.boot.project_id, _usage(case.flavor, len(case.wanted))
-            problem = _over_quota(used[project], wants, limits[project]) if case.wanted else None
-            most_items = limits[project]["metadata_items"] if case.wanted else -1
-            if any(0 <= most_items < len(new.metadata) for new in case.wanted):
-                problem = f"Maximum number of metadata items exceeds {most_items}"
-            if problem is not None:
-                _refuse(case.pending, OverQuota(problem))
-                continue
             if case.wanted:
-                used[project] += wants
+                wants = _usage(case.flavor, len(case.wanted))
+                whole, own = (case.boot.project_id, ""), (case.boot.project_id, case.boot.user_id)
+                shares = [whole, own] if own in limits else [whole]
+                problems = [quotas.excess(used[share], wants, limits[share]) for share in shares]
+                most_items = limits[shares[-1]]["metadata_items"]
+                if any(0 <= most_items < len(new.metadata) for new in case.wanted):
+                    problems = [f"Maximum number of metadata items exceeds {most_items}"]
+                if any(problems):
+                    _refuse(case.pending, OverQuota(next(filter(None, problems))))
+                    continue
+                for share in shares:
+                    used[share] += wants
             kept.append(case)
         return kept
 
     async def _join_groups(
-        self, connection: AsyncConnection, cases: list[_Case], limits: Mapping[str, quotas.Limits]
+        self, connection: AsyncConnection, cases: list[_Case], limits: Mapping[quotas.Share, quotas.Limits]
     ) -> dict[str, _Group]:
         """Lock the groups; put their rules and members into the requests; refuse what their size does not allow."""
         wanted = {case.boot.group_id for case in cases if case.boot.group_id is not None}
@@ -399,7 +407,8 @@ class Scheduler:
                 _refuse(case.pending, Invalid(f"Instance group {boot.group_id} could not be found."))
                 continue
             joining = joined.setdefault(boot.group_id, Counter())
-            limit, most = limits[boot.project_id]["server_group_members"], self.settings.group_max_members
+            own = limits.get((boot.project_id, boot.user_id)) or limits[boot.project_id, ""]
+            limit, most = own["server_group_members"], self.settings.group_max_members
             theirs = group.users[boot.user_id] + joining[boot.user_id] + len(case.wanted)
             everyone = group.users.total() + joining.total() + len(case.wanted)
             if 0 <= limit < theirs or 0 <= most < everyone:
@@ -546,6 +555,8 @@ class Scheduler:
 
     def _settle(self, case: _Case) -> None:
         """The transaction is committed: answer, unless nobody waits any more."""
+        _PLACED.inc(len(case.host_ids))
+        _REFUSED.inc(len(case.made) - len(case.host_ids))
         new = iter(case.ids)
         ids = (case.existing.get(each.token or "") or next(new, None) for each in case.boot.servers)
         if not case.pending.future.done():
@@ -732,19 +743,6 @@ def _usage(flavor: sa.Row[Any], count: int) -> Usage:
     return Usage(count, count * flavor.vcpus, count * flavor.memory_mb)
 
 
-def _over_quota(used: Usage, wants: Usage, limits: Mapping[str, int]) -> str | None:
-    """The sentence for what a request would exceed, in Nova's words."""
-    over = [
-        (name, getattr(wants, name), getattr(used, name), limits[name])
-        for name in ("cores", "instances", "ram")
-        if 0 <= limits[name] < getattr(used, name) + getattr(wants, name)
-    ]
-    if not over:
-        return None
-    names, requested, in_use, allowed = (", ".join(str(each) for each in column) for column in zip(*over, strict=True))
-    return f"Quota exceeded for {names}: Requested {requested}, but already used {in_use} of {allowed} {names}"
-
-
 def _row(case: _Case, new: NewServer, server_id: str, number: int, host_id: int | None) -> dict[str, Any]:
     boot, decision = case.boot, case.decision
     assert decision is not None
@@ -821,7 +819,8 @@ _INSERT = sa.text("""
                 jsonb_build_object('code', 500, 'created', now(), 'message', fault) END
         FROM wanted
     )
-    INSERT INTO instance_actions (server_id, action, request_id, user_id, project_id, message)
-    SELECT id, 'create', request_id, user_id, project_id, CASE WHEN fault IS NULL THEN NULL ELSE 'Error' END
+    INSERT INTO instance_actions (server_id, action, request_id, user_id, project_id, message, finish_time)
+    SELECT id, 'create', request_id, user_id, project_id, CASE WHEN fault IS NULL THEN NULL ELSE 'Error' END,
+        CASE WHEN fault IS NULL THEN NULL ELSE now() END
     FROM wanted
 """)

@@ -3,7 +3,7 @@
 import hashlib
 import secrets
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -43,6 +43,8 @@ class Token:
     audit_ids: tuple[str, ...]
     issued_at: datetime
     expires_at: datetime
+    lasts: float
+    """For how many seconds more, by the clock of the database, which is the only one that all processes share."""
 
 
 def digest(secret: str) -> bytes:
@@ -56,7 +58,7 @@ async def issue(
     user_id: str,
     project_id: str | None,
     methods: tuple[str, ...],
-    expires_at: datetime,
+    expires_at: datetime | sa.ColumnElement[datetime],
     *,
     system: bool = False,
     chain: str | None = None,
@@ -71,7 +73,7 @@ async def issue(
             system=system,
             methods=list(methods),
             audit_ids=[secrets.token_urlsafe(16), *([chain] if chain else [])],
-            issued_at=datetime.now(UTC),
+            issued_at=sa.func.now(),
             expires_at=expires_at,
         )
     )
@@ -90,11 +92,15 @@ async def find(connection: AsyncConnection, secret: str) -> Token | None:
     )
     query = (
         sa.select(
-            tokens, users.c.name.label("user_name"), projects.c.name.label("project_name"), granted.label("granted")
+            tokens,
+            users.c.name.label("user_name"),
+            projects.c.name.label("project_name"),
+            granted.label("granted"),
+            sa.extract("epoch", tokens.c.expires_at - sa.func.now()).label("lasts"),
         )
         .join(users, sa.and_(users.c.id == tokens.c.user_id, users.c.enabled))
         .outerjoin(projects, sa.and_(projects.c.id == tokens.c.project_id, projects.c.enabled))
-        .where(tokens.c.digest == digest(secret), tokens.c.expires_at > datetime.now(UTC))
+        .where(tokens.c.digest == digest(secret), tokens.c.expires_at > sa.func.now())
     )
     row = (await connection.execute(query)).one_or_none()
     if row is None or (row.project_id is not None and row.project_name is None):
@@ -103,7 +109,7 @@ async def find(connection: AsyncConnection, secret: str) -> Token | None:
         return None
     roles = with_implied(row.granted or ())
     caller = Caller(row.user_id, row.user_name, row.project_id, row.project_name, roles, row.system)
-    return Token(caller, tuple(row.methods), tuple(row.audit_ids), row.issued_at, row.expires_at)
+    return Token(caller, tuple(row.methods), tuple(row.audit_ids), row.issued_at, row.expires_at, float(row.lasts))
 
 
 async def revoke(connection: AsyncConnection, secret: str) -> None:
@@ -125,9 +131,9 @@ async def recheck(connection: AsyncConnection) -> None:
 
 async def purge(connection: AsyncConnection) -> int:
     """Forget expired tokens; how many there were."""
-    return (await connection.execute(tokens.delete().where(tokens.c.expires_at < datetime.now(UTC)))).rowcount
+    return (await connection.execute(tokens.delete().where(tokens.c.expires_at < sa.func.now()))).rowcount
 
 
-def expiry(seconds: int) -> datetime:
-    """When a token issued now ends."""
-    return datetime.now(UTC) + timedelta(seconds=seconds)
+def expiry(seconds: int) -> sa.ColumnElement[datetime]:
+    """When a token issued now ends: a moment for the database to work out."""
+    return sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, seconds)

@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
 
 import psycopg
 import sqlalchemy as sa
@@ -13,8 +15,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 logger = logging.getLogger(__name__)
 
+_CONNECT_SECONDS = 5
+_POOL_SECONDS = 5.0
+"""For a connection that others use; who waits longer is told to come again."""
+_IDLE_SECONDS = 60
+# A peer that has vanished without a word is noticed within half a minute: ours by us, and we by PostgreSQL, which lets
+# go of what a session held that says nothing in the middle of a transaction.
+_KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+
 # A serialization failure or a deadlock: nothing was done, and the same again may well succeed.
 _TRY_AGAIN = {"40001", "40P01"}
+
+
+_CONNECTING: dict[str, Any] = {"connect_timeout": _CONNECT_SECONDS, **_KEEPALIVES}
 
 
 class Database:
@@ -23,8 +36,15 @@ class Database:
     def __init__(self, url: str, *, pool_size: int = 10, max_overflow: int = 20) -> None:
         self.url = make_url(url).set(drivername="postgresql+psycopg")
         self._engine = create_async_engine(
-            self.url, pool_size=pool_size, max_overflow=max_overflow, pool_pre_ping=False, pool_recycle=1800
+            self.url,
+            pool_size=pool_size,
+            max_overflow=max_overflow,
+            pool_pre_ping=False,
+            pool_recycle=1800,
+            pool_timeout=_POOL_SECONDS,
+            connect_args=_CONNECTING,
         )
+        sa.event.listen(self._engine.sync_engine, "connect", _prepare)
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
@@ -32,13 +52,20 @@ class Database:
         async with self._engine.begin() as connection:
             yield connection
 
+    @property
+    def connections_in_use(self) -> int:
+        """How many connections of the pool are out at this moment."""
+        pool = self._engine.pool
+        assert isinstance(pool, sa.QueuePool)
+        return pool.checkedout()
+
     async def listen(self, channel: str, received: Callable[[str], Awaitable[None]]) -> None:
         """Call `received` with each payload notified on `channel`; with '' after each (re)connection, since
         notifications sent while nobody listened are lost and the caller must assume that anything changed."""
         dsn = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
         while True:
             try:
-                async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+                async with await psycopg.AsyncConnection.connect(dsn, autocommit=True, **_CONNECTING) as connection:
                     await connection.execute(f'LISTEN "{channel}"')
                     await received("")
                     async for notification in connection.notifies():
@@ -52,6 +79,22 @@ class Database:
     async def close(self) -> None:
         """Close all connections."""
         await self._engine.dispose()
+
+
+def _prepare(connection: Any, record: object) -> None:
+    """Have PostgreSQL end this session if it stays silent in a transaction, or its peer is gone."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SET idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s'; SET tcp_keepalives_idle = 10; "
+            "SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 30000"
+        )
+    connection.commit()
+
+
+async def now(connection: AsyncConnection) -> datetime:
+    """What time it is. Clocks of machines differ and are set; this is the one that all processes share."""
+    moment: datetime = (await connection.execute(sa.select(sa.func.clock_timestamp()))).scalar_one()
+    return moment
 
 
 async def notify(connection: AsyncConnection, *messages: tuple[str, str]) -> None:

@@ -10,36 +10,37 @@ const MOST_BARS = 24;
 /**
  * How many members each place holds, as bars; a line where a rule draws the limit.
  * @param {string} scope
- * @param {number[]} counts
+ * @param {{name: string, number: number}[]} counts
  * @param {number|null} limit
  */
 export function distribution(scope, counts, limit) {
-  const bars = [...counts].sort((a, b) => b - a).slice(0, MOST_BARS);
-  const top = Math.max(1, limit ?? 0, ...bars);
+  const bars = [...counts].sort((a, b) => b.number - a.number).slice(0, MOST_BARS);
+  const top = Math.max(1, limit ?? 0, ...bars.map((each) => each.number));
   const width = Math.max(90, bars.length * STEP + 10);
   const y = (/** @type {number} */ value) => 8 + TALL - (value / top) * TALL;
-  const said = `${scope}: ${bars.join(", ") || "no members"}${limit ? `, at most ${limit} allowed` : ""}`;
+  const said = `${scope}: ${bars.map((each) => `${each.number} in ${each.name}`).join(", ") || "no members"}${limit ? `, at most ${limit} allowed` : ""}`;
   return svg(
     "svg",
     { class: "bars", role: "img", "aria-label": said, viewBox: `0 0 ${width} ${TALL + 26}`, width, height: TALL + 26 },
-    ...bars.flatMap((value, index) => bar(value, index, y(value), limit)),
+    ...bars.flatMap((each, index) => bar(each, index, y(each.number), limit)),
     limit && svg("line", { x1: 0, x2: width, y1: y(limit), y2: y(limit), class: "limit" }),
     svg("line", { x1: 0, x2: width, y1: TALL + 8, y2: TALL + 8, class: "floor" }),
   );
 }
 
 /**
- * @param {number} value
+ * @param {{name: string, number: number}} each
  * @param {number} index
  * @param {number} y
  * @param {number|null} limit
  */
-function bar(value, index, y, limit) {
+function bar({ name, number }, index, y, limit) {
   const x = 5 + index * STEP;
-  const kind = limit && value > limit ? "bar over" : "bar";
+  const kind = limit && number > limit ? "bar over" : "bar";
+  const said = svg("title", {}, `${name}: ${number}`);
   return [
-    svg("rect", { x, y, width: BAR, height: TALL + 8 - y, rx: 2, class: kind }),
-    svg("text", { x: x + BAR / 2, y: TALL + 22, class: "bar-text" }, String(value)),
+    svg("rect", { x, y, width: BAR, height: TALL + 8 - y, rx: 2, class: kind }, said),
+    svg("text", { x: x + BAR / 2, y: TALL + 22, class: "bar-text" }, String(number)),
   ];
 }
 
@@ -79,7 +80,7 @@ export function gauge(cluster) {
  * @param {Map<string, number>} counts
  */
 export function byName(counts) {
-  const rows = [...counts].sort(([a], [b]) => a.localeCompare(b));
+  const rows = [...counts].sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
   const top = Math.max(1, ...counts.values());
   const said = rows.map(([name, number]) => `${name}: ${number}`).join(", ");
   return svg(

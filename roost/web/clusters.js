@@ -1,10 +1,10 @@
 // Clusters: how large they are and want to be, what their policies decided, and what is happening now.
 
 import { byName, gauge } from "./charts.js";
-import { html } from "./dom.js";
+import { html, refill } from "./dom.js";
 import { back } from "./overview.js";
 import { get, session } from "./session.js";
-import { actionName, chain, count, kindOf, outcome, progress, story, time } from "./words.js";
+import { actionName, chain, count, kindOf, outcome, progress, reasonOf, story, time } from "./words.js";
 
 const API = "/clustering/v1";
 const ENDED = ["SUCCEEDED", "FAILED", "CANCELLED"];
@@ -14,11 +14,12 @@ const PHASES = { start: "began", end: "ended", error: "failed" };
 
 /** The list of clusters, and one of them. */
 export class Clusters {
-  /** @param {{map: import("./map.js").FleetMap}} page */
+  /** @param {{fleet: import("./fleet.js").Fleet, map: import("./map.js").FleetMap}} page */
   constructor(page) {
     this._map = page.map;
+    this._fleet = page.fleet;
     this.title = "Clusters";
-    /** Zones of servers, which do not change while a server lives, unless it moves. @type {Map<string, string>} */
+    /** Zones of servers that the map does not show. @type {Map<string, string>} */
     this._zones = new Map();
     this._busy = false;
     this._again = false;
@@ -57,7 +58,7 @@ export class Clusters {
         this._again = false;
         const id = this._id;
         const content = id ? await this._one(id) : await this._list();
-        if (id === this._id) this._panel?.replaceChildren(...content.filter(Boolean));
+        if (id === this._id && this._panel) refill(this._panel, content);
       }
     } finally {
       this._busy = false;
@@ -97,11 +98,11 @@ export class Clusters {
     return [
       back("#/clusters"),
       html("h2", {}, cluster.name, status(cluster.status)),
-      html("p", { class: "muted" }, cluster.status_reason),
+      html("p", { class: "muted" }, reasonOf(cluster.status_reason ?? "")),
       gauge(cluster),
       ...running(actions),
       html("h3", {}, "Nodes by zone"),
-      byName(await this._byZone(nodes)),
+      nodes.length ? byName(await this._byZone(nodes)) : html("p", { class: "muted" }, "It has no nodes."),
       html("h3", {}, "Policies, in the order in which they are asked"),
       policies(bindings, asked),
       asked && lastAction(asked),
@@ -119,11 +120,13 @@ export class Clusters {
 
   /** @param {any[]} nodes */
   async _byZone(nodes) {
-    const unknown = nodes.filter((node) => node.physical_id && !zoneOf(node) && !this._zones.has(node.physical_id));
+    const zoneOf = (/** @type {any} */ node) =>
+      this._fleet.find(node.physical_id)?.aggregate.zone ?? node.data?.placement?.zone ?? this._zones.get(node.physical_id);
+    const unknown = nodes.filter((node) => node.physical_id && !zoneOf(node));
     await Promise.all(unknown.slice(0, MOST_ASKED).map((node) => this._ask(node.physical_id)));
     const counts = new Map();
     for (const node of nodes) {
-      const zone = zoneOf(node) ?? this._zones.get(node.physical_id) ?? (node.physical_id ? "elsewhere" : "no server yet");
+      const zone = zoneOf(node) ?? (node.physical_id ? "elsewhere" : "no server yet");
       counts.set(zone, (counts.get(zone) ?? 0) + 1);
     }
     return counts;
@@ -138,11 +141,6 @@ export class Clusters {
       // A server that is gone has no zone.
     }
   }
-}
-
-/** @param {any} node */
-function zoneOf(node) {
-  return node.data?.placement?.zone ?? null;
 }
 
 /** Whether policies had something to say about this action. @param {any} action */

@@ -53,6 +53,23 @@ export function svg(name, attributes = {}, ...children) {
 }
 
 /**
+ * Show something else in a node. Whoever was at a link or a button in it still is, if it or its like is still there.
+ * @param {Element} node
+ * @param {(Node|string|null|undefined|false)[]} children
+ */
+export function refill(node, children) {
+  const at = document.activeElement;
+  const inside = at && at !== node && node.contains(at);
+  const place = inside ? [...node.querySelectorAll(at.tagName)].indexOf(at) : -1;
+  node.replaceChildren();
+  fill(node, children);
+  if (!inside || node.contains(at)) return;
+  const alike = [...node.querySelectorAll(at.tagName)];
+  const next = alike.find((each) => each.textContent === at.textContent) ?? alike[place];
+  /** @type {HTMLElement|undefined} */ (next)?.focus({ preventScroll: true });
+}
+
+/**
  * The element with this id, which the page has.
  * @param {string} id
  * @returns {HTMLElement}

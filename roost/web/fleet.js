@@ -7,6 +7,7 @@ import { get } from "./session.js";
 
 const FEW_HOSTS = 200;
 const MANY = 100;
+const ZONE = "availability_zone";
 
 /** The fleet by the aggregates of one scope. */
 export class Fleet {
@@ -14,7 +15,7 @@ export class Fleet {
   constructor(changed) {
     this._changed = changed;
     this.scope = "";
-    /** @type {string[]} */
+    /** Which scopes there are, and whether the viewer may name their aggregates. @type {{name: string, named: boolean}[]} */
     this.scopes = [];
     this.all = false;
     /** @type {Aggregate[]} */
@@ -32,6 +33,11 @@ export class Fleet {
     this._wanted = undefined;
     /** @type {Promise<void>|null} */
     this._asking = null;
+  }
+
+  /** Whether the viewer may name the aggregates on the map. */
+  get named() {
+    return Boolean(this.scopes.find((each) => each.name === this.scope)?.named);
   }
 
   get hosts() {
@@ -80,6 +86,25 @@ export class Fleet {
     return null;
   }
 
+  /**
+   * Where members of a group are, as far as the viewer may name it: zones, aggregates of the scope, open hosts.
+   * @param {string} groupId
+   */
+  placesOf(groupId) {
+    const has = (/** @type {any} */ host) => host.servers.some((/** @type {any} */ each) => each.server_group_id === groupId);
+    const tiles = this.aggregates.filter((each) => each.members || each.hosts?.some(has));
+    const zones = [...new Set(tiles.map((each) => each.zone))];
+    const found = zones.map((zone) => ({ scope: ZONE, id: zone, name: zone }));
+    if (this.named && this.scope !== ZONE) {
+      found.push(...tiles.map((each) => ({ scope: this.scope, id: each.id, name: each.name ?? each.id.slice(0, 8) })));
+    }
+    if (this.all) {
+      const hosts = tiles.flatMap((each) => (each.hosts ?? []).filter(has));
+      found.push(...hosts.map((each) => ({ scope: "host", id: each.name, name: each.name })));
+    }
+    return found;
+  }
+
   async _ask() {
     while (this._wanted !== undefined) {
       const wanted = this._wanted;
@@ -91,9 +116,9 @@ export class Fleet {
 
   async _load() {
     const fleet = await this._get([]);
-    this.aggregates = fleet.named ? fleet.aggregates : numbered(fleet);
     this.groups = new Map();
     this._take(fleet);
+    this.aggregates = this.named ? fleet.aggregates : numbered(fleet);
     this._changed();
   }
 

@@ -1,13 +1,19 @@
 // Server groups: their rules in words, how members are spread, what is broken, and what would mend it.
 
+import { button, explained, moveList, placementList, strandedList, toMap, violationList } from "./answers.js";
 import { distribution } from "./charts.js";
-import { html, say } from "./dom.js";
+import { html, refill, set } from "./dom.js";
 import { hueOf, titleOf } from "./map.js";
 import { back } from "./overview.js";
+import { Places } from "./places.js";
 import { get, post, request, session } from "./session.js";
 import { count, limitOf, phrase, sentence } from "./words.js";
 
 const GROUPS = "/compute/v2.1/os-server-groups";
+const CHANGES = { create: "it grows by", lose: "we lose", drain: "we drain" };
+const MOST_MEMBERS = 100;
+/** @type {Record<string, string>} */
+const SHORT = { availability_zone: "zone" };
 
 /** The list of groups, and one of them. */
 export class Groups {
@@ -51,7 +57,8 @@ export class Groups {
   }
 
   async fleetChanged() {
-    if (!this._id) this._mark();
+    if (this._id) this._offer();
+    else this._mark();
   }
 
   // The list
@@ -86,7 +93,8 @@ export class Groups {
     const found = this._groups.filter((/** @type {any} */ group) => group.name.includes(this._filter));
     found.sort((/** @type {any} */ a, /** @type {any} */ b) => (wrong.get(b.id) ?? 0) - (wrong.get(a.id) ?? 0));
     const cards = found.slice(0, 200).map((/** @type {any} */ group) => card(group, wrong.get(group.id) ?? 0));
-    this._cards.replaceChildren(...(cards.length ? cards : [html("li", { class: "muted" }, "There are no groups.")]));
+    const none = this._groups.length ? "No group is called so." : "There are no groups yet.";
+    refill(this._cards, cards.length ? cards : [html("li", { class: "muted" }, none)]);
   }
 
   // One group
@@ -109,6 +117,9 @@ export class Groups {
       get(`${GROUPS}/${id}/audit`),
     ]);
     if (this._id !== id) return;
+    const fleet = this._page.fleet;
+    const places = new Places(fleet);
+    const where = (/** @type {any} */ member, /** @type {string} */ scope) => placeOf(member, scope, fleet, places);
     this._head?.replaceChildren(
       html("h2", {}, html("span", { class: `swatch ${hueOf(group.id)}` }), group.name),
       html("p", { class: "rules" }, sentence(group.policies)),
@@ -116,93 +127,128 @@ export class Groups {
     );
     this._seen?.replaceChildren(
       html("h3", {}, "Broken rules"),
-      violationList(audit.violations),
+      audit.violations.length ? violationList(audit.violations) : html("p", { class: "good" }, "None: every rule holds."),
       html("h3", {}, "Distribution"),
-      ...charts(group, audit),
+      ...charts(group, audit, where),
       html("h3", {}, "Audit"),
-      auditTable(group, audit, this._page.fleet),
+      auditTable(group, audit, fleet, where),
     );
   }
 
   /** @param {string} id */
   async _questions(id) {
     const { flavors } = await get("/compute/v2.1/flavors");
-    const flavor = html(
-      "select",
-      { id: "flavor" },
-      ...flavors.map((/** @type {any} */ each) => html("option", { value: each.id }, each.name)),
-    );
-    const number = html("input", { id: "number", type: "number", min: 1, max: 1000, value: 1 });
+    const options = flavors.map((/** @type {any} */ each) => html("option", { value: each.id }, each.name));
+    const number = html("input", { type: "number", min: 1, max: 1000, value: 1, "aria-label": "How many" });
+    const flavor = html("select", { "aria-label": "Flavor" }, ...options);
+    const kinds = Object.entries(CHANGES).map(([value, name]) => html("option", { value }, name));
+    const kind = html("select", { id: "change", change: () => this._offer() }, ...kinds);
+    this._kind = /** @type {HTMLSelectElement} */ (kind);
+    this._grows = html("span", {}, number, " of ", flavor);
+    this._places = /** @type {HTMLSelectElement} */ (html("select", { "aria-label": "Place", hidden: true }));
     const asked = () => ({
       flavorRef: /** @type {HTMLSelectElement} */ (flavor).value,
       count: Number(/** @type {HTMLInputElement} */ (number).value) || 1,
     });
+    this._explains = button("Explain", () => this._explain(id, asked()));
+    this._offer();
     return html(
       "section",
       { class: "questions", "aria-label": "Ask and change" },
-      html(
-        "p",
-        {},
-        html("label", { for: "number" }, "Grow by "),
-        number,
-        html("label", { for: "flavor" }, " of "),
-        flavor,
-      ),
+      html("p", { class: "change" }, html("label", { for: "change" }, "What if "), kind, this._grows, this._places),
       html(
         "p",
         { class: "buttons" },
-        button("Explain", () => this._explain(id, asked())),
-        button("Plan", () => this._plan(id, asked())),
+        button("Plan", () => this._plan(id, this._change(asked()))),
+        this._explains,
         button("Repair", () => this._repair(id)),
       ),
     );
   }
 
-  /** @param {string} id @param {any} asked */
-  async _explain(id, asked) {
-    const { explanation } = await post(`${GROUPS}/${id}/explain`, { explain: asked });
-    this._page.map.arrows(explanation.chosen.map((/** @type {any} */ each) => arrival(each)));
-    const refused = explanation.refused.map((/** @type {any} */ each) => html("li", {}, each.sentence));
-    const help = explanation.help.map((/** @type {any} */ each) => html("li", {}, each.sentence));
-    this._tell(
-      html("p", { class: explanation.verdict === "placed" ? "good" : "bad-text" }, explanation.sentence),
-      refused.length > 0 && html("ul", {}, ...refused),
-      help.length > 0 && html("h4", {}, "What would help"),
-      help.length > 0 && html("ul", {}, ...help),
+  /** The places that can be lost or drained: those of members that the viewer may name. */
+  _offer() {
+    const [kind, places] = [this._kind, this._places];
+    if (!kind || !places) return;
+    const grows = kind.value === "create";
+    for (const node of [this._grows, this._explains]) set(/** @type {Element} */ (node), { hidden: !grows });
+    set(places, { hidden: grows });
+    const before = places.value;
+    const found = this._page.fleet.placesOf(this._id ?? "");
+    const options = found.map(({ scope, id, name }) =>
+      html("option", { value: JSON.stringify({ scope, identifier: id }) }, `${SHORT[scope] ?? scope.replaceAll("_", " ")} ${name}`),
     );
+    places.replaceChildren(...options);
+    if (options.some((each) => each.getAttribute("value") === before)) places.value = before;
+  }
+
+  /** The change that is chosen, as the API is asked for it. @param {any} growth */
+  _change(growth) {
+    const kind = this._kind?.value ?? "create";
+    if (kind === "create") return { create: growth };
+    if (!this._places?.value) throw new Error("No member is in a place that you may name.");
+    return { [kind]: JSON.parse(this._places.value) };
   }
 
   /** @param {string} id @param {any} asked */
-  async _plan(id, asked) {
-    const { plan } = await post(`${GROUPS}/${id}/plan`, { plan: { create: asked } });
-    this._page.map.arrows([...plan.placements.map(arrival), ...plan.moves]);
+  async _explain(id, asked) {
+    const { explanation } = await post(`${GROUPS}/${id}/explain`, { explain: asked });
+    const places = this._draw(explanation.chosen.map(arrival));
+    this._tell(...explained(explanation), placementList(named(explanation.chosen), places), this._look());
+  }
+
+  /** @param {string} id @param {any} change */
+  async _plan(id, change) {
+    const { plan } = await post(`${GROUPS}/${id}/plan`, { plan: change });
+    if (change.create && !plan.placements.length) return this._explain(id, change.create);
+    const places = this._draw([...plan.placements.map(arrival), ...plan.moves]);
     const apply = async () => {
-      const made = await post(`${GROUPS}/${id}/plan`, { plan: { create: asked, generation: plan.generation } });
+      const made = await post(`${GROUPS}/${id}/plan`, { plan: { ...change, generation: plan.generation } });
       this._page.map.arrows([]);
       this._tell(html("p", { class: "good" }, made.plan.sentence));
+      if (made.plan.repair_id) await this._underWay(id);
     };
+    const fleet = this._page.fleet;
+    const can = change.create || (change.drain && plan.moves.length > 0 && mayMove());
     this._tell(
       html("p", {}, plan.sentence),
-      html("ul", {}, ...plan.placements.slice(0, 20).map((/** @type {any} */ each) => placement(each))),
-      plan.generation && html("p", { class: "buttons" }, button("Apply this plan", apply), this._never()),
+      placementList(plan.placements, places),
+      moveList(plan.moves, fleet, places),
+      strandedList(plan.stranded, fleet),
+      plan.violations.length > 0 && violationList(plan.violations),
+      this._look(),
+      can && html("p", { class: "buttons" }, button("Apply this plan", apply), this._never()),
     );
   }
 
   /** @param {string} id */
   async _repair(id) {
     const { repair } = await post(`${GROUPS}/${id}/repairs`, { repair: { dry_run: true } });
-    this._page.map.arrows(repair.moves);
+    const places = this._draw(repair.moves);
     const apply = async () => {
       await post(`${GROUPS}/${id}/repairs`, { repair: {} });
       await this._underWay(id);
     };
-    const mayMove = session.roles.includes("admin");
+    const moves = repair.moves.length > 0;
     this._tell(
       html("p", {}, repair.sentence),
-      html("ol", {}, ...repair.moves.slice(0, 30).map((/** @type {any} */ each) => this._move(each))),
-      repair.moves.length > 0 && mayMove && html("p", { class: "buttons" }, button("Apply this repair", apply), this._never()),
-      repair.moves.length > 0 && !mayMove && html("p", { class: "muted" }, "Ask the operator to move them."),
+      moveList(repair.moves, this._page.fleet, places),
+      this._look(),
+      moves && mayMove() && html("p", { class: "buttons" }, button("Apply this repair", apply), this._never()),
+      moves && !mayMove() && html("p", { class: "muted" }, "Ask the operator to move them."),
     );
+  }
+
+  /** Draw arrows; the names of the places in the answer that they come from. @param {any[]} moves */
+  _draw(moves) {
+    const places = new Places(this._page.fleet);
+    this._arrows = moves.length;
+    this._page.map.arrows(moves, (scope, id) => places.name(scope, id));
+    return places;
+  }
+
+  _look() {
+    return this._arrows ? toMap(this._page.map) : null;
   }
 
   /** Follow a repair until it ends. @param {string} id */
@@ -216,7 +262,7 @@ export class Groups {
       }
       this._repairing = true;
       const left = last.moves.filter((/** @type {any} */ each) => each.state !== "done");
-      this._page.map.arrows(left);
+      this._draw(left);
       const done = last.moves.length - left.length;
       this._tell(
         html("p", {}, `Repairing: ${done} of ${last.moves.length} moves done.`),
@@ -232,13 +278,6 @@ export class Groups {
     this._repairing = false;
     this._page.map.arrows([]);
     this._tell(html("p", { class: repair.status === "done" ? "good" : "bad-text" }, `Repair ${repair.status}: ${repair.sentence}`));
-  }
-
-  /** @param {any} move */
-  _move(move) {
-    const name = this._page.fleet.find(move.server_id)?.server.name ?? move.server_id.slice(0, 8);
-    const [from, to] = [move.source, move.target].map((place) => place.host ?? Object.values(place)[0]?.slice(0, 8));
-    return html("li", {}, `${name}: ${from ?? "here"} → ${to ?? "another host"}`);
   }
 
   _never() {
@@ -267,88 +306,79 @@ function card(group, wrong) {
   );
 }
 
-/**
- * A button that says what went wrong, if it does.
- * @param {string} name
- * @param {() => Promise<any>|void} act
- */
-function button(name, act) {
-  const node = html("button", { type: "button" }, name);
-  node.addEventListener("click", async () => {
-    node.setAttribute("aria-busy", "true");
-    try {
-      await act();
-    } catch (error) {
-      const said = /** @type {Error} */ (error).message;
-      say(said);
-      node.closest(".panel")?.querySelector(".answer")?.replaceChildren(html("p", { class: "bad-text" }, said));
-    } finally {
-      node.removeAttribute("aria-busy");
-    }
-  });
-  return node;
+/** Those who may have servers moved. */
+function mayMove() {
+  return session.roles.includes("admin");
 }
 
-/** @param {any} group @param {any} audit */
-function charts(group, audit) {
-  const scopes = [...new Set(group.policies.map((/** @type {any} */ each) => each.scope))];
-  return scopes.map((scope) => {
+/**
+ * Where a member is: as the map says, where the map has it.
+ * @param {any} member
+ * @param {string} scope
+ * @param {import("./fleet.js").Fleet} fleet
+ * @param {Places} places
+ */
+function placeOf(member, scope, fleet, places) {
+  const found = fleet.find(member.instance_id);
+  if (found && scope === fleet.scope) return titleOf(found.aggregate);
+  if (found && scope === "host" && fleet.all) return found.host.name;
+  return member.placements[scope] ? places.name(scope, member.placements[scope]) : "–";
+}
+
+/** @param {any} group @returns {string[]} */
+function scopesOf(group) {
+  return [...new Set(group.policies.map((/** @type {any} */ each) => String(each.scope)))].map(String);
+}
+
+/**
+ * @param {any} group
+ * @param {any} audit
+ * @param {(member: any, scope: string) => string} where
+ */
+function charts(group, audit, where) {
+  return scopesOf(group).map((scope) => {
+    /** @type {Map<string, {name: string, number: number}>} */
     const counts = new Map();
-    for (const { placements } of audit.members) {
-      const place = placements[/** @type {string} */ (scope)];
-      if (place) counts.set(place, (counts.get(place) ?? 0) + 1);
+    for (const member of audit.members) {
+      const place = member.placements[scope];
+      if (place) counts.set(place, { name: where(member, scope), number: (counts.get(place)?.number ?? 0) + 1 });
     }
     const rules = group.policies.filter((/** @type {any} */ each) => each.scope === scope);
     const limits = rules.map(limitOf).filter(Boolean);
     return html(
       "figure",
       {},
-      html("figcaption", {}, `By ${String(scope).replaceAll("_", " ")}: ${rules.map(phrase).join("; ")}`),
-      distribution(String(scope), [...counts.values()], limits.length ? Math.min(...limits) : null),
+      html("figcaption", {}, `By ${scope.replaceAll("_", " ")}: ${rules.map(phrase).join("; ")}`),
+      distribution(scope, [...counts.values()], limits.length ? Math.min(...limits) : null),
     );
   });
-}
-
-/** @param {any[]} violations */
-function violationList(violations) {
-  if (!violations.length) return html("p", { class: "good" }, "None: every rule holds.");
-  return html("ul", { class: "violations" }, ...violations.map((each) => html("li", {}, each.message)));
 }
 
 /**
  * @param {any} group
  * @param {any} audit
  * @param {import("./fleet.js").Fleet} fleet
+ * @param {(member: any, scope: string) => string} where
  */
-function auditTable(group, audit, fleet) {
-  const scopes = [...new Set(group.policies.map((/** @type {any} */ each) => each.scope))].map(String);
-  const rows = audit.members.slice(0, 100).map((/** @type {any} */ each) =>
+function auditTable(group, audit, fleet, where) {
+  if (!audit.members.length) return html("p", { class: "muted" }, "It has no members yet.");
+  const scopes = scopesOf(group);
+  const rows = audit.members.slice(0, MOST_MEMBERS).map((/** @type {any} */ each) =>
     html(
       "tr",
       {},
       html("th", { scope: "row" }, fleet.find(each.instance_id)?.server.name ?? each.instance_id.slice(0, 8)),
-      ...scopes.map((scope) => html("td", {}, placeOf(each, scope, fleet))),
+      ...scopes.map((scope) => html("td", {}, where(each, scope))),
     ),
   );
-  const head = html("tr", {}, html("th", { scope: "col" }, "Member"), ...scopes.map((each) => html("th", { scope: "col" }, each)));
+  const heads = ["member", ...scopes].map((each) => html("th", { scope: "col" }, each.replaceAll("_", " ")));
+  const more = audit.members.length - rows.length;
   return html(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": "Where each member is" },
-    html("table", {}, html("thead", {}, head), html("tbody", {}, ...rows)),
+    html("table", {}, html("thead", {}, html("tr", {}, ...heads)), html("tbody", {}, ...rows)),
+    more > 0 && html("p", { class: "muted" }, `and ${more} more`),
   );
-}
-
-/**
- * Where a member is, by its real name where the map has it.
- * @param {any} member
- * @param {string} scope
- * @param {import("./fleet.js").Fleet} fleet
- */
-function placeOf(member, scope, fleet) {
-  const found = fleet.find(member.instance_id);
-  if (found && scope === fleet.scope) return titleOf(found.aggregate);
-  if (found && scope === "host" && fleet.all) return found.host.name;
-  return member.placements[scope]?.slice(0, 8) ?? "–";
 }
 
 /** A new server as an arrow from nowhere. @param {any} each */
@@ -356,8 +386,7 @@ function arrival(each) {
   return { server_id: "", source: null, target: { ...each.placements, ...(each.host ? { host: each.host } : {}) } };
 }
 
-/** @param {any} each */
-function placement(each) {
-  const where = each.host ?? Object.entries(each.placements).map(([scope, id]) => `${scope} ${String(id).slice(0, 8)}`).join(", ");
-  return html("li", {}, `${each.name} → ${where}`);
+/** The places that an explanation chose, as new servers. @param {any[]} chosen */
+function named(chosen) {
+  return chosen.map((each, index) => ({ ...each, name: `new ${index + 1}` }));
 }

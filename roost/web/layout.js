@@ -24,31 +24,53 @@ export function keyOf(aggregate) {
 }
 
 /**
- * How large a host is drawn: the more are opened at once, the smaller.
+ * How large a host may be drawn, the smallest first: the more are opened at once, the smaller.
  * @param {number} open
  * @param {number} width
  */
-function hostSize(open, width) {
-  if (open <= 64) return { w: 58, h: width > 600 ? 76 : 54 };
-  const side = open <= 400 ? 40 : 20;
-  return { w: side, h: side };
+function hostSizes(open, width) {
+  if (open > 400) return [{ w: 20, h: 20 }];
+  if (open > 64) return [{ w: 40, h: 40 }];
+  const heights = width > 600 ? [62, 76, 92, 108, 126, 144] : [38];
+  return heights.map((h) => ({ w: 58, h }));
 }
 
 /**
- * Lay out zones in columns, the aggregates in a zone in rows, the hosts of an opened aggregate in a square.
+ * Lay out zones in columns, the aggregates in a zone in rows, the hosts of an opened aggregate in a square; hosts as large
+ * as all fit into the height there is.
  * @param {Aggregate[]} aggregates
  * @param {number} width
+ * @param {number} tall
  * @returns {Layout}
  */
-export function layout(aggregates, width) {
+export function layout(aggregates, width, tall) {
+  const open = aggregates.reduce((sum, each) => sum + (each.hosts?.length ?? 0), 0);
+  const [smallest, ...larger] = hostSizes(open, width);
+  const loaded = aggregates.some((each) => each.load !== undefined);
+  let found = flow(aggregates, width, smallest);
+  // Height is there to show load by; a tenant's hosts have none.
+  for (const size of larger) {
+    const next = flow(aggregates, width, size);
+    if (!loaded || next.height > tall) break;
+    found = next;
+  }
+  return found;
+}
+
+/**
+ * @param {Aggregate[]} aggregates
+ * @param {number} width
+ * @param {{w: number, h: number}} size
+ * @returns {Layout}
+ */
+function flow(aggregates, width, size) {
   const zones = Map.groupBy ? Map.groupBy(aggregates, (each) => each.zone) : grouped(aggregates);
   const columns = Math.max(1, Math.min(zones.size, Math.floor((width + GAP) / (NARROWEST_ZONE + GAP))));
   const zoneWidth = (width - GAP * (columns - 1)) / columns;
-  const size = hostSize(aggregates.reduce((sum, each) => sum + (each.hosts?.length ?? 0), 0), width);
   const bottoms = new Array(columns).fill(0);
   /** @type {Layout} */
   const found = { zones: [], aggregates: [], hosts: [], height: 0 };
-  for (const [name, inside] of zones) {
+  for (const [name, inside] of [...zones].sort(inOrder)) {
     const column = bottoms.indexOf(Math.min(...bottoms));
     const x = column * (zoneWidth + GAP);
     const y = bottoms[column];
@@ -58,6 +80,15 @@ export function layout(aggregates, width) {
   }
   found.height = Math.max(0, ...bottoms) || 40;
   return found;
+}
+
+/**
+ * Zones by name, numbers in them as numbers; what would be comes last.
+ * @param {[string, Aggregate[]]} a
+ * @param {[string, Aggregate[]]} b
+ */
+function inOrder([a, inA], [b, inB]) {
+  return Number(inA[0].ghost ?? false) - Number(inB[0].ghost ?? false) || a.localeCompare(b, "en", { numeric: true });
 }
 
 /** @param {Aggregate[]} aggregates */

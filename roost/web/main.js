@@ -1,15 +1,18 @@
 // The page: sign in, one map, one panel beside it, and changes as they happen.
 
 import { Clusters } from "./clusters.js";
-import { html, part, say } from "./dom.js";
+import { html, part, refill, say } from "./dom.js";
 import { Fleet } from "./fleet.js";
 import { Groups } from "./groups.js";
 import { follow } from "./live.js";
 import { FleetMap } from "./map.js";
 import { Overview } from "./overview.js";
-import { enter, forget, projects, Refused, resume, session, signIn, signInWith, signOut } from "./session.js";
+import { enter, forget, projects, Refused, resume, session, signIn, signInWith, signOut, Unreachable } from "./session.js";
+import { count } from "./words.js";
 
 const SCOPE = "roost-scope";
+const ENDED = "Your session has ended. Sign in again to go on where you were.";
+const narrow = matchMedia("(max-width: 900px)");
 
 /** Everything that is on the page of whoever is signed in. */
 class Page {
@@ -20,9 +23,16 @@ class Page {
     /** @type {any} */
     this._view = null;
     this._panel = html("section", { id: "panel", class: "panel", tabindex: -1, "aria-label": "Details" });
-    this._scopes = /** @type {HTMLSelectElement} */ (html("select", { id: "scope", change: () => this._divide() }));
+    this._scopes = /** @type {HTMLSelectElement} */ (
+      html("select", { id: "scope", change: () => this._divide().catch(failed) })
+    );
+    this._key = html("ul", { class: "key", "aria-label": "Signs on the map" });
     this._routed = () => this._route();
     this._stop = () => {};
+    /** How many rules were broken when last drawn. @type {number|undefined} */
+    this._broken = undefined;
+    /** Whether the view could not be opened: then the next news are a reason to try again. */
+    this._missed = false;
   }
 
   async open() {
@@ -31,7 +41,7 @@ class Page {
       { class: "tools" },
       html("label", { for: "scope" }, "Divide by "),
       this._scopes,
-      key(),
+      this._key,
     );
     part("main").replaceChildren(
       html("section", { class: "stage", "aria-label": "Map" }, html("h1", { class: "unseen" }, "Roost"), tools, this.map.node),
@@ -57,9 +67,10 @@ class Page {
       if (!(error instanceof Refused && error.status === 404)) throw error;
       await this.fleet.divide("");
     }
-    const options = this.fleet.scopes.map((name) => html("option", { value: name }, name.replaceAll("_", " ")));
+    const options = this.fleet.scopes.map(({ name }) => html("option", { value: name }, name.replaceAll("_", " ")));
     this._scopes.replaceChildren(...options);
     this._scopes.value = this.fleet.scope;
+    refill(this._key, key(this.fleet.all));
     this._follow();
   }
 
@@ -77,19 +88,24 @@ class Page {
         // The first change says that anything may have happened before we listened; we have only just looked.
         performance.mark("roost:told");
         if (change.aggregates !== undefined) this.fleet.refresh(change.aggregates).catch(failed);
-        this._view?.changed?.(change)?.catch(failed);
+        if (this._missed) this._route();
+        else this._view?.changed?.(change)?.catch(failed);
       },
       state: (state) => {
         if (!first || state === "live") tellLive(state);
         first = false;
       },
-      refused: () => signedOut("You were signed out. Sign in again."),
+      refused: () => signedOut(ENDED),
     });
   }
 
   _fleetChanged() {
-    this.map.show(this.fleet.scope, this.fleet.aggregates);
+    this.map.show(this.fleet.scope, this.fleet.aggregates, this.fleet.groups);
     performance.mark("roost:drawn");
+    part("trouble").hidden = true;
+    const broken = this.fleet.violationCount;
+    if (this._broken !== undefined && broken !== this._broken) say(broken ? `${count(broken, "rule")} broken` : "Every rule holds");
+    this._broken = broken;
     this._view?.fleetChanged?.()?.catch(failed);
   }
 
@@ -100,10 +116,13 @@ class Page {
     if (this._view && this._view !== view) this._view.close?.();
     this._view = view;
     mark(name);
+    part("main").classList.toggle("panel-first", name !== "overview");
     document.title = `${view.title} – Roost`;
     try {
       await view.open(name === "overview" ? path : path.slice(1), this._panel);
+      this._missed = false;
     } catch (error) {
+      this._missed = true;
       failed(error, this._panel);
     }
   }
@@ -115,6 +134,7 @@ class Page {
     const target = `#/${kind}/${encodeURIComponent(id)}`;
     if (location.hash === target) this._route();
     else location.hash = target;
+    if (narrow.matches) this._panel.scrollIntoView();
   }
 }
 
@@ -128,18 +148,15 @@ function mark(name) {
   }
 }
 
-function key() {
+/** What the signs on the map mean: of hosts, only to those who see them. @param {boolean} all */
+function key(all) {
   const words = [
-    ["mark hue-0", "server, by group"],
-    ["load", "load"],
-    ["off", "disabled"],
+    ["hue-0", "server, by group"],
+    ["alone", "in no group"],
+    ...(all ? [["load", "load"], ["off", "disabled"]] : []),
     ["glow", "breaks a rule"],
   ];
-  return html(
-    "ul",
-    { class: "key" },
-    ...words.map(([kind, word]) => html("li", {}, html("span", { class: `sign ${kind}` }), word)),
-  );
+  return words.map(([kind, word]) => html("li", {}, html("span", { class: `sign ${kind}` }), word));
 }
 
 /** @param {"live"|"lost"} state */
@@ -152,10 +169,12 @@ function tellLive(state) {
 
 /** @param {unknown} error @param {HTMLElement} [panel] */
 function failed(error, panel) {
-  if (error instanceof Refused && error.status === 401) return signedOut("You were signed out. Sign in again.");
-  const said = error instanceof Error ? error.message : String(error);
-  say(said);
-  panel?.replaceChildren(html("p", { class: "bad-text" }, said));
+  if (error instanceof Refused && error.status === 401) return signedOut(ENDED);
+  const said = /** @type {Error} */ (error).message;
+  if (panel) return panel.replaceChildren(html("h2", {}, said));
+  // That the connection is lost is said already.
+  part("trouble").hidden = error instanceof Unreachable;
+  refill(part("trouble"), [said]);
 }
 
 // Signing in and out
@@ -187,10 +206,9 @@ async function who() {
     "select",
     {
       "aria-label": "Project",
-      change: async (event) => {
-        await enter(/** @type {HTMLSelectElement} */ (event.target).value);
-        page?.close();
-        await signedIn();
+      change: (event) => {
+        const chosen = /** @type {HTMLSelectElement} */ (event.target).value;
+        enter(chosen).then(() => page?.close()).then(signedIn).catch(failed);
       },
     },
     ...mine.map((/** @type {any} */ each) => html("option", { value: each.id, selected: each.id === session.projectId }, each.name)),
@@ -214,7 +232,7 @@ function door(message) {
     field("project", "Project", { placeholder: "your first one" }),
     html("button", { class: "main" }, "Sign in"),
     said,
-    html("p", { class: "muted" }, "The users of a `roost serve` are in its clouds.yaml."),
+    html("p", { class: "muted" }, "The users of a ", html("code", {}, "roost serve"), " are in its ", html("code", {}, "clouds.yaml"), "."),
     tokenDoor(said),
   );
   form.addEventListener("submit", async (event) => {
@@ -252,6 +270,12 @@ function tokenDoor(said) {
 function field(id, name, more) {
   return html("p", {}, html("label", { for: id }, name), html("input", { id, ...more }));
 }
+
+// A plain link would be taken for a view.
+part("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  part("panel")?.focus();
+});
 
 if (await resume()) await signedIn();
 else signedOut();

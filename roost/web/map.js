@@ -1,13 +1,20 @@
 // The map: zones, aggregates, hosts and servers as SVG tiles, patched in place when something changed.
 
 import { html, set, svg } from "./dom.js";
-import { keyOf, layout } from "./layout.js";
+import { layout } from "./layout.js";
+import { count } from "./words.js";
 
 /** @typedef {import("./layout.js").Aggregate} Aggregate */
 /** @typedef {import("./layout.js").Box} Box */
 /** @typedef {{name: string, has: (server: any) => boolean}} Emphasis */
 
 const HUES = 10;
+const GHOSTS = "where it would go";
+/** As wide as a letter is, and as tall as a host must be to say its name. */
+const LETTER = 6.4;
+const LABELLED = 62;
+/** Where arrow keys lead. @type {Record<string, [number, number]>} */
+const WAYS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
 /** Groups in the order in which they were first seen. @type {Map<string, number>} */
 const seen = new Map();
 
@@ -21,15 +28,16 @@ export function hueOf(groupId) {
   return `hue-${seen.get(groupId)}`;
 }
 
-/** What a screen reader says of an aggregate. @param {Aggregate} each @param {string} scope */
+/** What there is to say of an aggregate. @param {Aggregate} each @param {string} scope */
 function spoken(each, scope) {
-  const facts = [`${scope} ${titleOf(each)}`];
-  if (each.host_count !== undefined) facts.push(`${each.host_count} hosts`);
-  facts.push(`${each.servers} servers`);
+  const kind = scope.replaceAll("_", " ");
+  const facts = [titleOf(each).startsWith(`${kind} `) ? titleOf(each) : `${kind} ${titleOf(each)}`];
+  if (each.host_count !== undefined) facts.push(count(each.host_count, "host"));
+  facts.push(count(each.servers, "server"));
   if (each.load !== undefined) facts.push(`load ${Math.round(each.load * 100)} percent`);
   if (each.disabled) facts.push(`${each.disabled} disabled`);
-  if (each.violations) facts.push(`${each.violations} rules broken`);
-  return facts.join(", ");
+  if (each.violations) facts.push(`${count(each.violations, "rule")} broken`);
+  return facts;
 }
 
 /** What a tile is called. @param {Aggregate} each */
@@ -54,15 +62,23 @@ export class FleetMap {
     this._aggregates = [];
     /** @type {any[]} */
     this._moves = [];
+    /** @type {(scope: string, id: string) => string} */
+    this._nameOf = (_, id) => id;
+    /** @type {Map<string, {name: string}>} */
+    this._groups = new Map();
     /** What stands out: a name for it, and whether a server belongs to it. @type {Emphasis|null} */
     this._emphasis = null;
     /** @type {Map<string, {node: SVGElement, signature: string, box: Box}>} */
     this._tiles = new Map();
     this._layers = ["zones", "aggregates", "hosts", "arrows"].map((name) => svg("g", { class: name }));
     this.svg = svg("svg", { class: "map", role: "group", "aria-label": "Map of the fleet" }, defs(), ...this._layers);
-    this.node = html("div", { class: "map-frame" }, this.svg);
+    this._card = html("div", { class: "hover", hidden: true, "aria-hidden": "true" });
+    this._nothing = html("p", { class: "muted", hidden: true }, "There is nothing on the map yet. Servers appear here as they are booted.");
+    this.node = html("div", { class: "map-frame" }, this._nothing, this.svg, this._card);
     this.svg.addEventListener("click", (event) => this._clicked(event));
     this.svg.addEventListener("keydown", (event) => this._typed(/** @type {KeyboardEvent} */ (event)));
+    this.svg.addEventListener("pointermove", (event) => this._hovered(/** @type {PointerEvent} */ (event)));
+    this.svg.addEventListener("pointerleave", () => set(this._card, { hidden: true }));
     new ResizeObserver(() => this.draw()).observe(this.node);
   }
 
@@ -70,10 +86,12 @@ export class FleetMap {
    * Draw these aggregates.
    * @param {string} scope
    * @param {Aggregate[]} aggregates
+   * @param {Map<string, {name: string}>} groups
    */
-  show(scope, aggregates) {
+  show(scope, aggregates, groups) {
     this._scope = scope;
     this._aggregates = aggregates;
+    this._groups = groups;
     this.draw();
   }
 
@@ -84,26 +102,33 @@ export class FleetMap {
     this.draw();
   }
 
-  /** Draw moves as arrows before, or while, they happen. @param {any[]} moves */
-  arrows(moves) {
+  /**
+   * Draw moves as arrows before, or while, they happen.
+   * @param {any[]} moves
+   * @param {(scope: string, id: string) => string} [nameOf] what a place is called that is not on the map
+   */
+  arrows(moves, nameOf = (_, id) => id) {
     this._moves = moves;
+    this._nameOf = nameOf;
     this.draw();
   }
 
   draw() {
     const width = Math.floor(this.node.clientWidth);
     if (!width) return;
-    const found = layout([...this._aggregates, ...this._ghosts()], width);
+    const found = layout([...this._aggregates, ...this._ghosts()], width, this.node.clientHeight);
     set(this.svg, { viewBox: `0 0 ${width} ${found.height}`, width, height: found.height });
+    set(this._nothing, { hidden: found.aggregates.length > 0 });
     const kept = new Set();
     for (const zone of found.zones) this._put(kept, 0, `zone ${zone.name}`, zone.box, zone.name, () => drawZone(zone));
     for (const { key, aggregate, box } of found.aggregates) {
       const signature = JSON.stringify([this._scope, { ...aggregate, hosts: Boolean(aggregate.hosts) }]);
       this._put(kept, 1, key, box, signature, () => drawAggregate(key, aggregate, box, this._scope));
     }
-    for (const { key, host, box } of found.hosts) {
+    const nameOf = (/** @type {string} */ id) => this._groups.get(id)?.name;
+    for (const { key, host, aggregate, box } of found.hosts) {
       const signature = JSON.stringify([host, this._emphasis?.name]);
-      this._put(kept, 2, key, box, signature, () => drawHost(host, box, this._emphasis));
+      this._put(kept, 2, key, box, signature, () => drawHost(host, titleOf(aggregate), box, this._emphasis, nameOf));
     }
     for (const [key, tile] of this._tiles) {
       if (!kept.has(key)) {
@@ -150,7 +175,8 @@ export class FleetMap {
     for (const move of this._moves) {
       const id = this._target(move);
       if (!known.has(id) && !ghosts.has(id) && !this._hostTile(move.target.host)) {
-        ghosts.set(id, { id, zone: "elsewhere", name: `a new ${this._scope.replaceAll("_", " ")}`, servers: 0, violations: 0, hosts: null, ghost: true });
+        const name = move.target[this._scope] ? this._nameOf(this._scope, id) : id;
+        ghosts.set(id, { id, zone: GHOSTS, name, servers: 0, violations: 0, hosts: null, ghost: true });
       }
     }
     return [...ghosts.values()];
@@ -158,7 +184,7 @@ export class FleetMap {
 
   /** @param {any} move */
   _target(move) {
-    return String(move.target[this._scope] ?? move.target.host ?? "another");
+    return String(move.target[this._scope] ?? move.target.host ?? "another place");
   }
 
   /** @param {string|undefined} name */
@@ -176,9 +202,9 @@ export class FleetMap {
     const inside = found.aggregates.find(({ aggregate }) => aggregate.id === this._target(move));
     const to = onHost?.box ?? inside?.box;
     if (!to || (!from && move.source)) return [];
-    const b = middle(to);
-    const a = from ? middle(from) : { x: b.x + 34, y: Math.max(6, b.y - 52) };
-    const bend = Math.max(30, Math.hypot(b.x - a.x, b.y - a.y) / 4);
+    const b = { x: to.x + to.w * (from ? 0.5 : 0.7), y: to.y + Math.min(to.h / 2 + 4, 44) };
+    const a = from ?? { x: b.x + 20, y: b.y - 24 };
+    const bend = from ? Math.max(30, Math.hypot(b.x - a.x, b.y - a.y) / 4) : 8;
     const path = `M${a.x} ${a.y} Q${(a.x + b.x) / 2} ${Math.min(a.y, b.y) - bend} ${b.x} ${b.y}`;
     const state = move.state ?? "planned";
     return [
@@ -194,9 +220,15 @@ export class FleetMap {
    */
   _whereIs(serverId, source, found) {
     const on = found.hosts.find(({ host }) => host.servers.some((/** @type {any} */ each) => each.id === serverId));
+    const mark = on && this.svg.querySelector(`[data-server="${serverId}"]`);
+    if (mark) {
+      const at = (/** @type {string} */ name) => Number(mark.getAttribute(name));
+      return { x: on.box.x + at("x") + at("width") / 2, y: on.box.y + at("y") + at("height") / 2 };
+    }
     const named = found.hosts.find(({ host }) => host.name === source?.host);
     const id = String(source?.[this._scope] ?? "");
-    return (on ?? named ?? found.aggregates.find(({ aggregate }) => aggregate.id === id))?.box;
+    const box = (on ?? named ?? found.aggregates.find(({ aggregate }) => aggregate.id === id))?.box;
+    return box && { x: box.x + box.w / 2, y: box.y + box.h / 2 };
   }
 
   /** One tile at a time can be reached by Tab; arrow keys go on from there. */
@@ -214,6 +246,18 @@ export class FleetMap {
     else if (tile) this._pick(tile);
   }
 
+  /** Say what is under the pointer, beside it. @param {PointerEvent} event */
+  _hovered(event) {
+    const said = /** @type {Element} */ (event.target).closest("[data-said]")?.getAttribute("data-said");
+    const over = said && event.pointerType === "mouse";
+    set(this._card, { hidden: !over });
+    if (!over) return;
+    this._card.textContent = said;
+    const right = Math.min(event.clientX + 14, innerWidth - this._card.offsetWidth - 6);
+    const below = Math.min(event.clientY + 14, innerHeight - this._card.offsetHeight - 6);
+    Object.assign(this._card.style, { left: `${right}px`, top: `${below}px` });
+  }
+
   /** @param {Element} tile */
   _pick(tile) {
     const host = tile.getAttribute("data-host");
@@ -225,23 +269,33 @@ export class FleetMap {
   _typed(event) {
     const tile = /** @type {Element} */ (event.target).closest("[role=button]");
     if (!tile) return;
-    const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
-    const step = steps[/** @type {keyof typeof steps} */ (event.key)];
     if (event.key === "Enter" || event.key === " ") this._pick(tile);
-    else if (step) this._step(tile, step);
+    else if (event.key in WAYS) this._step(tile, WAYS[event.key]);
     else return;
     event.preventDefault();
   }
 
-  /** @param {Element} tile @param {number} step */
-  _step(tile, step) {
-    const tiles = [...this.svg.querySelectorAll("[role=button]")];
-    const next = tiles[tiles.indexOf(tile) + step];
+  /** To the nearest tile that way. @param {Element} tile @param {[number, number]} way */
+  _step(tile, [dx, dy]) {
+    const from = heart(tile);
+    let [next, least] = [/** @type {Element|null} */ (null), Infinity];
+    for (const each of this.svg.querySelectorAll("[role=button]")) {
+      const to = heart(each);
+      const along = (to.x - from.x) * dx + (to.y - from.y) * dy;
+      const far = along + 5 * Math.abs((to.x - from.x) * dy + (to.y - from.y) * dx);
+      if (along > 1 && far < least) [next, least] = [each, far];
+    }
     if (!next) return;
     tile.setAttribute("tabindex", "-1");
     next.setAttribute("tabindex", "0");
     /** @type {any} */ (next).focus();
   }
+}
+
+/** The point by which arrow keys find a tile: of an aggregate, the middle of its heading. @param {Element} tile */
+function heart(tile) {
+  const box = /** @type {Element} */ (tile.querySelector(".ground")).getBoundingClientRect();
+  return { x: box.x + box.width / 2, y: box.y + (tile.hasAttribute("data-host") ? box.height / 2 : 11) };
 }
 
 function defs() {
@@ -261,16 +315,11 @@ function defs() {
   );
 }
 
-/** @param {Box} box */
-function middle(box) {
-  return { x: box.x + box.w / 2, y: box.y + box.h / 2 };
-}
-
 /** @param {{name: string, box: Box}} zone */
 function drawZone({ name, box }) {
   return svg(
     "g",
-    { class: name === "elsewhere" ? "zone ghost" : "zone" },
+    { class: name === GHOSTS ? "zone ghost" : "zone" },
     svg("rect", { width: box.w, height: box.h, rx: 10 }),
     svg("text", { x: 12, y: 19 }, name),
   );
@@ -286,30 +335,31 @@ function drawAggregate(key, aggregate, box, scope) {
   const open = Boolean(aggregate.hosts);
   const kind = ["aggregate", open && "open", aggregate.violations && "broken", aggregate.ghost && "ghost"];
   const facts = spoken(aggregate, scope);
+  const button = {
+    role: "button",
+    tabindex: -1,
+    "aria-label": facts.join(", "),
+    "aria-expanded": aggregate.host_count === undefined ? null : String(open),
+    "data-aggregate": key,
+    "data-said": facts.join("\n"),
+  };
   return svg(
     "g",
-    {
-      class: kind.filter(Boolean).join(" "),
-      role: "button",
-      tabindex: -1,
-      "aria-label": facts,
-      "aria-expanded": aggregate.host_count === undefined ? null : String(open),
-      "data-aggregate": key,
-    },
-    svg("title", {}, facts),
+    { class: kind.filter(Boolean).join(" "), ...(aggregate.ghost ? {} : button) },
     svg("rect", { width: box.w, height: box.h, rx: 7, class: "ground" }),
-    !open && aggregate.load !== undefined && loadBar(aggregate.load, box),
+    !open && aggregate.load !== undefined && fillAcross(aggregate.load, box),
     !open && aggregate.disabled && svg("rect", { width: box.w, height: 5, y: box.h - 5, fill: "url(#hatch)" }),
-    svg("text", { x: 9, y: 15, class: "name" }, fitted(titleOf(aggregate), box.w - 16)),
-    !open && !aggregate.ghost && svg("text", { x: 9, y: box.h - 10, class: "figures" }, figures(aggregate)),
+    svg("text", { x: 9, y: 15, class: "name" }, fitted(titleOf(aggregate), box.w - 16, aggregate.zone)),
+    !open && !aggregate.ghost && svg("text", { x: 9, y: box.h - 10, class: "figures" }, figures(aggregate, box.w - 16)),
   );
 }
 
-/** @param {Aggregate} aggregate */
-function figures(aggregate) {
+/** @param {Aggregate} aggregate @param {number} width */
+function figures(aggregate, width) {
   if (aggregate.members !== undefined && aggregate.members > 0) return `${aggregate.members} of ${aggregate.servers}`;
   const load = aggregate.load === undefined ? "" : ` · ${Math.round(aggregate.load * 100)} %`;
-  return `${aggregate.servers}${load}`;
+  const servers = count(aggregate.servers, "server");
+  return fits(servers + load, width) ? servers + load : servers;
 }
 
 /** @param {number} load */
@@ -318,32 +368,48 @@ function heat(load) {
   return load >= 0.7 ? "busy" : "calm";
 }
 
-/** @param {number} load @param {Box} box */
-function loadBar(load, box) {
-  return svg("rect", { width: box.w * Math.min(1, load), height: box.h, rx: 7, class: `load ${heat(load)}` });
+/** Load from the left, round where the tile is. @param {number} load @param {Box} box */
+function fillAcross(load, box) {
+  const wide = box.w * Math.min(1, load);
+  const r = Math.min(7, wide);
+  const path = `M${r} 0H${wide}V${box.h}H${r}a${r} ${r} 0 0 1 ${-r} ${-r}V${r}a${r} ${r} 0 0 1 ${r} ${-r}z`;
+  return svg("path", { d: path, class: `load ${heat(load)}` });
 }
 
 /** @param {string} text @param {number} width */
-function fitted(text, width) {
-  const most = Math.max(3, Math.floor(width / 6.4));
-  return text.length <= most ? text : `…${text.slice(-(most - 1))}`;
+function fits(text, width) {
+  return text.length * LETTER <= width;
+}
+
+/**
+ * A name in the room there is: if need be, without the name of what it is in, or with its end alone.
+ * @param {string} name
+ * @param {number} width
+ * @param {string} inside
+ */
+function fitted(name, width, inside) {
+  const short = fits(name, width) ? name : shortName(name, inside);
+  return fits(short, width) ? short : `…${short.slice(-(Math.max(3, Math.floor(width / LETTER)) - 1))}`;
 }
 
 /**
  * @param {any} host
+ * @param {string} inside
  * @param {Box} box
  * @param {Emphasis|null} emphasis
+ * @param {(groupId: string) => string|undefined} nameOf
  */
-function drawHost(host, box, emphasis) {
+function drawHost(host, inside, box, emphasis, nameOf) {
   const load = loadOf(host);
   const broken = host.servers.some((/** @type {any} */ each) => each.violates);
   const facts = [
     host.vcpus ? `host ${host.name}` : "a host",
-    `${host.servers.length} servers`,
+    count(host.servers.length, "server"),
     load !== null && `load ${Math.round(load * 100)} percent`,
-    !host.enabled && "disabled",
+    !host.enabled && (host.reason ? `disabled: ${host.reason}` : "disabled"),
     broken && "breaks rules",
   ].filter(Boolean);
+  const labelled = load !== null && box.h >= LABELLED;
   return svg(
     "g",
     {
@@ -352,25 +418,34 @@ function drawHost(host, box, emphasis) {
       tabindex: -1,
       "aria-label": facts.join(", "),
       "data-host": host.name,
+      "data-said": facts.join("\n"),
     },
-    svg("title", {}, facts.join(", ")),
     svg("rect", { width: box.w, height: box.h, rx: 5, class: "ground" }),
-    load !== null && fillBar(load, box),
+    load !== null && fillUp(load, box),
     !host.enabled && svg("rect", { width: box.w, height: box.h, rx: 5, fill: "url(#hatch)" }),
-    ...marks(host.servers, box, emphasis),
+    labelled && svg("text", { x: 5, y: box.h - 6, class: "host-name" }, fitted(shortName(host.name, inside), box.w - 6, inside)),
+    ...marks(host.servers, labelled ? { ...box, h: box.h - 16 } : box, emphasis, nameOf),
   );
 }
 
-/** @param {number} load @param {Box} box */
-function fillBar(load, box) {
-  const height = box.h * Math.min(1, load);
-  return svg("rect", { width: box.w, height, y: box.h - height, rx: 5, class: `load ${heat(load)}` });
+/** A name without what the tile around it says. @param {string} name @param {string} inside */
+function shortName(name, inside) {
+  return name.startsWith(`${inside}-`) ? name.slice(inside.length + 1) : name;
+}
+
+/** Load from below, round where the tile is. @param {number} load @param {Box} box */
+function fillUp(load, box) {
+  const tall = box.h * Math.min(1, load);
+  if (tall > box.h - 5) return svg("rect", { width: box.w, height: box.h, rx: 5, class: `load ${heat(load)}` });
+  const r = Math.min(5, tall);
+  const path = `M0 ${box.h - tall}H${box.w}V${box.h - r}a${r} ${r} 0 0 1 ${-r} ${r}H${r}a${r} ${r} 0 0 1 ${-r} ${-r}z`;
+  return svg("path", { d: path, class: `load ${heat(load)}` });
 }
 
 /** The fewer servers, the larger their marks. @param {number} servers @param {Box} box */
 function markSize(servers, box) {
-  if (box.h < 36) return 5;
-  if (servers <= 4 && box.h > 50) return 18;
+  if (box.h < 30) return 5;
+  if (servers <= 4 && box.h > 50) return box.h > 90 ? 22 : 18;
   return servers <= 9 ? 12 : 8;
 }
 
@@ -378,15 +453,16 @@ function markSize(servers, box) {
  * @param {any[]} servers
  * @param {Box} box
  * @param {Emphasis|null} emphasis
+ * @param {(groupId: string) => string|undefined} nameOf
  */
-function marks(servers, box, emphasis) {
+function marks(servers, box, emphasis, nameOf) {
   const size = markSize(servers.length, box);
   const step = size + 3;
   const columns = Math.max(1, Math.floor((box.w - 6) / step));
   const room = columns * Math.max(1, Math.floor((box.h - 6) / step));
   const shown = servers.length > room ? servers.slice(0, Math.max(0, room - 2)) : servers;
   const drawn = shown.map((server, index) =>
-    mark(server, 5 + (index % columns) * step, 5 + Math.floor(index / columns) * step, size, emphasis),
+    mark(server, 5 + (index % columns) * step, 5 + Math.floor(index / columns) * step, size, emphasis, nameOf),
   );
   if (shown.length === servers.length) return drawn;
   const more = svg("text", { x: box.w - 4, y: box.h - 4, class: "more" }, `+${servers.length - shown.length}`);
@@ -399,17 +475,17 @@ function marks(servers, box, emphasis) {
  * @param {number} y
  * @param {number} size
  * @param {Emphasis|null} emphasis
+ * @param {(groupId: string) => string|undefined} nameOf
  */
-function mark(server, x, y, size, emphasis) {
+function mark(server, x, y, size, emphasis, nameOf) {
   const apart = emphasis !== null && !emphasis.has(server);
   const still = ["active", "stopped", "paused", "suspended", "shelved", "resized"].includes(server.state);
   const kind = ["mark", hueOf(server.server_group_id), server.violates && "broken", apart && "faded"];
   kind.push(server.state === "error" && "failed", !still && server.state !== "error" && "moving");
-  return svg(
-    "rect",
-    { x, y, width: size, height: size, rx: size / 4, class: kind.filter(Boolean).join(" "), "data-server": server.id },
-    svg("title", {}, `${server.name} (${server.state})`),
-  );
+  const group = server.server_group_id && nameOf(server.server_group_id);
+  const facts = [server.name, server.state, group && `group ${group}`, server.violates && "breaks a rule"];
+  return svg("rect", {
+    ...{ x, y, width: size, height: size, rx: size / 4, class: kind.filter(Boolean).join(" ") },
+    ...{ "data-server": server.id, "data-said": facts.filter(Boolean).join("\n") },
+  });
 }
-
-export { keyOf };

@@ -1,19 +1,25 @@
 // The panel beside the map: the fleet as a whole, or the one thing that was picked.
 
-import { html } from "./dom.js";
+import { button, moveList, strandedList, toMap, violationList } from "./answers.js";
+import { html, refill } from "./dom.js";
 import { hueOf, loadOf, titleOf } from "./map.js";
 import { keyOf } from "./layout.js";
-import { get } from "./session.js";
+import { Places } from "./places.js";
+import { get, post } from "./session.js";
 import { count, nouns } from "./words.js";
 
 /** @typedef {import("./fleet.js").Fleet} Fleet */
 
+const MOST_ARROWS = 60;
+
 /** The overview, and what is known of a tile. */
 export class Overview {
-  /** @param {{fleet: Fleet}} page */
+  /** @param {{fleet: Fleet, map: import("./map.js").FleetMap}} page */
   constructor(page) {
     this._fleet = page.fleet;
+    this._map = page.map;
     this.title = "Overview";
+    this._answer = html("div", { class: "answer", role: "status" });
   }
 
   /**
@@ -22,14 +28,20 @@ export class Overview {
    */
   async open([kind, id], panel) {
     this._panel = panel;
+    if (this._picked?.id !== id) this.close();
     this._picked = { kind, id };
     await this.fleetChanged();
+  }
+
+  close() {
+    this._answer.replaceChildren();
+    this._map.arrows([]);
   }
 
   async fleetChanged() {
     const { kind, id } = this._picked ?? {};
     const content = await this._content(kind, id);
-    if (this._picked?.id === id) this._panel?.replaceChildren(...content.filter(Boolean));
+    if (this._picked?.id === id && this._panel) refill(this._panel, content);
   }
 
   /** @param {string|undefined} kind @param {string} [id] */
@@ -67,10 +79,9 @@ export class Overview {
       found.load !== undefined && ["Load", `${Math.round(found.load * 100)} %`],
       ["Broken rules", found.violations],
     ];
-    const opens = this._fleet.all && html(
-      "button",
-      { type: "button", click: () => this._fleet.toggle(found.id) },
+    const opens = this._fleet.all && button(
       found.hosts ? "Close on the map" : "Open on the map",
+      () => this._fleet.toggle(found.id),
     );
     const hosts = (found.hosts ?? []).map((host) => hostItem(host));
     return [
@@ -78,6 +89,7 @@ export class Overview {
       html("h2", {}, heading(this._fleet.scope, titleOf(found))),
       factList(facts),
       opens,
+      ...this._questions(this._fleet.scope, found.id),
       hosts.length > 0 && html("h3", {}, "Hosts"),
       hosts.length > 0 && html("ul", { class: "plain" }, ...hosts),
     ];
@@ -97,10 +109,45 @@ export class Overview {
     return [
       back(),
       html("h2", {}, host.vcpus ? host.name : "A host"),
-      host.vcpus ? factList(facts) : html("p", { class: "muted" }, "Which host it is, the operator keeps to himself."),
+      host.vcpus ? factList(facts) : html("p", { class: "muted" }, "Which host this is, only operators are told."),
+      ...(this._fleet.all ? this._questions("host", host.name) : []),
       html("h3", {}, count(host.servers.length, "server")),
       html("ul", { class: "plain" }, ...host.servers.map(serverItem)),
     ];
+  }
+
+  /** What an operator would want to know before touching a place, and a tenant before trusting one. @param {string} scope @param {string} id */
+  _questions(scope, id) {
+    if (scope === this._fleet.scope && (!this._fleet.named || id === "none")) return [];
+    const ask = (/** @type {string} */ change) => this._ask(change, { scope, identifier: id });
+    return [
+      html(
+        "p",
+        { class: "buttons" },
+        button("What if we lose it?", () => ask("lose")),
+        button("What if we drain it?", () => ask("drain")),
+      ),
+      this._answer,
+    ];
+  }
+
+  /** @param {string} change @param {{scope: string, identifier: string}} place */
+  async _ask(change, place) {
+    const fleet = this._fleet;
+    const everybody = fleet.all ? "?all_projects=1" : "";
+    const { plan } = await post(`/compute/v2.1/os-server-groups/plan${everybody}`, { plan: { [change]: place } });
+    const places = new Places(fleet);
+    const moves = plan.groups.flatMap((/** @type {any} */ each) => each.moves);
+    this._map.arrows(moves.slice(0, MOST_ARROWS), (scope, id) => places.name(scope, id));
+    const told = plan.groups.flatMap((/** @type {any} */ each) => [
+      html("h4", {}, groupLink(fleet, each.server_group_id), ` ${each.affected} affected`),
+      moveList(each.moves, fleet, places),
+      strandedList(each.stranded, fleet),
+      each.violations.length > 0 && violationList(each.violations),
+    ]);
+    const forget = button("Leave it", () => this.close());
+    const shown = [html("p", {}, plan.sentence), ...told, moves.length > 0 && toMap(this._map), forget];
+    this._answer.replaceChildren(...shown.filter(Boolean));
   }
 
   /** @param {string} id */
@@ -132,6 +179,12 @@ async function why(id) {
   const { explanation } = await get(`/compute/v2.1/servers/${id}/explanation`);
   if (!explanation) return html("p", { class: "muted" }, "Nothing was written down when it was placed.");
   return html("p", {}, explanation.sentence);
+}
+
+/** @param {Fleet} fleet @param {string|null} groupId */
+function groupLink(fleet, groupId) {
+  if (!groupId) return "In no group:";
+  return html("a", { href: `#/groups/${groupId}` }, fleet.groups.get(groupId)?.name ?? groupId.slice(0, 8));
 }
 
 /** @param {number} megabytes */

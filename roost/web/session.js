@@ -18,6 +18,13 @@ export class Refused extends Error {
   }
 }
 
+/** Nobody answered. */
+export class Unreachable extends Error {
+  constructor() {
+    super("Roost does not answer.");
+  }
+}
+
 /** @param {string} path */
 function headersFor(path) {
   const version = VERSIONS[/** @type {"compute"|"clustering"} */ (path.split("/")[1])];
@@ -44,6 +51,8 @@ export async function request(method, path, { body, headers = {}, signal } = {})
       ...headers,
     },
     body: body === undefined ? undefined : JSON.stringify(body),
+  }).catch(() => {
+    throw new Unreachable();
   });
   if (!response.ok) throw new Refused(response.status, await reason(response));
   return response;

@@ -84,6 +84,12 @@ export function actionName(name) {
   return name.replace(/^(CLUSTER|NODE)_/, "").replaceAll("_", " ").toLowerCase();
 }
 
+/** A reason that names an action, in words. @param {string} reason */
+export function reasonOf(reason) {
+  const said = reason.replace(/\b(CLUSTER|NODE)_[A-Z_]+\b/g, actionName).replaceAll("_", " ");
+  return said.charAt(0).toUpperCase() + said.slice(1);
+}
+
 /** @param {Record<string, number>} places */
 function spread(places) {
   return Object.entries(places)
@@ -146,11 +152,13 @@ export function story(type, action) {
 export function outcome(action) {
   const data = action.data ?? {};
   if (data.status === "ERROR") return `Refused: ${data.reason ?? action.status_reason}`;
+  const done = action.status === "SUCCEEDED";
   const said = [];
-  if (data.creation?.count) said.push(`${count(data.creation.count, "node")} to come`);
-  if (data.deletion?.count) said.push(`${count(data.deletion.count, "node")} to go`);
+  if (data.creation?.count) said.push(`${count(data.creation.count, "node")} ${done ? "came" : "to come"}`);
+  if (data.deletion?.count) said.push(`${count(data.deletion.count, "node")} ${done ? "went" : "to go"}`);
   if (data.rebalance?.length) said.push(`${count(data.rebalance.length, "node")} replaced elsewhere`);
-  return said.length ? `${said.join(", ")}. ${action.status_reason}` : action.status_reason;
+  if (!said.length) return action.status_reason;
+  return done ? `${said.join(", ")}.` : `${said.join(", ")}. ${action.status_reason}`;
 }
 
 /** How far an action has come, from 0 to 1; null when that cannot be said. @param {any} action */

@@ -147,6 +147,23 @@ async def test_a_token_of_keystone_is_good_until_it_is_revoked_there(
         assert refused.headers["WWW-Authenticate"] == f'Keystone uri="{served.url}/identity"'
 
 
+async def test_a_token_of_a_service_beside_a_users_must_be_good_too(
+    api: Api, served: Served, database: Database, tmp_path: Path
+) -> None:
+    own = {"X-Auth-Token": await api.token("roost")}
+    for service, status in ((await api.token("roost-admin"), 200), ("forged", 401)):
+        answer = await api.get("/image/v2/images", cloud=None, headers={**own, "X-Service-Token": service})
+        assert answer.status_code == status
+    roles = {"service_token_roles": "admin", "service_token_roles_required": "true"}
+    file = keystone_config(tmp_path, served.url, password_of(served, "roost-admin"), **roles)
+    authenticator = KeystoneAuthenticator(config.load(file))
+    secret = await sign_in(served, "roost", of_project("demo"))
+    assert await authenticator.authenticate(secret, await sign_in(served, "roost-admin", of_project("admin")))
+    for service in ("forged", "with\nnewline", secret):
+        with pytest.raises(Unauthorized, match=REFUSAL):
+            await authenticator.authenticate(secret, service)
+
+
 async def test_keystones_word_on_the_user_the_project_and_the_roles_is_taken(
     served: Served, database: Database, tmp_path: Path
 ) -> None:
@@ -181,12 +198,12 @@ async def test_a_remembered_token_is_refused_once_it_has_expired(served: Served,
             token = await tokens.find(connection, secret)
             assert token is not None
             expiring = await tokens.issue(
-                connection, token.caller.user_id, token.caller.project_id, ("password",), tokens.expiry(2)
+                connection, token.caller.user_id, token.caller.project_id, ("password",), tokens.expiry(5)
             )
     finally:
         await database.close()
     assert (await authenticator.authenticate(expiring)).user_name == "demo"
-    await asyncio.sleep(2.1)
+    await asyncio.sleep(5.1)
     with pytest.raises(Unauthorized):
         await authenticator.authenticate(expiring)
 

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import psycopg
 import pytest
 import yaml
 
 from roost.compute import images
+from roost.store.embedded import EmbeddedPostgres
 from tests.conftest import Served, serve
 
 if TYPE_CHECKING:
@@ -172,6 +174,13 @@ class World:
         self.admin.ask("POST", f"/compute/v2.1/servers/{server}/action", body)
         until(lambda: self.host(server) == host)
 
+    @contextlib.contextmanager
+    def standstill(self) -> Iterator[None]:
+        """Meanwhile no server comes, goes or changes."""
+        with psycopg.connect(EmbeddedPostgres(self.served.folder).url) as connection:
+            connection.execute("LOCK TABLE servers IN SHARE MODE")
+            yield
+
     def force(self, server: str, host: str) -> None:
         """Move a member where its group's rules do not want it. They bind whoever schedules a member, so for the time
         of the migration it is none."""
@@ -214,6 +223,53 @@ def _furnish(world: World) -> None:
     idle = next(each["id"] for each in services if each["host"] == "zone3-rack4-host4")
     body = {"status": "disabled", "disabled_reason": "a new fan"}
     world.admin.ask("PUT", f"/compute/v2.1/os-services/{idle}", body)
+
+
+_CROWD = """
+INSERT INTO server_groups (name, project_id, user_id)
+    SELECT 'group-' || n, (SELECT id FROM projects WHERE name = 'demo'), (SELECT id FROM users WHERE name = 'demo')
+    FROM generate_series(1, {groups}) AS n;
+INSERT INTO server_group_policies (group_id, position, name, scope_id, rules)
+    SELECT id, 0, 'anti-affinity', (SELECT id FROM scopes WHERE name = 'rack'), '{{"max_server_per_aggregate": 2}}'
+    FROM server_groups;
+INSERT INTO servers (id, project_id, user_id, name, hostname, flavor, reservation_id, host_id, group_id, vm_state,
+                     power_state)
+    SELECT gen_random_uuid(), g.project_id, g.user_id, 'server-' || n, 'server', to_jsonb(f), 'r-bench', h.id, g.id,
+           'active', 1
+    FROM generate_series(1, {servers}) AS n
+    JOIN (SELECT id, row_number() OVER (ORDER BY id) AS place FROM hosts) AS h
+        ON h.place = 1 + (n * 41 + n / {groups} * 997) % (SELECT count(*) FROM hosts)
+    JOIN (SELECT id, project_id, user_id, row_number() OVER (ORDER BY number) AS place FROM server_groups) AS g
+        ON g.place = 1 + n % {groups}
+    JOIN (SELECT id AS flavor_id, vcpus, memory_mb, disk_gb FROM flavors) AS f
+        ON f.flavor_id = CAST(2 + h.place / 40 % 4 AS text);
+INSERT INTO claims (server_id, host_id, vcpus, memory_mb, disk_gb)
+    SELECT id, host_id, (flavor ->> 'vcpus')::int, (flavor ->> 'memory_mb')::int, (flavor ->> 'disk_gb')::int
+    FROM servers;
+UPDATE hosts SET servers = c.number, vcpus_used = c.vcpus, memory_mb_used = c.memory_mb, disk_gb_used = c.disk_gb
+    FROM (SELECT host_id, count(*) AS number, sum(vcpus) AS vcpus, sum(memory_mb) AS memory_mb, sum(disk_gb) AS disk_gb
+          FROM claims GROUP BY host_id) AS c
+    WHERE hosts.id = c.host_id;
+UPDATE server_groups SET version = version + 1;
+ANALYZE;
+"""
+
+
+def crowd(served: Served, servers: int, groups: int) -> None:
+    """Fill a cloud with servers that were never booted, so that it looks as one after years of work."""
+    with psycopg.connect(EmbeddedPostgres(served.folder).url, autocommit=True) as connection:
+        for statement in filter(str.strip, _CROWD.format(servers=servers, groups=groups).split(";\n")):
+            connection.execute(statement)
+
+
+@pytest.fixture(scope="module")
+def large(folders: Path) -> Iterator[Client]:
+    """The operator of a cloud of 10,000 hosts."""
+    served = serve(folders / "large", "--topology", "large")
+    crowd(served, servers=20_000, groups=5_000)
+    yield sign_in(served, "roost-admin")
+    served.process.terminate()
+    assert served.process.wait(60) == 0
 
 
 @pytest.fixture(scope="session")
@@ -311,6 +367,7 @@ def _pass_on(source: socket.socket, target: socket.socket) -> None:
 def picture(page: "Page", name: str) -> None:
     """A screenshot for the documentation."""
     IMAGES.mkdir(exist_ok=True)
+    page.mouse.move(1, 1)
     page.screenshot(path=IMAGES / f"{name}.png", full_page=page.viewport_size is not None and _narrow(page))
 
 
@@ -322,7 +379,7 @@ def faults(page: "Page") -> list[str]:
     """What axe finds that is serious or worse."""
     # Evaluated, since the page's policy forbids to add a script.
     page.evaluate(resources.files("axe_playwright_python").joinpath("axe.min.js").read_text())
-    found = page.evaluate("() => axe.run()")
+    found = page.evaluate("() => axe.run({ resultTypes: ['violations'] })")
     return [
         f"{each['id']}: {node['html']}"
         for each in found["violations"]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.conftest import PATIENCE, PHONE, WIDE, Gate, Visit, World, faults, picture, until
+from tests.browser.conftest import PATIENCE, PHONE, WIDE, Client, Gate, Visit, World, faults, picture, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -47,12 +47,43 @@ def test_details_are_shown_by_click_and_by_keyboard(visit: Visit, world: World) 
     page.locator("svg.map [tabindex='0']").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    page.get_by_role("heading", name=re.compile("^rack zone")).wait_for()
+    page.get_by_role("heading", name="rack zone1-rack2").wait_for()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name=re.compile("^zone1-rack2-host")).wait_for()
+    page.goto(f"{world.served.url}/#/aggregate/zone1%2F{rack_id(world, 'zone1-rack2')}")
     page.get_by_role("button", name="Close on the map").click()
     counted(page, "svg.map .host", 44)
-    page.locator("svg.map .host").first.click()
-    page.get_by_role("heading", name=re.compile("-host")).wait_for()
-    assert page.evaluate("new URL(location).search") == ""
+    page.get_by_role("button", name="Open on the map").wait_for()
+    assert page.evaluate("document.activeElement.textContent") == "Open on the map"
+    page.locator("svg.map .host").first.hover()
+    page.locator(".hover").filter(has_text="host zone1-rack1-host1").wait_for()
+
+
+def rack_id(world: World, name: str) -> str:
+    """The id of the aggregate with a name."""
+    found = world.admin.ask("GET", "/compute/v2.1/os-aggregates")["aggregates"]
+    return next(str(each["id"]) for each in found if each["name"] == name)
+
+
+def test_the_map_can_be_skipped(visit: Visit, world: World) -> None:
+    page = visit(world.admin, "#/groups")
+    page.get_by_role("link", name="Skip the map").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "panel"
+    assert page.evaluate("location.hash") == "#/groups"
+
+
+def test_ten_thousand_hosts_are_tiles_that_open(visit: Visit, large: Client) -> None:
+    page = visit(large, site=str(large.http.base_url).rstrip("/"))
+    counted(page, "svg.map .host", 0)
+    assert 100 < page.locator("svg.map .aggregate").count() < 1000
+    assert page.evaluate("performance.getEntriesByType('resource').every(each => each.transferSize < 200_000)")
+    page.locator("svg.map .aggregate").first.click()
+    page.locator("svg.map .aggregate.open").wait_for()
+    page.locator(MARKS).first.wait_for()
+    assert faults(page) == []
+    picture(page, "large")
 
 
 def test_the_map_is_divided_by_any_scope(visit: Visit, world: World) -> None:
@@ -66,7 +97,10 @@ def test_a_scale_out_appears_as_it_happens(visit: Visit, world: World) -> None:
     page = visit(world.demo, f"#/clusters/{world.cluster}")
     page.get_by_role("heading", name=re.compile("shop")).wait_for()
     before = page.locator(MARKS).count()
-    world.demo.act(world.cluster, "scale_out", wait=False)
+    with world.standstill():
+        world.demo.act(world.cluster, "scale_out", wait=False)
+        page.locator(".running").filter(has_text="scale out").filter(has_text="3 nodes left").wait_for()
+        assert page.get_by_role("progressbar").get_attribute("value") == "0"
     counted(page, MARKS, before + 3)
     page.get_by_text("Adds 3 nodes.").wait_for()
     page.get_by_text("New nodes go 1 in zone1, 1 in zone2, 1 in zone3.").wait_for()
@@ -128,13 +162,66 @@ def test_growth_is_explained_planned_and_applied(visit: Visit, world: World) -> 
     page = visit(world.demo, f"#/groups/{world.database}")
     page.get_by_role("button", name="Explain").click()
     page.locator(".answer .good").wait_for()
-    page.get_by_label("Grow by").fill("2")
+    page.get_by_label("How many").fill("2")
     page.get_by_role("button", name="Plan").click()
     page.get_by_role("button", name="Apply this plan").wait_for()
     before = page.locator(MARKS).count()
     picture(page, "plan")
     page.get_by_role("button", name="Apply this plan").click()
     counted(page, MARKS, before + 2)
+
+
+def test_growth_that_finds_no_place_is_explained(visit: Visit, world: World) -> None:
+    page = visit(world.demo, f"#/groups/{world.database}")
+    page.get_by_label("How many").fill("40")
+    page.get_by_role("button", name="Plan").click()
+    page.locator(".answer .bad-text").filter(has_text="No place for 40 servers").wait_for()
+    page.get_by_role("heading", name="What would help").wait_for()
+    assert page.get_by_role("button", name="Apply this plan").count() == 0
+
+
+def plan(page: "Page", change: str, place: str) -> None:
+    """Ask what a change would come to."""
+    page.get_by_label("What if").select_option(change)
+    page.get_by_label("Place").select_option(place)
+    page.get_by_role("button", name="Plan").click()
+
+
+def test_the_loss_of_a_place_is_played_through(visit: Visit, world: World) -> None:
+    rack = world.host(world.members[0]).rpartition("-")[0]
+    page = visit(world.admin, f"#/groups/{world.database}")
+    plan(page, "we lose", f"rack {rack}")
+    page.get_by_text(re.compile("would move, no rules would be broken")).wait_for()
+    assert page.locator("svg.map .arrow").count() > 0
+    assert page.get_by_role("button", name="Apply this plan").count() == 0
+    page.goto(f"{world.served.url}/#/aggregate/{rack.partition('-')[0]}%2F{rack_id(world, rack)}")
+    page.get_by_role("button", name="What if we lose it?").click()
+    page.get_by_text(re.compile("servers in . groups would be affected|would find another place")).wait_for()
+    assert page.locator("svg.map .arrow").count() > 0
+    picture(page, "loss")
+    assert faults(page) == []
+    page.get_by_role("button", name="Leave it").click()
+    counted(page, "svg.map .arrow", 0)
+
+
+def test_a_tenant_plans_by_the_names_that_it_may_know(visit: Visit, world: World) -> None:
+    page = visit(world.demo, f"#/groups/{world.database}")
+    page.get_by_label("What if").select_option("we lose")
+    assert {text.partition(" ")[0] for text in page.get_by_label("Place").locator("option").all_inner_texts()} == {
+        "zone"
+    }
+    page.get_by_role("button", name="Plan").click()
+    page.locator(".answer").filter(has_text="rack A").wait_for()
+    assert page.get_by_role("button", name="Apply").count() == 0
+
+
+def test_a_rack_is_drained_from_the_page(visit: Visit, world: World) -> None:
+    rack = world.host(world.members[0]).rpartition("-")[0]
+    page = visit(world.admin, f"#/groups/{world.database}")
+    plan(page, "we drain", f"rack {rack}")
+    page.get_by_role("button", name="Apply this plan").click()
+    page.locator(".answer .good").filter(has_text="Repair done").wait_for()
+    assert not any(world.host(member).startswith(f"{rack}-") for member in world.members)
 
 
 def test_a_tenant_sees_nothing_of_others(visit: Visit, world: World) -> None:
@@ -171,12 +258,27 @@ def test_a_lost_connection_says_so_and_comes_back(visit: Visit, world: World) ->
     page.evaluate("() => { window.kept = 1 }")
     gate.shut()
     page.locator("#live.lost").wait_for()
+    page.get_by_role("link", name="Groups").click()
+    page.get_by_role("heading", name="Roost does not answer.").wait_for()
     gate.open()
+    page.get_by_role("heading", name="Server groups").wait_for()
     page.locator("#live:not(.lost)").wait_for()
     assert page.evaluate("window.kept") == 1
     before = page.locator(MARKS).count()
     world.demo.boot("after", 1)
     counted(page, MARKS, before + 1)
+
+
+def test_a_session_that_has_ended_says_so_and_goes_on_after_signing_in(visit: Visit, world: World) -> None:
+    page = visit(world.demo, "#/groups", forgiving=True)
+    token = page.evaluate("sessionStorage.getItem('roost-token')")
+    assert world.demo.http.delete("/identity/v3/auth/tokens", headers={"X-Subject-Token": token}).is_success
+    world.demo.boot("later", 1)
+    page.get_by_role("alert").filter(has_text="Your session has ended").wait_for()
+    page.get_by_label("User").fill(world.demo.name)
+    page.get_by_label("Password", exact=True).fill(world.demo.password)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("heading", name="Server groups").wait_for()
 
 
 def test_who_signs_out_is_signed_out(visit: Visit, world: World) -> None:

@@ -3,10 +3,14 @@
 import secrets
 from pathlib import Path
 
+import psycopg
+
 from roost.store import schema
+from tests.cli.test_main import roost as roost_on
 from tests.cli.test_main import said
 from tests.cli.test_serve import ask, clouds, roost, sign_in
 from tests.conftest import serve
+from tests.store.test_retention import HISTORY
 
 
 def test_a_folder_is_backed_up_while_it_serves_and_restored_into_another(folders: Path, tmp_path: Path) -> None:
@@ -45,3 +49,14 @@ def test_a_folder_without_a_database_is_said(tmp_path: Path) -> None:
     message = said(roost("db", "backup", str(tmp_path / "file"), "--data", str(tmp_path / "none")))
     assert message == f"There is no database in {tmp_path / 'none'}."
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_ended_long_ago_is_forgotten_on_request(database_url: str) -> None:
+    with psycopg.connect(database_url) as connection:
+        connection.execute(HISTORY)
+    done = roost_on("db", "purge", ROOST_DATABASE_URL=database_url)
+    assert done.stdout == "Forgotten: 2 actions, 2 events, 2 repairs, 1 outbox.\n"
+    done = roost_on("db", "purge", "--days", "1", ROOST_DATABASE_URL=database_url)
+    assert done.stdout == "Forgotten: 1 actions, 1 events, 1 repairs, 0 outbox.\n"
+    message = said(roost_on("db", "purge", "--days", "0", ROOST_DATABASE_URL=database_url))
+    assert message == "What ended is kept for at least a day: give --days 1 or more."

@@ -19,7 +19,7 @@ from roost.store.embedded import EmbeddedPostgres
 def roost(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     own = {key: value for key, value in os.environ.items() if not key.startswith("ROOST_")}
     command = [sys.executable, "-m", "roost", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=own | environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=own | environment)
 
 
 def said(done: "subprocess.CompletedProcess[str]") -> str:

@@ -26,7 +26,7 @@ from tests.conftest import Served
 
 
 def connect(served: Served) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection(urlsplit(served.url).netloc, timeout=20)
+    return http.client.HTTPConnection(urlsplit(served.url).netloc, timeout=120)
 
 
 def test_a_chunked_body_over_the_limit_is_413_and_the_connection_goes_on(served: Served) -> None:
@@ -43,7 +43,7 @@ def test_a_chunked_body_over_the_limit_is_413_and_the_connection_goes_on(served:
 
 def test_headers_that_never_end_are_refused(served: Served) -> None:
     address = urlsplit(served.url)
-    with socket.create_connection((address.hostname or "", address.port or 0), timeout=20) as client:
+    with socket.create_connection((address.hostname or "", address.port or 0), timeout=120) as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: ")
         answer = b""
         try:
@@ -63,7 +63,7 @@ def test_headers_of_a_usual_size_are_not(served: Served) -> None:
 
 def test_what_is_not_http_is_refused(served: Served) -> None:
     address = urlsplit(served.url)
-    with socket.create_connection((address.hostname or "", address.port or 0), timeout=20) as client:
+    with socket.create_connection((address.hostname or "", address.port or 0), timeout=120) as client:
         client.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
         assert client.recv(100).startswith(b"HTTP/1.1 400")
 
@@ -120,8 +120,12 @@ def wait_for(url: str, status: int = 200) -> None:
 
 
 async def test_api_and_engine_are_processes_of_their_own_on_the_operators_database(
-    database: Database, database_url: str
+    database: Database, database_url: str, tmp_path: Path
 ) -> None:
+    # A broker that is not there keeps no engine from its work, nor from its end.
+    telling = tmp_path / "roost.conf"
+    broker = f"rabbit://nobody:nothing@127.0.0.1:{free_port()}/"
+    telling.write_text(f"[notifications]\ndriver = messagingv2\ntransport_url = {broker}\n")
     async with database.begin() as connection:
         (user,) = await users.index(connection, name="demo")
         expired = await tokens.issue(connection, user.id, None, ("password",), tokens.expiry(-1))
@@ -129,7 +133,7 @@ async def test_api_and_engine_are_processes_of_their_own_on_the_operators_databa
     with (
         running("api", database_url, "--listen", f"127.0.0.1:{ports[0]}"),
         running("api", database_url, "--listen", f"127.0.0.1:{ports[1]}"),
-        running("engine", database_url),
+        running("engine", database_url, "--config", str(telling)),
     ):
         for port in ports:
             wait_for(f"http://127.0.0.1:{port}/healthcheck")
@@ -167,7 +171,7 @@ def test_a_process_does_not_start_on_a_schema_that_it_does_not_know(postgres: Em
         env={**os.environ, "ROOST_DATABASE_URL": url},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 1
     assert done.stderr.startswith("roost: The schema is at nothing, this program needs ")

@@ -42,7 +42,7 @@ def start(folder: Path) -> Iterator[Callable[..., Served]]:
 
 
 def roost(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-m", "roost", *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-m", "roost", *arguments], capture_output=True, text=True, timeout=300)
 
 
 def clouds(served: Served) -> dict[str, Any]:
@@ -68,6 +68,13 @@ def sign_in(served: Served, cloud: str) -> str:
     return ask(served, "/identity/v3/auth/tokens", {"auth": {"identity": identity, "scope": scope}})[1]
 
 
+def follow(served: Served, token: str) -> Any:
+    """The feed of changes, which lasts until one of the two ends it."""
+    headers = {"X-Auth-Token": token, "OpenStack-API-Version": "compute 2.1003"}
+    request = urllib.request.Request(f"{served.url}/compute/v2.1/os-fleet/events", headers=headers)
+    return urllib.request.urlopen(request, timeout=30)
+
+
 def processes_of(folder: Path) -> list[str]:
     """Every process that still has to do with the folder."""
     listed = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True).stdout
@@ -82,8 +89,11 @@ def test_a_signal_stops_everything_and_a_new_start_finds_it_again(
     before = first.clouds.read_text()
     token = sign_in(first, "roost-admin")
     made, _ = ask(first, "/identity/v3/projects", {"project": {"name": "kept"}}, token)
-    first.process.send_signal(signum)
-    assert first.process.wait(30) == 0
+    with follow(first, token) as feed:
+        assert feed.readline() == b"event: hello\n"
+        first.process.send_signal(signum)
+        assert first.process.wait(30) == 0
+        assert b"event: bye\n" in feed.read()
     assert processes_of(folder) == []
 
     second = start()

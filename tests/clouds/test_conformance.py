@@ -1,6 +1,7 @@
 """The conformance suite on the clouds that are always at hand: the embedded one, and Roost itself over HTTP."""
 
 import asyncio
+import json
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from roost import config
+from roost.clouds.base import CloudError, Refused
 from roost.clouds.embedded import EmbeddedClouds
 from roost.clouds.openstack import OpenStackClouds
 from roost.compute import lifecycle
@@ -54,3 +56,33 @@ async def test_a_scope_travels_with_a_group(subject: Subject) -> None:
     assert found is not None
     assert found.policies == ("soft-anti-affinity:rack",)
     await subject.cloud.delete_server_group(group.id)
+
+
+async def test_a_message_reaches_zaqar_and_a_cloud_without_queues_says_so(served: Served) -> None:
+    heard: list[tuple[str, Any]] = []
+
+    async def zaqar(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = int(head.lower().partition("content-length: ")[2].partition("\r\n")[0] or 0)
+        heard.append((head.partition(" HTTP/")[0], json.loads(await reader.readexactly(length) or b"null")))
+        answer = b'{"resources": ["/v2/queues/q/messages/1"]}'
+        writer.write(b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nConnection: close\r\n")
+        writer.write(b"Content-Length: %d\r\n\r\n" % len(answer) + answer)
+        await writer.drain()
+        writer.close()
+
+    entry = yaml.safe_load(served.clouds.read_text())["clouds"]["roost"]
+    access = {"load_yaml_config": False, "load_envvars": False, **entry}
+    own = openstack.connect(**access)
+    async with await asyncio.start_server(zaqar, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with_queues = OpenStackClouds(None, {**access, "message_endpoint_override": f"http://127.0.0.1:{port}/v2"})
+        await with_queues.of(own.current_project_id, own.current_user_id).post_message("q", {"node_id": "n"})
+        with_queues.close()
+    # The SDK first asks what is there.
+    assert heard[1:] == [("POST /v2/queues/q/messages", {"messages": [{"body": {"node_id": "n"}, "ttl": 300}]})]
+
+    without = OpenStackClouds(None, access)
+    with pytest.raises((Refused, CloudError), match="messag"):
+        await without.of(own.current_project_id, own.current_user_id).post_message("q", {})
+    without.close()

@@ -76,8 +76,8 @@ async def _pause(hook: Callable[[], Any] | None) -> None:
 class FaultyClouds(EmbeddedClouds):
     """The embedded clouds, with faults."""
 
-    def of(self, project_id: str, user_id: str) -> EmbeddedCloud:
-        return FaultyCloud(self.database, self.settings, self.scheduler, project_id, user_id)
+    def of(self, project_id: str, user_id: str, *, privileged: bool = False) -> EmbeddedCloud:
+        return FaultyCloud(self.database, self.settings, self.scheduler, project_id, user_id, privileged)
 
 
 @dataclass
@@ -116,11 +116,11 @@ class House:
         action: dict[str, Any] = await self.until(path, lambda found: found["status"] in ENDED, seconds)
         return action
 
-    async def until(self, path: str, true: Callable[[Any], bool], seconds: float = 60.0) -> Any:
+    async def until(self, path: str, true: Callable[[Any], bool], seconds: float = 60.0, **more: Any) -> Any:
         """What an address shows, once that is so."""
         async with asyncio.timeout(seconds):
             while True:
-                found = await self.get(path)
+                found = await self.get(path, **more)
                 if true(found):
                     return found
                 await asyncio.sleep(0.02)

@@ -34,8 +34,10 @@ class MemoryCloud:
     keys: tuple[str, ...] = ("mine",)
     balancers: dict[str, dict[str, str]] = field(default_factory=dict)
     operations: list[tuple[str, str, Mapping[str, Any]]] = field(default_factory=list)
+    messages: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     batch_size: int = 100
+    privileged: bool = False
 
     def _check(self, what: str) -> None:
         if what in self.broken:
@@ -141,6 +143,10 @@ class MemoryCloud:
     async def remove_member(self, balancer: LoadBalancer, member_id: str) -> None:
         self._check(member_id)
         self.balancers[balancer.pool].pop(member_id, None)
+
+    async def post_message(self, queue: str, body: Mapping[str, Any]) -> None:
+        self._check(queue)
+        self.messages.append((queue, dict(body)))
 
 
 def _named(name: str, known: Sequence[str]) -> Named | None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from roost.clouds.embedded import EmbeddedCloud
 from roost.clusters.actions import runner
 from roost.clusters.actions.work import Engine, Superseded, Work
 from roost.clusters.plugins import load
@@ -315,8 +316,12 @@ async def test_a_node_waits_for_its_life_cycle_to_be_completed(house: House) -> 
     [token] = waiting["depends_on"]
     step = await house.get(f"/actions/{token}")
     assert (step["status"], step["depended_by"]) == ("WAITING_LIFECYCLE_COMPLETION", [identifier])
-    told = await house.get(f"/events?oid={step['target']}")
-    assert told[-1]["meta_data"]["lifecycle_action_token"] == token
+    told = await house.until(f"/events?oid={step['target']}", lambda events: "could not be told" in str(events))
+    assert token in [event["meta_data"].get("lifecycle_action_token") for event in told]
+    [failure] = [event["status_reason"] for event in told if "could not be told" in event["status_reason"]]
+    assert failure.startswith(
+        "The queue q could not be told: The embedded cloud has no queues: use a hook of type webhook"
+    )
     body = {"complete_lifecycle": {"lifecycle_action_token": token}}
     assert (await house.post(f"/clusters/{cluster['id']}/actions", body)).json() == {"action": token}
     assert (await house.ended(identifier))["status"] == "SUCCEEDED"
@@ -330,6 +335,26 @@ async def test_a_life_cycle_that_nobody_completes_ends_in_its_time(house: House)
     await house.act(cluster, "policy_attach", {"policy_id": policy["id"]})
     assert (await house.act(cluster, "scale_in"))["status"] == "SUCCEEDED"
     assert len(await house.servers()) == 1
+
+
+async def test_a_queue_of_the_cloud_is_told_of_the_node_that_waits(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[tuple[str, Any]] = []
+
+    async def keep(_: EmbeddedCloud, queue: str, body: Any) -> None:
+        heard.append((queue, body))
+
+    monkeypatch.setattr(EmbeddedCloud, "post_message", keep)
+    cluster = await house.cluster(2)
+    hooks = {"timeout": 1, "params": {"queue": "goodbyes"}}
+    policy = await house.policy("senlin.policy.deletion", "1.1", criteria="OLDEST_FIRST", hooks=hooks)
+    await house.act(cluster, "policy_attach", {"policy_id": policy["id"]})
+    oldest = (await house.members(cluster))[0]
+    assert (await house.act(cluster, "scale_in"))["status"] == "SUCCEEDED"
+    [(queue, body)] = heard
+    assert (queue, body["node_id"], body["resource_id"]) == ("goodbyes", oldest["id"], oldest["physical_id"])
+    assert body["lifecycle_transition_type"] == "termination"
 
 
 @asynccontextmanager

@@ -181,6 +181,30 @@ async def test_a_resize_needs_another_flavor_quota_and_room(cloud: Cloud) -> Non
     await cloud.check()
 
 
+async def test_a_resize_needs_quota_of_its_user_too(cloud: Cloud) -> None:
+    server = await cloud.boot(flavorRef="1")
+    user = (await cloud.show(server))["user_id"]
+    path = f"/os-quota-sets/{await cloud.project()}"
+    body = {"quota_set": {"cores": 3, "instances": 1}}
+    assert (await cloud.ask("PUT", f"{path}?user_id={user}", json=body, cloud="roost-admin")).status_code == 200
+    detail = (await cloud.ask("GET", f"{path}/detail?user_id={user}", cloud="roost-admin")).json()["quota_set"]
+    assert detail["cores"] == {"in_use": 1, "limit": 3, "reserved": 0}
+    assert await cloud.refused(server, "resize", {"flavorRef": "4"}, cloud="roost") == (
+        403,
+        "Quota exceeded for cores: Requested 3, but already used 1 of 3 cores",
+    )
+    assert (await cloud.create()).status_code == 403
+    # Whoever has no limits of its own has those of the project; what others use does not count for them.
+    await cloud.boot(cloud="roost-manager")
+    await cloud.done(server, "resize", {"flavorRef": "3"}, cloud="roost")
+    low = {"quota_set": {"cores": 1}}
+    assert await cloud.refusal("PUT", f"{path}?user_id={user}", low, cloud="roost-admin") == (
+        400,
+        "Quota limit 1 for cores must be greater than or equal to already used and reserved 2.",
+    )
+    await cloud.check()
+
+
 async def test_a_member_may_be_resized_where_it_is(cloud: Cloud) -> None:
     await cloud.hosts(2)
     group = await cloud.group("anti-affinity")

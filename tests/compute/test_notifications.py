@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import subprocess
 import sys
 from typing import Any
 
@@ -238,16 +237,3 @@ async def test_with_noop_nothing_is_kept_to_be_sent(database: Database, settings
     await make_group(database, settings)
     assert await waiting(database) == 0
     await asyncio.wait_for(notifications.keep_sending(database, settings), 1)
-
-
-def test_an_engine_that_has_told_somebody_can_end() -> None:
-    """Loading oslo.messaging in a thread would leave that thread, and with it the process, without an end."""
-    telling = """
-import asyncio
-from roost import config
-from roost.compute import notifications
-
-settings = config.load(notifications__driver="messagingv2", notifications__transport_url="fake:///")
-asyncio.run(notifications._connect(settings))
-"""
-    subprocess.run([sys.executable, "-W", "ignore", "-c", telling], check=True, timeout=120)

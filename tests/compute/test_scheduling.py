@@ -18,6 +18,7 @@ from roost.store.database import Database
 from roost.store.tables.compute import hosts
 from roost.store.tables.servers import servers
 from tests.compute.cloud import Cloud
+from tests.store.test_upgrades import recorded
 
 NOBODY = "5bbcc3c4-1da2-4437-a48a-66f15b1b13f9"
 
@@ -95,6 +96,28 @@ async def test_rules_hold_between_processes_that_do_not_hear_each_other(
     await cloud.settle()
     assert await states(cloud.database) == {"active": 3, "error": 6}  # twelve hosts are in three racks
     await cloud.check()
+
+
+async def test_a_users_share_of_a_quota_is_exact_between_processes(schedulers: list[Scheduler], cloud: Cloud) -> None:
+    async with cloud.database.begin() as connection:
+        limits = "INSERT INTO quotas (project_id, user_id, resource, \"limit\") VALUES ('p', 'u', 'instances', 7)"
+        await connection.execute(sa.text(limits))
+    of_user = [scheduler.boot(boot(user_id=user)) for scheduler in schedulers for user in ("u",) * 5 + ("other",) * 2]
+    answers = await asyncio.gather(*of_user, return_exceptions=True)
+    refused = [str(answer) for answer in answers if not isinstance(answer, Booted)]
+    assert refused == ["Quota exceeded for instances: Requested 1, but already used 7 of 7 instances"] * 8
+    query = sa.text("SELECT user_id, count(*) FROM servers GROUP BY user_id")
+    async with cloud.database.begin() as connection:
+        assert {tuple(row) for row in await connection.execute(query)} == {("u", 7), ("other", 6)}
+    await cloud.settle()
+    await cloud.check()
+
+
+async def test_users_without_a_share_of_their_own_are_not_counted(schedulers: list[Scheduler], cloud: Cloud) -> None:
+    with recorded() as statements:
+        await schedulers[0].boot(boot())
+    assert statements
+    assert not [statement for statement in statements if "AS share" in statement]
 
 
 async def test_a_request_asked_for_again_is_found_and_not_made_again(schedulers: list[Scheduler], cloud: Cloud) -> None:

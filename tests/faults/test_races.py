@@ -179,7 +179,7 @@ async def clients_of(deployment: Deployment) -> AsyncIterator[Clients]:
     scope = {"project": {"name": "admin", "domain": {"id": "default"}}}
     body = {"auth": {"identity": {"methods": ["password"], "password": identity}, "scope": scope}}
     limits = httpx.Limits(max_connections=CLIENTS)
-    async with httpx.AsyncClient(timeout=120, limits=limits) as http:
+    async with httpx.AsyncClient(timeout=600, limits=limits) as http:
         answer = await http.post(f"http://127.0.0.1:{deployment.ports[0]}/identity/v3/auth/tokens", json=body)
         yield Clients(deployment, http, answer.headers["X-Subject-Token"])
 

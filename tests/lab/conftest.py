@@ -1,18 +1,23 @@
 """What the tests on a real OpenStack share: the lab, which must be up, and tenants of their own in it."""
 
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import openstack
+import psycopg
 import pytest
 
 from lab import control, tenants
 from lab import settings as lab_settings
 from lab.settings import Settings
 from roost.clouds.openstack import OpenStackClouds
+from roost.store.embedded import EmbeddedPostgres
+from tests.clients.test_policies_end_to_end import Cluster
 from tests.clouds.conformance import Subject
+from tests.lab.deployment import Deployment, until
 from tests.lab.front import Front, Person, restart_scheduler, standing
 
 ZONES: Mapping[str, tuple[str, ...]] = {
@@ -87,9 +92,9 @@ class Tenant:
     access: Access
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tenant(lab: Settings, admin: Any) -> Iterator[Tenant]:
-    """A project of the test's own; nothing is left of it."""
+    """A project of the module's own; nothing is left of it."""
     identity, name = admin.identity, f"tenant-{uuid.uuid4().hex[:6]}"
     project = identity.create_project(name=name, domain_id="default")
     user = identity.create_user(name=name, password="lab", domain_id="default")
@@ -125,7 +130,7 @@ def zones(admin: Any) -> Mapping[str, tuple[str, ...]]:
     return ZONES
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def clouds(service: Access) -> AsyncIterator[OpenStackClouds]:
     """The lab as Roost sees it."""
     clouds = OpenStackClouds(None, service.config)
@@ -133,10 +138,64 @@ async def clouds(service: Access) -> AsyncIterator[OpenStackClouds]:
     clouds.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def subject(clouds: OpenStackClouds, tenant: Tenant, zones: object) -> Subject:
     """The lab, for the conformance suite."""
     return Subject(clouds.of(tenant.project_id, tenant.user_id), "m1.lab", "m2.lab", tenants.IMAGE)
+
+
+SERVER = {"flavor": "m1.lab", "image": tenants.IMAGE, "networks": [{"network": tenants.NETWORK}]}
+
+
+@dataclass
+class LabCluster(Cluster):
+    """A cluster on the lab; what its servers are is read from Nova as an administrator."""
+
+    admin: Any = None
+
+    def make(self, size: int = 0, **properties: Any) -> "LabCluster":
+        super().make(size, **{**SERVER, **properties})
+        return self
+
+    def until(self, true: Callable[[], Any], seconds: float = 300) -> Any:
+        return until(true, seconds)
+
+    def servers(self) -> list[Any]:
+        every = self.admin.compute.servers(all_projects=True, project_id=self.cloud.current_project_id)
+        return [server for server in every if server.metadata.get("cluster_id") == self.id]
+
+    def hosts(self) -> list[str]:
+        """The host of each server."""
+        return [server.compute_host for server in self.servers()]
+
+
+@pytest.fixture(scope="session")
+def deployment(lab: Settings, service: Access, postgres: EmbeddedPostgres, folders: Path) -> Iterator[Deployment]:
+    """A Roost on the lab: in its catalogue, with one API and one engine."""
+    folder = folders / "deployment"
+    folder.mkdir()
+    with psycopg.connect(postgres.url.replace("/roost?", "/postgres?"), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE deployment")
+    made = Deployment(lab, folder, postgres.url.replace("/roost?", "/deployment?"), service.auth)
+    for command in (("db", "upgrade"), ("keystone", "register")):
+        ran = made.run(*command)
+        assert ran.returncode == 0, ran.stderr
+    made.start_api()
+    made.start("engine")
+    yield made
+    made.stop()
+    identity = tenants.connect(lab).identity
+    for left in identity.services(type="clustering"):
+        identity.delete_service(left)
+
+
+@pytest.fixture
+def cluster(deployment: Deployment, tenant: Tenant, admin: Any, zones: object) -> Iterator[LabCluster]:
+    """A cluster of a tenant, who finds Roost in Keystone's catalogue; read back as an administrator."""
+    made = LabCluster(openstack.connect(**tenant.access.config), admin=admin)
+    yield made
+    for undo in reversed(made.undo):
+        undo()
 
 
 SCOPES: Mapping[str, Mapping[str, tuple[str, ...]]] = {

@@ -101,7 +101,7 @@ def test_without_roost_it_is_as_nova_conf_says(front: Front, somebody: Person, c
         assert somebody.settled(straight.begin(group)).status == status
         assert somebody.settled(straight.begin()).status == "ACTIVE", "who is in no group does not need Roost"
     finally:
-        front.start()
+        front.begin()
         front.plug_in()
 
 
@@ -111,10 +111,10 @@ def test_after_a_time_without_roost_what_happened_is_seen(front: Front, somebody
     straight = straight_to_nova(somebody)
     front.stop()
     try:
-        servers = [straight.begin(group) for _ in range(4)]
+        servers = [straight.boot(group) for _ in range(4)]
         places = Counter(zone(somebody.host(server)) for server in servers)
     finally:
-        front.start()
+        front.begin()
         front.plug_in()
     crowded = {name for name, number in places.items() if number > 1}
     found = somebody.violations(group)

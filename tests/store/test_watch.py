@@ -1,6 +1,7 @@
 """What changed, for those who look on: told by the database, merged for the slow, and ended with the process."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import sqlalchemy as sa
 
@@ -59,6 +60,17 @@ async def test_many_ids_are_told_as_any(database: Database) -> None:
         async with database.begin() as connection:
             await connection.execute(sa.text(insert))
         assert await watcher.take(30) == {"groups": None}
+
+
+async def test_any_number_who_look_take_one_connection(database: Database) -> None:
+    watch, listening = Watch(database), "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%roost_watch%'"
+    async with AsyncExitStack() as all_of_them:
+        watchers = [await all_of_them.enter_async_context(watch.look(lambda change: True)) for _ in range(20)]
+        for watcher in watchers:
+            assert await watcher.take(30) == EVERYTHING
+        async with database.begin() as connection:
+            mine = sa.text(f"{listening} AND datname = current_database()")
+            assert await connection.scalar(mine) == 1
 
 
 async def test_nobody_listens_when_nobody_looks(database: Database) -> None:

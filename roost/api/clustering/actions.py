@@ -120,11 +120,19 @@ async def show(call: Call) -> Reply:
     return {"action": _view(row, call.version)}
 
 
-@routes.patch("/{action_id}", since="1.12", rule="actions:update", status=202)
+_UPDATE = {"status": Field(fields.as_text, required=True)}
+
+
+@routes.patch(
+    "/{action_id}",
+    since="1.12",
+    rule="actions:update",
+    status=202,
+    described=fields.enveloped("action", _UPDATE),
+)
 async def update(call: Call) -> Reply:
     """Cancel an action; with `force`, whatever is at it. Suspend it, or (READY) let it go on."""
-    known = {"status": Field(fields.as_text, required=True)}
-    given = fields.read(known, fields.envelope(call.body, "action", change=True))
+    given = fields.read(_UPDATE, fields.envelope(call.body, "action", change=True))
     force = "force" in call.query and boolean("force", call.query["force"])
     async with asking(call) as ask:
         found = await lookup.find(ask.connection, actions, "action", call.path["action_id"], call.caller, lock=True)

@@ -22,7 +22,8 @@ async def asking(call: Call) -> AsyncIterator[Asking]:
 
 def cloud_of(call: Call) -> Cloud:
     """The cloud as the caller sees it."""
-    return call.services.clouds.of(call.caller.project_id or "", call.caller.user_id)
+    caller = call.caller
+    return call.services.clouds.of(caller.project_id or "", caller.user_id, privileged=caller.is_admin)
 
 
 def accepted(call: Call, action_id: str, body: Any) -> JSONResponse:

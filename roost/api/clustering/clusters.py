@@ -16,6 +16,7 @@ from roost.api.clustering.moments import moment
 from roost.api.clustering.paths import follow
 from roost.api.permissions import MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import STRING, Schema, array
 from roost.api.versions import CLUSTERING, Version
 from roost.clusters import clusters, nodes
 from roost.clusters.actions import rehearsals
@@ -116,26 +117,39 @@ async def index(call: Call) -> Reply:
     return {"clusters": [_view(row) for row in rows]}
 
 
-def _sizes(call: Call) -> Mapping[str, Field]:
-    most = call.services.settings.clusters.max_nodes
+def _sizes(most: int | None) -> Mapping[str, Field]:
     return {
         "min_size": Field(fields.as_integer(0, most)),
         "max_size": Field(fields.as_integer(-1, most)),
     }
 
 
-@routes.post("", rule="clusters:create", status=202)
-async def create(call: Call) -> Reply:
-    """Make a cluster."""
-    known = {
+def _create(most: int | None) -> Mapping[str, Field]:
+    return {
         "name": Field(fields.as_name, required=True),
         "profile_id": Field(fields.as_text, required=True),
         "desired_capacity": Field(fields.as_integer(0)),
-        **_sizes(call),
+        **_sizes(most),
         "timeout": Field(fields.as_integer(0)),
         "metadata": Field(fields.as_map),
         "config": Field(fields.as_map),
     }
+
+
+_UPDATE = {
+    "name": Field(fields.as_name),
+    "profile_id": Field(fields.as_text),
+    "metadata": Field(fields.as_map),
+    "timeout": Field(fields.as_integer(0)),
+    "profile_only": Field(fields.as_boolean),
+    "config": Field(fields.as_map),
+}
+
+
+@routes.post("", rule="clusters:create", status=202, described=fields.enveloped("cluster", _create(None)))
+async def create(call: Call) -> Reply:
+    """Make a cluster."""
+    known = _create(call.services.settings.clusters.max_nodes)
     given = fields.read(known, fields.envelope(call.body, "cluster"))
     async with asking(call) as ask:
         row, action_id = await clusters.create(ask, given)
@@ -150,18 +164,10 @@ async def show(call: Call) -> Reply:
         return await _shown(ask.connection, row.id)
 
 
-@routes.patch("/{cluster_id}", rule="clusters:update", status=202)
+@routes.patch("/{cluster_id}", rule="clusters:update", status=202, described=fields.enveloped("cluster", _UPDATE))
 async def update(call: Call) -> Reply:
     """Change a cluster."""
-    known = {
-        "name": Field(fields.as_name),
-        "profile_id": Field(fields.as_text),
-        "metadata": Field(fields.as_map),
-        "timeout": Field(fields.as_integer(0)),
-        "profile_only": Field(fields.as_boolean),
-        "config": Field(fields.as_map),
-    }
-    given = fields.read(known, fields.envelope(call.body, "cluster", change=True))
+    given = fields.read(_UPDATE, fields.envelope(call.body, "cluster", change=True))
     for field, since in (("profile_only", Version(1, 6)), ("config", Version(1, 7))):
         if call.version < since:
             given.pop(field, None)
@@ -215,12 +221,15 @@ def _node_list(field: str, value: Any) -> list[str]:
     return [str(item) for item in items]
 
 
+_NODES = fields.Reader(_node_list, array(STRING, minItems=1, uniqueItems=True))
+
+
 def _some_nodes(more: Mapping[str, Field]) -> Callable[[Call, Any], Mapping[str, Any]]:
     def read(call: Call, value: Any) -> Mapping[str, Any]:
         given = dict(_map(call, value))
         if not given.get("nodes"):
             raise BadRequest("Value for 'nodes' must have at least 1 item(s).")
-        return fields.read({"nodes": Field(_node_list, required=True), **more}, given)
+        return fields.read({"nodes": Field(_NODES, required=True), **more}, given)
 
     return read
 
@@ -243,7 +252,7 @@ def _resize(call: Call, value: Any) -> Mapping[str, Any]:
     known = {
         "adjustment_type": Field(fields.one_of(*ADJUSTMENTS)),
         "number": Field(fields.as_number),
-        **_sizes(call),
+        **_sizes(call.services.settings.clusters.max_nodes),
         "min_step": Field(fields.as_integer(0)),
         "strict": Field(fields.as_boolean),
     }
@@ -341,7 +350,16 @@ _ACTIONS: Mapping[str, _Action] = {
 }
 
 
-@routes.post("/{cluster_id}/actions", rule=_ACT, status=202)
+ONE_KEY: Schema = {"type": "object", "minProperties": 1, "maxProperties": 1}
+"""What is to be done, with what it takes."""
+
+
+@routes.post(
+    "/{cluster_id}/actions",
+    rule=_ACT,
+    status=202,
+    described={**ONE_KEY, "properties": {name: {"type": ["object", "null"]} for name in _ACTIONS}},
+)
 async def act(call: Call) -> Reply:
     """Have something done to a cluster."""
     name, value = fields.single(call.body, "action", tuple(_ACTIONS), end="")
@@ -375,7 +393,7 @@ class MethodVersionNotFound(Invalid):
     """The method exists, but not in this version."""
 
 
-@routes.post("/{cluster_id}/ops", since="1.4", rule="clusters:operation", status=202)
+@routes.post("/{cluster_id}/ops", since="1.4", rule="clusters:operation", status=202, described=ONE_KEY)
 async def operate(call: Call) -> Reply:
     """Have one of the profile's operations done to the nodes of a cluster."""
     name, value = fields.single(call.body, "operation", ())

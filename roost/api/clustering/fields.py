@@ -6,24 +6,49 @@ A field that is null counts as not given, and numbers may come as text: its clie
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from roost.api.schemas import STRING, Schema, thing
 from roost.clusters.errors import BadRequest
 
 _BOOLEANS = {"0": False, "f": False, "false": False, "n": False, "no": False, "off": False,
              "1": True, "on": True, "t": True, "true": True, "y": True, "yes": True}  # fmt: skip
 _NAME = re.compile(r"[a-zA-Z\u4e00-\u9fa5\d._~-]*")
+LARGEST = 2**31 - 1
 
-Reader = Callable[[str, Any], Any]
-"""Reads the value of a field: takes the field's name and what was sent."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader(Generic[T]):
+    """Reads the value of a field: takes the field's name and what was sent, which `schema` describes."""
+
+    read: Callable[[str, Any], T]
+    schema: Schema
+
+    def __call__(self, field: str, value: Any) -> T:
+        return self.read(field, value)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """One field of a body."""
 
-    read: Reader
+    read: Reader[Any]
     required: bool = False
+
+
+def described(fields: Mapping[str, Field]) -> Schema:
+    """What a body with these fields looks like, for those who read the OpenAPI document."""
+    return thing(
+        {name: field.read.schema for name, field in fields.items() if field.required},
+        {name: field.read.schema for name, field in fields.items() if not field.required},
+    )
+
+
+def enveloped(key: str, fields: Mapping[str, Field]) -> Schema:
+    """The same, inside `{key: ...}`."""
+    return thing({key: described(fields)})
 
 
 def envelope(body: Any, key: str, *, change: bool = False) -> dict[str, Any]:
@@ -60,8 +85,7 @@ def single(body: Any, noun: str, known: Sequence[str], *, end: str = ".") -> tup
     return key, value
 
 
-def as_name(field: str, value: Any) -> str:
-    """A name."""
+def _name(field: str, value: Any) -> str:
     if not isinstance(value, str):
         raise BadRequest(f"The value '{value}' is not a valid string.")
     if not value:
@@ -76,22 +100,19 @@ def as_name(field: str, value: Any) -> str:
     return value
 
 
-def as_text(field: str, value: Any) -> str:
-    """Any text; numbers are taken as text."""
+def _text(field: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise BadRequest(f"The value '{value}' of '{field}' is not a valid string.")
     return str(value)
 
 
-def as_map(field: str, value: Any) -> dict[str, Any]:
-    """A map."""
+def _map(field: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadRequest(f"The value of '{field}' is not a map: '{value}'.")
     return value
 
 
-def as_boolean(field: str, value: Any) -> bool:
-    """A truth value, or a word for one."""
+def _boolean(field: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
     word = str(value).strip().lower()
@@ -101,8 +122,33 @@ def as_boolean(field: str, value: Any) -> bool:
     return _BOOLEANS[word]
 
 
-def as_integer(least: int | None = None, most: int | None = None) -> Reader:
-    """A whole number between bounds."""
+def _number(field: str, value: Any) -> float:
+    try:
+        if isinstance(value, (bool, dict, list)):
+            raise ValueError
+        number = float(value)
+        if number != number or number in (float("inf"), float("-inf")):
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise BadRequest(f"could not convert string to float: '{value}'") from None
+    return number
+
+
+as_name = Reader(_name, {"type": "string", "minLength": 1, "maxLength": 255, "pattern": f"^{_NAME.pattern}$"})
+"""A name."""
+as_text = Reader(_text, STRING)
+"""Any text; numbers are taken as text."""
+as_map = Reader(_map, {"type": "object"})
+"""A map."""
+as_boolean = Reader(_boolean, {"type": ["boolean", "string"]})
+"""A truth value, or a word for one."""
+as_number = Reader(_number, {"type": ["number", "string"]})
+"""Any number."""
+
+
+def as_integer(least: int | None = None, most: int | None = None) -> Reader[int]:
+    """A whole number between bounds: at most what a column of the database holds."""
+    highest = LARGEST if most is None else most
 
     def read_integer(field: str, value: Any) -> int:
         try:
@@ -113,27 +159,15 @@ def as_integer(least: int | None = None, most: int | None = None) -> Reader:
             raise BadRequest(f"The value for {field} must be an integer: '{value}'.") from None
         if least is not None and number < least:
             raise BadRequest(f"Value must be >= {least} for field '{field}'.")
-        if most is not None and number > most:
-            raise BadRequest(f"Value must be <= {most} for field '{field}'.")
+        if number > highest:
+            raise BadRequest(f"Value must be <= {highest} for field '{field}'.")
         return number
 
-    return read_integer
+    bounds = {"maximum": highest} | ({} if least is None else {"minimum": least})
+    return Reader(read_integer, {"type": ["integer", "string"], **bounds})
 
 
-def as_number(field: str, value: Any) -> float:
-    """Any number."""
-    try:
-        if isinstance(value, (bool, dict, list)):
-            raise ValueError
-        number = float(value)
-        if number != number or number in (float("inf"), float("-inf")):
-            raise ValueError
-    except ValueError:
-        raise BadRequest(f"could not convert string to float: '{value}'") from None
-    return number
-
-
-def one_of(*allowed: str) -> Reader:
+def one_of(*allowed: str) -> Reader[str]:
     """One of a fixed set."""
 
     def read_choice(field: str, value: Any) -> str:
@@ -141,4 +175,4 @@ def one_of(*allowed: str) -> Reader:
             raise BadRequest(f"Value '{value}' is not acceptable for field '{field}'.")
         return str(value)
 
-    return read_choice
+    return Reader(read_choice, {"enum": list(allowed)})

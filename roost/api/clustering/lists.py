@@ -109,14 +109,14 @@ class Listing:
     ) -> list[sa.Row[Any]]:
         """The rows of a page; `query` selects more than the table's own columns, if need be."""
         query = sa.select(self.table) if query is None else query
-        if not page.everywhere and hasattr(self.table.c, "project_id"):
-            query = query.where(self.table.c.project_id == call.caller.project_id)
+        visible = self._visible(call, page)
+        query = query.where(visible)
         for key, values in page.filters.items():
             query = query.where(self._column(key).in_(values))
         if conditions:
             query = query.where(*conditions)
         if page.marker is not None:
-            query = query.where(await self._after(connection, page))
+            query = query.where(await self._after(connection, page, visible))
         for name, descending in page.order:
             column = self._column(name)
             query = query.order_by(column.desc().nulls_last() if descending else column.asc().nulls_first())
@@ -151,10 +151,15 @@ class Listing:
             raise BadRequest(f"The value for marker is not a valid UUID: '{value}'.")
         return value
 
-    async def _after(self, connection: AsyncConnection, page: Page) -> sa.ColumnElement[bool]:
+    def _visible(self, call: Call, page: Page) -> sa.ColumnElement[bool]:
+        return sa.true() if page.everywhere else self.table.c.project_id == call.caller.project_id
+
+    async def _after(
+        self, connection: AsyncConnection, page: Page, visible: sa.ColumnElement[bool]
+    ) -> sa.ColumnElement[bool]:
         """The rows that follow the marker: later by the first key in which they differ. Nulls come first ascending,
-        last descending."""
-        query = sa.select(self.table).where(self.table.c.id == page.marker)
+        last descending. What cannot be seen marks no place."""
+        query = sa.select(self.table).where(self.table.c.id == page.marker, visible)
         last = (await connection.execute(query)).one_or_none()
         if last is None:
             raise BadRequest(f"The marker '{page.marker}' could not be found.")

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.clustering import fields
 from roost.api.clustering.asking import accepted, asking, cloud_of, started
-from roost.api.clustering.clusters import forced
+from roost.api.clustering.clusters import ONE_KEY, forced
 from roost.api.clustering.fields import Field
 from roost.api.clustering.lists import Listing, boolean, one_of, text
 from roost.api.clustering.moments import moment
@@ -120,7 +120,7 @@ async def index(call: Call) -> Reply:
     return {"nodes": [_view(row, call.version) for row in rows]}
 
 
-@routes.post("", rule="nodes:create", status=202)
+@routes.post("", rule="nodes:create", status=202, described=fields.enveloped("node", _CREATE))
 async def create(call: Call) -> Reply:
     """Make a node."""
     given = fields.read(_CREATE, fields.envelope(call.body, "node"))
@@ -129,7 +129,7 @@ async def create(call: Call) -> Reply:
         return accepted(call, action_id, await _shown(ask.connection, row.id, call.version))
 
 
-@routes.post("/adopt", since="1.7", rule="nodes:adopt")
+@routes.post("/adopt", since="1.7", rule="nodes:adopt", described=fields.described(_ADOPT))
 async def adopt(call: Call) -> Reply:
     """Make a node of a server that exists."""
     given = fields.read(_ADOPT, fields.as_map("node", call.body))
@@ -138,7 +138,7 @@ async def adopt(call: Call) -> Reply:
         return await _shown(ask.connection, row.id, call.version)
 
 
-@routes.post("/adopt-preview", since="1.7", rule="nodes:adopt_preview")
+@routes.post("/adopt-preview", since="1.7", rule="nodes:adopt_preview", described=fields.described(_PREVIEW))
 async def preview(call: Call) -> Reply:
     """What profile a server that exists would have."""
     given = fields.read(_PREVIEW, fields.as_map("node", call.body))
@@ -158,7 +158,7 @@ async def show(call: Call) -> Reply:
         return shown
 
 
-@routes.patch("/{node_id}", rule="nodes:update", status=202)
+@routes.patch("/{node_id}", rule="nodes:update", status=202, described=fields.enveloped("node", _UPDATE))
 async def update(call: Call) -> Reply:
     """Change a node."""
     given = fields.read(_UPDATE, fields.envelope(call.body, "node", change=True))
@@ -176,7 +176,7 @@ async def delete(call: Call) -> Reply:
         return accepted(call, await nodes.delete(ask, call.path["node_id"], force=forced(call)), None)
 
 
-@routes.post("/{node_id}/actions", rule="nodes:action", status=202)
+@routes.post("/{node_id}/actions", rule="nodes:action", status=202, described=ONE_KEY)
 async def act(call: Call) -> Reply:
     """Have a node checked or recovered."""
     name, value = fields.single(call.body, "action", ("check", "recover"))
@@ -188,7 +188,7 @@ async def act(call: Call) -> Reply:
         return started(call, await do(ask, call.path["node_id"], given))
 
 
-@routes.post("/{node_id}/ops", since="1.4", rule="nodes:operation", status=202)
+@routes.post("/{node_id}/ops", since="1.4", rule="nodes:operation", status=202, described=ONE_KEY)
 async def operate(call: Call) -> Reply:
     """Have one of the profile's operations done."""
     name, value = fields.single(call.body, "operation", ())

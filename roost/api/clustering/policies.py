@@ -38,7 +38,7 @@ async def index(call: Call) -> Reply:
         return {"policies": [_view(row) for row in await _LISTING.rows(connection, call, page)]}
 
 
-@routes.post("", rule="policies:create", status=201)
+@routes.post("", rule="policies:create", status=201, described=fields.enveloped("policy", _CREATE))
 async def create(call: Call) -> Reply:
     """Make a policy from a spec."""
     given = fields.read(_CREATE, fields.envelope(call.body, "policy"))
@@ -49,7 +49,7 @@ async def create(call: Call) -> Reply:
     return {"policy": _view(row)}
 
 
-@routes.post("/validate", since="1.2", rule="policies:validate")
+@routes.post("/validate", since="1.2", rule="policies:validate", described=fields.enveloped("policy", _VALIDATE))
 async def validate(call: Call) -> Reply:
     """Check a spec against its schema."""
     given = fields.read(_VALIDATE, fields.envelope(call.body, "policy"))
@@ -65,7 +65,7 @@ async def show(call: Call) -> Reply:
     return {"policy": _view(row)}
 
 
-@routes.patch("/{policy_id}", rule="policies:update")
+@routes.patch("/{policy_id}", rule="policies:update", described=fields.enveloped("policy", _UPDATE))
 async def update(call: Call) -> Reply:
     """Rename a policy."""
     given = fields.read(_UPDATE, fields.envelope(call.body, "policy", change=True))

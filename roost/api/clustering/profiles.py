@@ -43,7 +43,7 @@ async def index(call: Call) -> Reply:
         return {"profiles": [_view(row) for row in await _LISTING.rows(connection, call, page)]}
 
 
-@routes.post("", rule="profiles:create", status=201)
+@routes.post("", rule="profiles:create", status=201, described=fields.enveloped("profile", _CREATE))
 async def create(call: Call) -> Reply:
     """Make a profile from a spec, if the cloud has what it asks for."""
     given = fields.read(_CREATE, fields.envelope(call.body, "profile"))
@@ -56,7 +56,7 @@ async def create(call: Call) -> Reply:
     return {"profile": _view(row)}
 
 
-@routes.post("/validate", since="1.2", rule="profiles:validate")
+@routes.post("/validate", since="1.2", rule="profiles:validate", described=fields.enveloped("profile", _VALIDATE))
 async def validate(call: Call) -> Reply:
     """Check a spec against its schema."""
     given = fields.read(_VALIDATE, fields.envelope(call.body, "profile"))
@@ -72,7 +72,7 @@ async def show(call: Call) -> Reply:
     return {"profile": _view(row)}
 
 
-@routes.patch("/{profile_id}", rule="profiles:update")
+@routes.patch("/{profile_id}", rule="profiles:update", described=fields.enveloped("profile", _UPDATE))
 async def update(call: Call) -> Reply:
     """Change the name or the metadata of a profile."""
     changes = fields.read(_UPDATE, fields.envelope(call.body, "profile", change=True))

@@ -13,6 +13,7 @@ from roost.api.clustering.lists import Listing, one_of, text
 from roost.api.clustering.moments import moment
 from roost.api.permissions import MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import STRING, Schema
 from roost.api.versions import Version
 from roost.clusters import receivers
 from roost.clusters.errors import BadRequest
@@ -56,6 +57,10 @@ _UPDATE = {
     "action": Field(fields.as_text),
     "params": Field(fields.as_map),
 }
+_MESSAGE: Schema = {
+    "type": "object",
+    "properties": {"cluster": STRING, "action": {"enum": list(receivers.ACTIONS)}, "params": {"type": "object"}},
+}
 
 
 def _view(call: Call, row: sa.Row[Any]) -> dict[str, Any]:
@@ -97,7 +102,7 @@ async def index(call: Call) -> Reply:
         return {"receivers": [_view(call, row) for row in await _LISTING.rows(connection, call, page)]}
 
 
-@routes.post("", rule="receivers:create", status=201)
+@routes.post("", rule="receivers:create", status=201, described=fields.enveloped("receiver", _CREATE))
 async def create(call: Call) -> Reply:
     """Make a receiver."""
     given = fields.read(_CREATE, fields.envelope(call.body, "receiver"))
@@ -112,7 +117,7 @@ async def show(call: Call) -> Reply:
         return {"receiver": _view(call, await receivers.find(ask, call.path["receiver_id"]))}
 
 
-@routes.patch("/{receiver_id}", rule="receivers:update")
+@routes.patch("/{receiver_id}", rule="receivers:update", described=fields.enveloped("receiver", _UPDATE))
 async def update(call: Call) -> Reply:
     """Change a receiver."""
     given = fields.read(_UPDATE, fields.envelope(call.body, "receiver", change=True))
@@ -128,7 +133,7 @@ async def delete(call: Call) -> Reply:
     return Response(status_code=204)
 
 
-@routes.post("/{receiver_id}/notify", rule=_NOTIFY, status=204)
+@routes.post("/{receiver_id}/notify", rule=_NOTIFY, status=204, described=_MESSAGE)
 async def notify(call: Call) -> Reply:
     """Give a message to a message receiver."""
     message = fields.as_map("message", call.body) if call.body is not None else {}

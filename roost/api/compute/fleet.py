@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import StreamingResponse
 
-from roost.api import schemas
+from roost.api import metrics, schemas
 from roost.api.compute.server_groups import rule_view
 from roost.api.permissions import ADMIN, READER, Rule
 from roost.api.routes import Call, Reply, Table
@@ -86,10 +86,9 @@ _VIOLATION = thing(
 _FLEET = thing(
     {
         "scope": schemas.STRING,
-        "scopes": array(schemas.STRING),
+        # Whether the caller may use a scope's identifiers elsewhere; else they were made up for this one answer.
+        "scopes": array(thing({"name": schemas.STRING, "named": {"type": "boolean"}})),
         "all": {"type": "boolean"},
-        # Whether the caller may use these identifiers; else they were made up for this one answer.
-        "named": {"type": "boolean"},
         "aggregates": array(_AGGREGATE),
         "groups": array(thing({"id": schemas.STRING, "name": schemas.STRING, "project_id": schemas.STRING})),
         "violations": array(_VIOLATION),
@@ -149,9 +148,12 @@ async def index(call: Call) -> Reply:
     return {
         "fleet": {
             "scope": scope.name,
-            "scopes": [name for name, each in known.items() if atlas.divides(each)],
+            "scopes": [
+                {"name": name, "named": everything or each.allow_identifiers}
+                for name, each in known.items()
+                if atlas.divides(each)
+            ],
             "all": everything,
-            "named": everything or scope.allow_identifiers,
             "aggregates": [_aggregate_view(each) for each in found.aggregates],
             "groups": [
                 {"id": group, "name": name, "project_id": project}
@@ -228,7 +230,7 @@ async def follow(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         _, scope = await _scopes(call, connection)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_events(call, scope), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_events(call, scope), media_type=metrics.ENDLESS, headers=headers)
 
 
 async def _events(call: Call, scope: Scope) -> AsyncIterator[str]:

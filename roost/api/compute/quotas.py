@@ -103,10 +103,10 @@ def _configured(call: Call) -> dict[str, int]:
 
 
 async def _check_project(call: Call, connection: AsyncConnection) -> str:
-    """The project that the path names. Only our own identity can be asked whether it exists."""
+    """The project that the path names. Only our own identity can be asked whether it exists, and only by operators."""
     project_id = call.path["project_id"]
-    known = project_id == call.caller.project_id or call.services.settings.auth_strategy != "roost"
-    if not known and await projects.find(connection, project_id=project_id) is None:
+    askable = call.caller.is_admin and call.services.settings.auth_strategy == "roost"
+    if askable and await projects.find(connection, project_id=project_id) is None:
         raise Invalid(f"Project ID {project_id} is not a valid project.")
     return project_id
 
@@ -131,12 +131,13 @@ async def show(call: Call) -> Reply:
 
 
 async def detail(call: Call) -> Reply:
-    """Show the quotas of a project, and what is used of them."""
+    """Show the quotas of a project, or of a user in it (`user_id`), and what is used of them."""
     call.permit(_SETS + "detail", project_id=call.path["project_id"])
     async with call.services.database.begin() as connection:
         project_id = await _check_project(call, connection)
-        limits = await quotas.limits(connection, _configured(call), project_id, call.query.get("user_id", ""))
-        used = await quotas.used(connection, project_id)
+        user_id = call.query.get("user_id", "")
+        limits = await quotas.limits(connection, _configured(call), project_id, user_id)
+        used = await quotas.used(connection, project_id, user_id)
     shown = {name: {"in_use": used.get(name, 0), "limit": limits[name], "reserved": 0} for name in _sets(call.version)}
     return {"quota_set": {"id": project_id, **shown}}
 

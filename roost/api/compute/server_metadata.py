@@ -79,7 +79,7 @@ async def _change(call: Call, what: str, items: dict[str, str], *, keep: bool) -
     async with call.services.database.begin() as connection:
         server = await owned(call, connection, _RULE + what, lock=True)
         wanted = {**server.metadata, **items} if keep else items
-        limits = await quotas.limits(connection, call.services.settings.quota, server.project_id)
+        limits = await quotas.limits(connection, call.services.settings.quota, server.project_id, server.user_id)
         most = limits["metadata_items"]
         if 0 <= most < len(wanted):
             raise OverQuota(f"Maximum number of metadata items exceeds {most}")

@@ -397,6 +397,8 @@ def _sorts(call: Call) -> tuple[tuple[str, bool], ...]:
     keys = [value for key, value in call.queries if key == "sort_key"]
     directions = [value for key, value in call.queries if key == "sort_dir"]
     for key in keys:
+        if key == "host" and not call.caller.is_admin:
+            raise Forbidden("Only administrators can sort servers by host")
         if key not in servers.SORT_KEYS:
             raise Invalid(f"Unable to sort by '{key}': use one of {', '.join(servers.SORT_KEYS)}.")
     padded = directions + [directions[-1] if directions else "desc"] * (len(keys) - len(directions))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import JSONResponse, Response
 
@@ -148,7 +149,7 @@ async def _issue(call: Call, connection: AsyncConnection, signed_in: _SignedIn, 
         project_id,
         signed_in.methods,
         # Else a token could be renewed for ever, by whoever stole it.
-        min(expires_at, first.expires_at) if first else expires_at,
+        sa.func.least(expires_at, first.expires_at) if first else expires_at,
         system=system,
         chain=first.audit_ids[-1] if first else None,
     )

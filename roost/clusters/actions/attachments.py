@@ -3,7 +3,6 @@
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +14,7 @@ from roost.clusters.bindings import Bound, Consultation
 from roost.clusters.ids import new_id
 from roost.clusters.policies import chain
 from roost.clusters.policies.base import ActionView
+from roost.store.database import now
 from roost.store.tables.clusters import cluster_policies, clusters, policies
 
 logger = logging.getLogger(__name__)
@@ -121,8 +121,8 @@ async def _scene(work: Work, connection: AsyncConnection) -> tuple[ActionView, l
     view = ActionView(
         action=work.action,
         cluster=state.cluster_view(row, members, await state.profile_rows(connection, list(ids))),
-        cloud=work.engine.clouds.of(row.project_id, row.user_id),
-        now=datetime.now(UTC),
+        cloud=work.cloud_of(row.project_id, row.user_id),
+        now=await now(connection),
         id=work.id,
         inputs=work.inputs,
         data=work.data,

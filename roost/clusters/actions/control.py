@@ -78,9 +78,9 @@ async def _resume(connection: AsyncConnection, row: sa.Row[object]) -> None:
     await queue.enqueue(connection, [row.id])
 
 
-async def complete_lifecycle(connection: AsyncConnection, token: str) -> str:
-    """Let the node go whose deletion waits under this token; the id of that deletion."""
-    query = sa.select(actions).where(actions.c.id == token).with_for_update()
+async def complete_lifecycle(connection: AsyncConnection, cluster_id: str, token: str) -> str:
+    """Let the node of this cluster go whose deletion waits under this token; the id of that deletion."""
+    query = sa.select(actions).where(actions.c.id == token, actions.c.cluster_id == cluster_id).with_for_update()
     row = (await connection.execute(query)).one_or_none()
     if row is None:
         raise ResourceNotFound("action", token)

@@ -1,4 +1,4 @@
-"""Webhooks: a URL is told of each node that waits to go, while the action waits.
+"""Hooks: a URL, or a queue of the cloud, is told of each node that waits to go, while the action waits.
 
 What comes of it changes nothing for the action: a message that does not arrive is an event, and the time for an answer
 ends as it would have. An engine that ends at this moment sends nothing; the token is in an event of the node as well.
@@ -10,10 +10,13 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from roost.clouds.base import CloudError, Refused
 from roost.clusters import events, state, urls
 from roost.clusters.actions.work import Plan, Step, Work
+from roost.store.tables.clusters import nodes
 
 logger = logging.getLogger(__name__)
 
@@ -30,29 +33,39 @@ def message(step: Step) -> dict[str, Any]:
 
 
 def send(work: Work, plan: Plan) -> None:
-    """Begin to tell the URL of the plan's hook, if it has one, of the nodes that wait."""
+    """Begin to tell the URL or the queue of the plan's hook, if it names one, of the nodes that wait."""
     hooks = plan.more.get("hooks") or {}
+    kind, name = ("webhook", "url") if hooks.get("type") == "webhook" else ("queue", "queue")
+    where = hooks.get("params", {}).get(name)
     waiting = [step for step in plan.steps if step.waiting]
-    if hooks.get("type") != "webhook" or not waiting:
+    if not where or not waiting:
         return
-    task = asyncio.create_task(_send(work, hooks["params"]["url"], waiting))
+    task = asyncio.create_task(_send(work, kind, where, waiting))
     work.engine.errands.add(task)
     task.add_done_callback(work.engine.errands.discard)
 
 
-async def _send(work: Work, url: str, steps: Sequence[Step]) -> None:
+async def _send(work: Work, kind: str, where: str, steps: Sequence[Step]) -> None:
     engine, turn = work.engine, asyncio.Semaphore(_AT_ONCE)
     async with engine.database.begin() as connection:
         found = await state.nodes_by_id(connection, [step.node_id for step in steps])
+        whose = sa.select(nodes.c.project_id, nodes.c.user_id).where(nodes.c.id.in_(found)).limit(1)
+        owner = (await connection.execute(whose)).one_or_none()
+    if owner is None:
+        return  # all of them have gone
+    cloud = engine.clouds.of(owner.project_id, owner.user_id)
 
     async def tell(step: Step) -> dict[str, Any] | None:
         node = found.get(step.node_id)
         body = {**message(step), "resource_id": node.physical_id if node else None}
         async with turn:
             try:
-                await urls.fetch(url, json.dumps(body).encode(), private=engine.settings.private_urls)
-            except (OSError, ValueError, urls.ForbiddenAddress) as error:
-                return _failure(work, step, f"The webhook {url} could not be told: {error}")
+                if kind == "webhook":
+                    await urls.fetch(where, json.dumps(body).encode(), private=engine.settings.private_urls)
+                else:
+                    await cloud.post_message(where, body)
+            except (OSError, ValueError, urls.ForbiddenAddress, CloudError, Refused) as error:
+                return _failure(work, step, f"The {kind} {where} could not be told: {error}")
         return None
 
     told = await asyncio.gather(*(tell(step) for step in steps))
@@ -61,7 +74,7 @@ async def _send(work: Work, url: str, steps: Sequence[Step]) -> None:
         async with engine.database.begin() as connection:
             await events.record(connection, failures)
     except SQLAlchemyError:
-        logger.warning("could not write down that a webhook failed", exc_info=True)
+        logger.warning("could not write down that a hook failed", exc_info=True)
 
 
 def _failure(work: Work, step: Step, reason: str) -> dict[str, Any]:

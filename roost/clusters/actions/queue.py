@@ -7,6 +7,9 @@ the table of actions: an action that waits (for a hook, between two batches) hol
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import procrastinate
 import sqlalchemy as sa
@@ -33,7 +36,11 @@ async def enqueue(connection: AsyncConnection, action_ids: Iterable[str]) -> Non
     for action_id in action_ids:
         # The lock: two jobs for one action never run at once.
         deferrer = _unopened.configure_task(_TASK, queue=_QUEUE, lock=action_id, connection=raw)
-        await deferrer.defer_async(action_id=action_id)
+        try:
+            await deferrer.defer_async(action_id=action_id)
+        except ConnectorException as error:
+            # It fails as everything else in this transaction would.
+            raise sa.exc.OperationalError("defer a job", None, error.__cause__ or error) from error
 
 
 async def work(
@@ -46,10 +53,11 @@ async def work(
 ) -> None:
     """Carry out actions until cancelled; those of engines without a heartbeat are taken over."""
     while True:
-        app = _app(database, carry_out)
+        in_hand = _InHand()
+        app = _app(database, carry_out, in_hand)
         try:
             async with app.open_async(), asyncio.TaskGroup() as group:
-                takeover = group.create_task(_take_over(app, heartbeat, dead_after))
+                takeover = group.create_task(_take_over(app, in_hand, heartbeat, dead_after))
                 await app.run_worker_async(
                     queues=[_QUEUE],
                     concurrency=concurrency,
@@ -66,27 +74,59 @@ async def work(
         await asyncio.sleep(1)
 
 
-def _app(database: Database, carry_out: Callable[[str], Awaitable[None]]) -> procrastinate.App:
+@dataclass(slots=True)
+class _InHand:
+    """The jobs that this process is at. The table may say of more: the end of a job that the database did not hear of
+    leaves it to be done for ever, by a worker that lives and knows nothing of it."""
+
+    worker: int | None = None
+    jobs: set[int | None] = field(default_factory=set)
+    missing: set[int | None] = field(default_factory=set)
+    """Those of our worker that were not in hand at the last look, when they might just have begun or ended."""
+
+    async def dropped(self, app: procrastinate.App) -> list[procrastinate.jobs.Job]:
+        """The jobs that this worker is said to be at, and twice in a row was not."""
+        if self.worker is None:
+            return []
+        said = await app.job_manager.list_jobs_async(queue=_QUEUE, status="doing", worker_id=self.worker)
+        absent = [job for job in said if job.id not in self.jobs]
+        dropped = [job for job in absent if job.id in self.missing]
+        self.missing = {job.id for job in absent}
+        return dropped
+
+
+def _app(database: Database, carry_out: Callable[[str], Awaitable[None]], in_hand: _InHand) -> procrastinate.App:
     dsn = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
     connector = procrastinate.PsycopgConnector(conninfo=dsn, min_size=1, max_size=4)
     app = procrastinate.App(connector=connector)
 
-    @app.task(name=_TASK, queue=_QUEUE)
-    async def carry_out_action(action_id: str) -> None:
-        await carry_out(action_id)
+    @app.task(name=_TASK, queue=_QUEUE, pass_context=True)
+    async def carry_out_action(context: procrastinate.JobContext, action_id: str) -> None:
+        in_hand.worker = context.job.worker_id
+        in_hand.jobs.add(context.job.id)
+        try:
+            await carry_out(action_id)
+        finally:
+            in_hand.jobs.discard(context.job.id)
 
     return app
 
 
-async def _take_over(app: procrastinate.App, heartbeat: float, dead_after: float) -> None:
+async def _take_over(app: procrastinate.App, in_hand: _InHand, heartbeat: float, dead_after: float) -> None:
     while True:
         await asyncio.sleep(heartbeat)
         for job in await app.job_manager.get_stalled_jobs(queue=_QUEUE, seconds_since_heartbeat=dead_after):
             logger.warning("taking over from an engine that gives no sign of life", extra={"job": job.task_kwargs})
-            try:
-                await app.job_manager.retry_job(job)
-            except ConnectorException:
-                continue  # another engine was faster
+            await _again(app, job)
+        for job in await in_hand.dropped(app):
+            logger.warning("a job ended without the database hearing of it", extra={"job": job.task_kwargs})
+            await _again(app, job)
+
+
+async def _again(app: procrastinate.App, job: procrastinate.jobs.Job) -> None:
+    # Whoever's clock is ahead must not put it off: any moment in the past is now.
+    with suppress(ConnectorException):  # another engine was faster
+        await app.job_manager.retry_job(job, retry_at=datetime.fromtimestamp(0, UTC))
 
 
 LOST = sa.text(

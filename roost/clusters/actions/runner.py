@@ -8,10 +8,11 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
+from prometheus_client import Counter
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -31,10 +32,12 @@ from roost.clusters.actions.work import (
     insert_steps,
 )
 from roost.clusters.policies.base import AFTER, BEFORE, ActionView
-from roost.store.database import worth_retrying
+from roost.store.database import now, worth_retrying
 from roost.store.tables.clusters import actions, clusters, nodes, unfinished
 
 logger = logging.getLogger(__name__)
+
+ENDED = Counter("roost_actions_ended", "Actions on clusters and nodes that ended, by how.", ["action", "status"])
 
 _BUSY_NODES = {
     "NODE_DELETE": "DELETING",
@@ -112,7 +115,9 @@ async def take_up(engine: Engine, action_id: str) -> Work | None:
                 updated_at=sa.func.now(),
             )
         )
-        work = Work.of(engine, (await connection.execute(change.returning(actions))).one())
+        since_start = sa.extract("epoch", sa.func.clock_timestamp() - actions.c.start_time)
+        taken = (await connection.execute(change.returning(actions, since_start.label("since_start")))).one()
+        work = Work.of(engine, taken, float(taken.since_start))
         if row.start_time is None:
             await events.record(connection, [work.event("start")])
         return work
@@ -217,12 +222,13 @@ async def view_of(work: Work, scene: plans.Scene, *, succeeded: bool = True) -> 
         ids = {scene.cluster.profile_id, *(node.profile_id for node in members)}
         profiles = await state.profile_rows(connection, list(ids))
         node = None if work.on_cluster else (await state.nodes_by_id(connection, [work.target])).get(work.target)
+        moment = await now(connection)
     cluster = state.cluster_view(scene.cluster, members, profiles)
     return ActionView(
         action=work.action,
         cluster=cluster,
-        cloud=work.engine.clouds.of(scene.cluster.project_id, scene.cluster.user_id),
-        now=datetime.now(UTC),
+        cloud=work.cloud_of(scene.cluster.project_id, scene.cluster.user_id),
+        now=moment,
         id=work.id,
         inputs=work.inputs,
         data=work.data,
@@ -237,9 +243,8 @@ async def view_of(work: Work, scene: plans.Scene, *, succeeded: bool = True) -> 
 async def _write_plan(connection: AsyncConnection, work: Work, plan: Plan) -> None:
     work.plan = plan.to_json()
     work.steps = plan.steps
-    wake = plan.wait > 0
-    if wake:
-        work.plan["not_before"] = (datetime.now(UTC) + timedelta(seconds=plan.wait)).isoformat()
+    if plan.wait > 0:
+        work.plan["not_before"] = (await now(connection) + timedelta(seconds=plan.wait)).isoformat()
     work.outputs |= {"nodes_done": 0, "nodes_total": len(plan.steps)}
     await connection.execute(
         actions.update().where(actions.c.id == work.id).values(plan=work.plan, data=work.data, outputs=work.outputs)
@@ -342,6 +347,7 @@ async def end(work: Work, ending: Ending) -> None:
         phase = "end" if ending.status == SUCCEEDED else "error"
         await events.record(connection, [work.event(phase, ending.reason, level), *work.report.events(work)])
         await requests.follow(connection, work.lock)
+    ENDED.labels(work.action, ending.status).inc()
 
 
 async def _consult_after(work: Work, succeeded: bool) -> bindings.Consultation | None:

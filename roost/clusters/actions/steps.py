@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
@@ -23,6 +23,7 @@ from roost.clusters.actions import hooks
 from roost.clusters.actions.work import CANCELLED, FAILED, SUCCEEDED, Plan, Step, Work, read_steps
 from roost.clusters.policies.base import NodeView
 from roost.clusters.profiles.base import RECREATE, Outcome, Profile
+from roost.store.database import now
 from roost.store.tables.clusters import actions, nodes, unfinished
 
 logger = logging.getLogger(__name__)
@@ -70,8 +71,7 @@ async def carry_out(work: Work) -> bool:
         part = work.steps[0].part
         if await _must_wait(work, part):
             return False
-        now = [step for step in work.steps if step.part == part]
-        await _do(work, now)
+        await _do(work, [step for step in work.steps if step.part == part])
         work.steps = [step for step in work.steps if step.part != part]
     return True
 
@@ -88,10 +88,15 @@ async def _must_wait(work: Work, part: int) -> bool:
     assert work.plan is not None
     plan = work.plan
     pause, last = float(plan.get("pause") or 0), plan.get("last_part")
-    if pause and last is not None and last != part and plan.get("paused_for") != part:
-        plan |= {"paused_for": part, "not_before": _in(pause)}
-    until = plan.get("not_before")
-    if until is None or datetime.fromisoformat(until) <= datetime.now(UTC):
+    rests = pause and last is not None and last != part and plan.get("paused_for") != part
+    if not rests and plan.get("not_before") is None:
+        return False
+    async with work.engine.database.begin() as connection:
+        moment = await now(connection)
+    if rests:
+        plan |= {"paused_for": part, "not_before": (moment + timedelta(seconds=pause)).isoformat()}
+    until = datetime.fromisoformat(plan["not_before"])
+    if until <= moment:
         return False
     waits_for_hooks = any(step.waiting for step in work.steps or ())
     if plan.get("hooks") and not waits_for_hooks:
@@ -104,16 +109,12 @@ async def _must_wait(work: Work, part: int) -> bool:
             .values(
                 status="WAITING" if work.on_cluster or not waits_for_hooks else "WAITING_LIFECYCLE_COMPLETION",
                 status_reason="Waiting for depended actions." if waits_for_hooks else "Waiting for its time.",
-                wake_at=datetime.fromisoformat(until),
+                wake_at=until,
                 owner=None,
                 plan=plan,
             )
         )
     return True
-
-
-def _in(seconds: float) -> str:
-    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
 
 async def _do(work: Work, steps: Sequence[Step]) -> None:
@@ -123,7 +124,7 @@ async def _do(work: Work, steps: Sequence[Step]) -> None:
         rows = await state.profile_rows(connection, [*{node.profile_id for node in found.values()}, *new])
         owner = await _owner(connection, work)
     profiles = {key: work.engine.plugins.restore_profile(row._asdict()) for key, row in rows.items()}
-    cloud = work.engine.clouds.of(*owner)
+    cloud = work.cloud_of(*owner)
     vanished = [step for step in steps if step.node_id not in found]
     if vanished:
         gone = [Result(step.node_id, step.action in ("NODE_DELETE", "NODE_LEAVE"), "The node is gone.", gone=True)
@@ -481,7 +482,7 @@ async def forget_unmade(work: Work, doomed: Sequence[str]) -> None:
         found = await state.nodes_by_id(connection, doomed)
         rows = await state.profile_rows(connection, [node.profile_id for node in found.values()])
         owner = await _owner(connection, work)
-    cloud = work.engine.clouds.of(*owner)
+    cloud = work.cloud_of(*owner)
     gone: list[str] = []
     for key, row in rows.items():
         profile = work.engine.plugins.restore_profile(row._asdict())

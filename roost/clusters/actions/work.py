@@ -5,17 +5,17 @@ taken for dead, and whose work another has taken over, finds out at its next wri
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.clouds.base import Clouds
+from roost.clouds.base import Cloud, Clouds
 from roost.clusters import events
 from roost.clusters.actions.requests import DERIVED, Owner
 from roost.clusters.ids import new_id
@@ -120,7 +120,8 @@ class Work:
     lock: str
     attempt: int
     timeout: int
-    started: datetime
+    deadline: float
+    """By a clock that nobody sets; how long earlier attempts have taken is told by the database's."""
     owner: Owner
     inputs: dict[str, Any]
     data: dict[str, Any]
@@ -135,8 +136,8 @@ class Work:
     """What became of the steps, once all are done."""
 
     @classmethod
-    def of(cls, engine: Engine, row: sa.Row[Any]) -> "Work":
-        """The work of a row of the table of actions."""
+    def of(cls, engine: Engine, row: sa.Row[Any], since_start: float = 0.0) -> "Work":
+        """The work of a row of the table of actions, which began so many seconds ago."""
         return cls(
             engine=engine,
             id=row.id,
@@ -147,7 +148,7 @@ class Work:
             lock=row.lock,
             attempt=row.attempt,
             timeout=row.timeout,
-            started=row.start_time,
+            deadline=time.monotonic() + row.timeout - since_start,
             owner=Owner(row.user_id, row.project_id, row.domain_id, row.is_admin),
             inputs=dict(row.inputs),
             data=dict(row.data),
@@ -155,6 +156,10 @@ class Work:
             plan=row.plan,
             signal=row.control,
         )
+
+    def cloud_of(self, project_id: str, user_id: str) -> Cloud:
+        """The cloud of whom a thing belongs to, with what the one who asked for this may do there."""
+        return self.engine.clouds.of(project_id, user_id, privileged=self.owner.is_admin)
 
     @property
     def label(self) -> str:
@@ -169,7 +174,7 @@ class Work:
     @property
     def seconds_left(self) -> float:
         """How long this may still take."""
-        return (self.started + timedelta(seconds=self.timeout) - datetime.now(UTC)).total_seconds()
+        return self.deadline - time.monotonic()
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:

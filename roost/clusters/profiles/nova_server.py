@@ -10,6 +10,14 @@ from roost.clusters.profiles.base import REBOOT, REBUILD, RECREATE, Outcome, Pro
 from roost.clusters.spec import AllowedValues, Boolean, Integer, InvalidSpec, List, Map, Operation, String
 
 _NO_SERVER = "The node has no server."
+_NOT_YOURS = "Only an administrator of the cloud may choose a host."
+_OPERATORS = ("evacuate",)
+"""Operations for those who know the hosts."""
+_HIDDEN = (
+    *("OS-EXT-SRV-ATTR:host", "OS-EXT-SRV-ATTR:hypervisor_hostname", "OS-EXT-SRV-ATTR:instance_name", "host_status"),
+    *("compute_host", "hypervisor_hostname", "instance_name"),
+)
+"""What the compute service shows of a server to administrators only."""
 _AT_ONCE = 32
 """How many requests for single servers are under way at the same time."""
 
@@ -139,6 +147,8 @@ class ServerProfile(Profile):
     async def validate(self, cloud: Cloud) -> str | None:
         """The zone, flavor, image, key pair and networks exist."""
         zone = self.spec_data["availability_zone"]
+        if _chooses_host(zone) and not cloud.privileged:
+            return _NOT_YOURS
         if zone is not None and zone.partition(":")[0] not in {
             known.name for known in await cloud.availability_zones()
         }:
@@ -160,24 +170,32 @@ class ServerProfile(Profile):
 
     async def create(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str | None) -> list[Outcome]:
         """Ask for all servers at once."""
-        refusal, resolved = await self._resolved(cloud)
+        refusal, resolved = await self._resolved(cloud, nodes)
         if refusal is not None:
             return [Outcome(node.id, False, None, refusal) for node in nodes]
         requests = [self._request(node, cluster_id, resolved) for node in nodes]
+        if not cloud.privileged and any(_chooses_host(request.availability_zone) for request in requests):
+            return [Outcome(node.id, False, None, _NOT_YOURS) for node in nodes]
         outcomes = await cloud.create_servers(requests)
         return [_created(node, outcome) for node, outcome in zip(nodes, outcomes, strict=True)]
 
-    async def _resolved(self, cloud: Cloud) -> tuple[str | None, dict[str, Any]]:
+    async def _resolved(self, cloud: Cloud, nodes: Sequence[NodeView]) -> tuple[str | None, dict[str, Any]]:
         """What names in the spec stand for in the cloud, found once for all servers; or what could not be found."""
         flavor = await cloud.find_flavor(self.spec_data["flavor"])
         if flavor is None:
             return _missing("flavor", self.spec_data["flavor"]), {}
-        resolved: dict[str, Any] = {"flavor": flavor.id, "image": None, "networks": []}
+        resolved: dict[str, Any] = {"flavor": flavor.id, "image": None, "group": None, "networks": []}
         if self.spec_data["image"] is not None:
             image = await cloud.find_image(self.spec_data["image"])
             if image is None:
                 return _missing("image", self.spec_data["image"]), {}
             resolved["image"] = image.id
+        group = (self.spec_data["scheduler_hints"] or {}).get("group")
+        if group is not None and not all(node.placement.get("servergroup") for node in nodes):
+            found = await cloud.find_server_group(str(group))
+            if found is None:
+                return f"The specified server group '{group}' could not be found.", {}
+            resolved["group"] = found.id
         for wanted in self.spec_data["networks"] or ():
             network = await cloud.find_network(wanted["network"]) if wanted["network"] is not None else None
             if network is None and wanted["port"] is None:
@@ -188,7 +206,7 @@ class ServerProfile(Profile):
     def _request(self, node: NodeView, cluster_id: str | None, resolved: Mapping[str, Any]) -> ServerRequest:
         given = self.spec_data
         hints = dict(given["scheduler_hints"] or {})
-        group = node.placement.get("servergroup") or hints.get("group")
+        group = node.placement.get("servergroup") or resolved["group"]
         if group:
             hints["group"] = group
         return ServerRequest(
@@ -231,9 +249,14 @@ class ServerProfile(Profile):
         return [_checked(node, servers.get(node.physical_id or "")) for node in nodes]
 
     async def details(self, cloud: Cloud, nodes: Sequence[NodeView]) -> dict[str, Mapping[str, Any]]:
-        """The servers as the compute service shows them."""
+        """The servers as the compute service shows them to the one who asks."""
         servers = await cloud.show_servers([node.physical_id for node in nodes if node.physical_id])
-        return {node.id: servers[node.physical_id].details for node in nodes if node.physical_id in servers}
+        hidden = () if cloud.privileged else _HIDDEN
+        return {
+            node.id: {key: value for key, value in servers[node.physical_id].details.items() if key not in hidden}
+            for node in nodes
+            if node.physical_id in servers
+        }
 
     def update_problem(self, new: Profile) -> str | None:
         """Networks and a missing image cannot be changed in place."""
@@ -320,6 +343,8 @@ class ServerProfile(Profile):
         self, cloud: Cloud, nodes: Sequence[NodeView], operation: str, params: Mapping[str, Any]
     ) -> list[Outcome]:
         """Do one operation to every server."""
+        if operation in _OPERATORS and not cloud.privileged:
+            return [Outcome(node.id, False, node.physical_id, _NOT_YOURS) for node in nodes]
         given = {key: value for key, value in params.items() if value is not None}
         if operation == "rebuild":
             given = await self._rebuild_params(cloud)
@@ -344,6 +369,11 @@ class ServerProfile(Profile):
         if server is None:
             return f"The specified server '{physical_id}' could not be found."
         return _properties_of(server)
+
+
+def _chooses_host(zone: str | None) -> bool:
+    """Whether a zone comes with a host in it, as ZONE:HOST."""
+    return zone is not None and ":" in zone
 
 
 def _missing(key: str, value: str) -> str:

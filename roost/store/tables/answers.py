@@ -39,6 +39,7 @@ repairs = sa.Table(
     updated_at(),
     # A group is repaired by one at a time.
     sa.Index("uq_repairs_group_id", "group_id", unique=True, postgresql_where="status IN ('running', 'stopping')"),
+    sa.Index("ix_repairs_ended", "updated_at", postgresql_where="status IN ('stopped', 'done', 'failed')"),
     sa.CheckConstraint("status IN ('running', 'stopping', 'stopped', 'done', 'failed')", name="status"),
 )
 

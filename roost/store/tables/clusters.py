@@ -173,6 +173,7 @@ actions = sa.Table(
     sa.Index("ix_actions_unfinished_lock", "lock", "sequence", postgresql_where=_unfinished),
     sa.Index("ix_actions_unfinished_target", "target", postgresql_where=_unfinished),
     sa.Index("ix_actions_wake_at", "wake_at", postgresql_where=sa.text("wake_at IS NOT NULL")),
+    sa.Index("ix_actions_ended", "end_time", postgresql_where=sa.text("parent_id IS NULL AND end_time IS NOT NULL")),
     sa.Index(None, "parent_id", "part"),
     sa.Index(None, "target"),
     sa.Index(None, "cluster_id"),
@@ -200,6 +201,7 @@ events = sa.Table(
     *_owner(),
     sa.Index(None, "project_id", "timestamp", "id"),
     sa.Index(None, "cluster_id", "timestamp"),
+    sa.Index(None, "timestamp"),
     sa.Index(None, "oid"),
     _short_ids("events"),
 )

@@ -44,7 +44,9 @@ async def test_the_operator_sees_every_rack_with_its_counts_and_no_hosts(compute
 
 async def test_zones_are_the_division_if_none_is_named(compute: Compute) -> None:
     found = await seen(compute)
-    assert found["scopes"] == ["availability_zone", "rack", "switch"]
+    assert found["scopes"] == [{"name": name, "named": True} for name in ("availability_zone", "rack", "switch")]
+    named = {scope["name"]: scope["named"] for scope in (await seen(compute, "", "roost"))["scopes"]}
+    assert named == {"availability_zone": True, "rack": False, "switch": False}
     assert [(tile["id"], tile["zone"], tile["host_count"]) for tile in found["aggregates"]] == [
         (zone, zone, 16) for zone in ("zone1", "zone2", "zone3")
     ]
@@ -273,6 +275,24 @@ async def test_the_feed_ends_when_the_process_stops(api: Api) -> None:
         await begun(events)
         api.services.watch.close()
         assert [event async for event in events] == [("bye", {})]
+
+
+async def test_a_feed_is_counted_as_a_request_and_not_timed_as_one(api: Api) -> None:
+    counted, timed = "roost_api_requests_total{", "roost_api_request_seconds_count{"
+    before = [line for line in await _metrics(api) if line.startswith(counted)]
+    async with following(api, "roost") as events:
+        await begun(events)
+        api.services.watch.close()
+        assert [event async for event in events] == [("bye", {})]
+    lines = await _metrics(api)
+    assert [line for line in lines if line.startswith(counted)] != before
+    assert [line for line in lines if line.startswith(timed)] == []
+
+
+async def _metrics(api: Api) -> list[str]:
+    """The lines about the feed."""
+    text = (await api.get("/metrics", cloud=None)).text
+    return [line for line in text.splitlines() if 'route="/v2.1/os-fleet/events"' in line]
 
 
 async def test_silence_is_broken_by_a_sign_of_life(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

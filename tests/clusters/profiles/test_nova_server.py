@@ -1,10 +1,11 @@
 """The server profile: what it asks of the cloud, in batches, and what it makes of the answers."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from roost.clouds.base import Server
+from roost.clouds.base import Server, ServerGroup
 from roost.clusters.profiles.base import Outcome
 from roost.clusters.profiles.known import DockerProfile, StackProfile
 from roost.clusters.profiles.nova_server import ServerProfile
@@ -23,7 +24,7 @@ def unmade(id: str, **more: Any) -> Any:
 
 
 async def test_every_property_reaches_the_cloud() -> None:
-    cloud = MemoryCloud()
+    cloud = MemoryCloud(groups={"g": ServerGroup("g", "group", ("affinity",))})
     full = profile(
         image="cirros",
         key_name="mine",
@@ -94,6 +95,7 @@ async def test_a_refusal_concerns_only_its_node() -> None:
         ({"flavor": "mars"}, "The specified flavor 'mars' could not be found."),
         ({"image": "mars"}, "The specified image 'mars' could not be found."),
         ({"networks": [{"network": "mars"}]}, "The specified network mars could not be found."),
+        ({"availability_zone": "nova-1:host"}, "Only an administrator of the cloud may choose a host."),
     ],
 )
 async def test_what_has_gone_since_the_profile_was_made_is_a_reason(properties: dict[str, Any], reason: str) -> None:
@@ -103,8 +105,31 @@ async def test_what_has_gone_since_the_profile_was_made_is_a_reason(properties: 
 
 
 async def test_a_profile_that_can_be_used() -> None:
-    full = profile(image="cirros", key_name="mine", availability_zone="nova-1:host", networks=[{"network": "private"}])
+    full = profile(image="cirros", key_name="mine", availability_zone="nova-1", networks=[{"network": "private"}])
     assert await full.validate(MemoryCloud()) is None
+
+
+async def test_a_group_is_one_of_the_project() -> None:
+    [outcome] = await profile(scheduler_hints={"group": "mars"}).create(MemoryCloud(), [unmade("a")], None)
+    assert outcome == Outcome("a", False, None, "The specified server group 'mars' could not be found.")
+
+
+async def test_hosts_are_for_administrators_to_choose_and_to_see() -> None:
+    cloud = MemoryCloud(privileged=True)
+    pinned = profile(availability_zone="nova-1:host")
+    assert await pinned.validate(cloud) is None
+    [made] = await pinned.create(cloud, [unmade("a")], None)
+    assert made.ok
+    known = node("a", physical="server-of-a")
+    server = cloud.servers["server-of-a"]
+    cloud.servers["server-of-a"] = replace(server, details={"OS-EXT-SRV-ATTR:host": "host", "status": "ACTIVE"})
+    assert (await pinned.details(cloud, [known]))["a"] == {"OS-EXT-SRV-ATTR:host": "host", "status": "ACTIVE"}
+    assert [outcome.ok for outcome in await pinned.operate(cloud, [known], "evacuate", {"host": "other"})] == [True]
+    cloud.privileged = False
+    assert (await pinned.details(cloud, [known]))["a"] == {"status": "ACTIVE"}
+    [refused] = await pinned.operate(cloud, [known], "evacuate", {})
+    assert refused.reason == "Only an administrator of the cloud may choose a host."
+    assert cloud.operations == [("server-of-a", "evacuate", {"host": "other"})]
 
 
 async def test_servers_are_deleted_even_those_that_the_node_does_not_know_yet() -> None:

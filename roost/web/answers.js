@@ -1,0 +1,105 @@
+// What is answered to a question, as the panel shows it; and the buttons that ask.
+
+import { html, say } from "./dom.js";
+import { time } from "./words.js";
+
+/** @typedef {import("./fleet.js").Fleet} Fleet */
+/** @typedef {import("./places.js").Places} Places */
+
+const MOST = 30;
+
+/**
+ * A button that says what went wrong, if it does.
+ * @param {string} name
+ * @param {() => Promise<any>|void} act
+ */
+export function button(name, act) {
+  const node = html("button", { type: "button" }, name);
+  node.addEventListener("click", async () => {
+    node.setAttribute("aria-busy", "true");
+    try {
+      await act();
+    } catch (error) {
+      const said = /** @type {Error} */ (error).message;
+      say(said);
+      node.closest(".panel")?.querySelector(".answer")?.replaceChildren(html("p", { class: "bad-text" }, said));
+    } finally {
+      node.removeAttribute("aria-busy");
+    }
+  });
+  return node;
+}
+
+/** Where the map is below the panel, a way to it. @param {import("./map.js").FleetMap} map */
+export function toMap(map) {
+  const node = button("Show it on the map", () => map.node.scrollIntoView({ block: "center" }));
+  node.className = "to-map";
+  return node;
+}
+
+/**
+ * Servers that would move, one a line.
+ * @param {any[]} moves
+ * @param {Fleet} fleet
+ * @param {Places} places
+ */
+export function moveList(moves, fleet, places) {
+  const item = (/** @type {any} */ move) =>
+    html("li", {}, `${nameOf(fleet, move.server_id)}: ${places.describe(move.source)} → ${places.describe(move.target)}`);
+  return list("ol", moves, item);
+}
+
+/**
+ * Servers that would find no place, and why.
+ * @param {any[]} stranded
+ * @param {Fleet} fleet
+ */
+export function strandedList(stranded, fleet) {
+  const item = (/** @type {any} */ each) =>
+    html("li", { class: "bad-text" }, `${nameOf(fleet, each.server_id)} would find no place: ${each.sentence}`);
+  return list("ul", stranded, item);
+}
+
+/**
+ * New servers, and where they would be.
+ * @param {any[]} placements
+ * @param {Places} places
+ */
+export function placementList(placements, places) {
+  const item = (/** @type {any} */ each) =>
+    html("li", {}, `${each.name} → ${places.describe({ ...each.placements, host: each.host })}`);
+  return list("ul", placements, item);
+}
+
+/** Why there is a place, or none, and what would help. @param {any} explanation */
+export function explained(explanation) {
+  const sentences = (/** @type {any[]} */ some) => list("ul", some, (each) => html("li", {}, each.sentence));
+  return [
+    html("p", { class: explanation.verdict === "placed" ? "good" : "bad-text" }, explanation.sentence),
+    sentences(explanation.refused),
+    explanation.help.length > 0 && html("h4", {}, "What would help"),
+    sentences(explanation.help),
+  ];
+}
+
+/** Rules that are, or would be, broken. @param {any[]} violations */
+export function violationList(violations) {
+  const since = (/** @type {any} */ each) => each.since && html("span", { class: "muted" }, ` since ${time(each.since)}`);
+  return html("ul", { class: "violations" }, ...violations.map((each) => html("li", {}, each.message, since(each))));
+}
+
+/** @param {Fleet} fleet @param {string} serverId */
+function nameOf(fleet, serverId) {
+  return fleet.find(serverId)?.server.name ?? serverId.slice(0, 8);
+}
+
+/**
+ * @param {string} kind
+ * @param {any[]} items
+ * @param {(item: any) => Node} show
+ */
+function list(kind, items, show) {
+  if (!items.length) return null;
+  const more = items.length > MOST && html("li", { class: "muted" }, `and ${items.length - MOST} more`);
+  return html(kind, {}, ...items.slice(0, MOST).map(show), more);
+}

@@ -1,0 +1,45 @@
+// What places are called: by their names where the viewer may know them, else by letters that hold in one answer.
+
+import { titleOf } from "./map.js";
+
+const MADE_UP = /^[0-9a-f]{8}-[0-9a-f]{4}-/;
+
+/** The names of places in one answer. */
+export class Places {
+  /** @param {import("./fleet.js").Fleet} fleet */
+  constructor(fleet) {
+    this._fleet = fleet;
+    /** @type {Map<string, Map<string, string>>} */
+    this._letters = new Map();
+  }
+
+  /** @param {string} scope @param {string} id */
+  name(scope, id) {
+    const tile = scope === this._fleet.scope && this._fleet.aggregates.find((each) => each.id === id);
+    if (tile) return titleOf(tile);
+    if (!MADE_UP.test(id)) return id;
+    const own = !this._fleet.all && this._fleet.scopes.find((each) => each.name === scope)?.named;
+    return own ? id.slice(0, 8) : `${scope.replaceAll("_", " ")} ${this._letter(scope, id)}`;
+  }
+
+  /** A place by all its scopes, or by its host where that is known. @param {Record<string, string>} place */
+  describe({ host, ...rest }) {
+    if (host && this._fleet.all) return host;
+    const said = Object.entries(rest).map(([scope, id]) => this.name(scope, id));
+    return said.join(", ") || "another host";
+  }
+
+  /** @param {string} scope @param {string} id */
+  _letter(scope, id) {
+    const known = this._letters.get(scope) ?? new Map();
+    this._letters.set(scope, known);
+    if (!known.has(id)) known.set(id, letters(known.size));
+    return known.get(id);
+  }
+}
+
+/** A to Z, then AA. @param {number} index @returns {string} */
+function letters(index) {
+  const last = String.fromCharCode(65 + (index % 26));
+  return index < 26 ? last : letters(Math.floor(index / 26) - 1) + last;
+}

@@ -1,0 +1,138 @@
+"""What the fault machine has found, each made small enough to be kept mended; see docs/reliability.md."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import procrastinate.manager
+import pytest
+import sqlalchemy as sa
+import time_machine
+from procrastinate.exceptions import ConnectorException
+
+from roost.clouds.embedded import EmbeddedCloud
+from roost.clusters.actions import queue
+from roost.identity import tokens, users
+from roost.store.database import Database
+from tests.clusters.house import clustering
+from tests.compute import truth
+from tests.compute.cloud import Cloud
+
+
+@asynccontextmanager
+async def full_disk(database: Database, table: str) -> AsyncIterator[None]:
+    """No room for another row in a table."""
+    refuse = """
+        CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'No space left on device' USING ERRCODE = 'disk_full'; END $$
+    """
+    async with database.begin() as connection:
+        await connection.execute(sa.text(refuse))
+        await connection.execute(
+            sa.text(f"CREATE TRIGGER full_disk BEFORE INSERT ON {table} EXECUTE FUNCTION full_disk()")
+        )
+    yield
+    async with database.begin() as connection:
+        await connection.execute(sa.text("DROP FUNCTION full_disk CASCADE"))
+
+
+async def test_a_queue_that_cannot_be_written_to_is_503_and_nothing_is_done(database_url: str) -> None:
+    async with clustering(database_url, engine=False) as house:
+        profile = await house.profile()
+        async with full_disk(house.database, "procrastinate_jobs"):
+            answer = await house.post("/clusters", {"cluster": {"name": "c", "profile_id": profile["id"]}})
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert await house.get("/clusters") == []
+
+
+async def test_a_queue_that_cannot_be_written_to_is_a_database_that_fails(database: Database) -> None:
+    """And so does not end an engine, whose every loop outlives one."""
+    async with full_disk(database, "procrastinate_jobs"):
+        with pytest.raises(sa.exc.OperationalError, match="No space left on device"):
+            async with database.begin() as connection:
+                await queue.enqueue(connection, ["action"])
+
+
+async def test_a_job_whose_end_the_database_did_not_hear_of_does_not_stay(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, failures = procrastinate.manager.JobManager.finish_job_by_id_async, [ConnectorException()]
+
+    async def fail_once(self: procrastinate.manager.JobManager, **given: Any) -> None:
+        if failures:
+            raise failures.pop()
+        await finish(self, **given)
+
+    monkeypatch.setattr(procrastinate.manager.JobManager, "finish_job_by_id_async", fail_once)
+    async with clustering(database_url) as house:
+        await house.cluster(1)
+        for _ in range(1200):
+            async with house.database.begin() as connection:
+                left = await connection.scalar(sa.text("SELECT count(*) FROM procrastinate_jobs"))
+            if not left:
+                break
+            await asyncio.sleep(0.05)
+    assert not failures
+    assert left == 0
+
+
+@pytest.mark.parametrize("ahead", [timedelta(days=1), timedelta(days=-1)])
+async def test_an_engine_whose_clock_is_off_keeps_to_the_time_of_the_others(
+    database_url: str, ahead: timedelta
+) -> None:
+    with time_machine.travel(datetime.now(UTC) + ahead, tick=True):
+        async with clustering(database_url) as house:
+            cluster = await house.cluster(4, timeout=60)
+            policy = await house.policy("senlin.policy.batch", min_in_service=0, max_batch_size=2, pause_time=1)
+            await house.act(cluster, "policy_attach", {"policy_id": policy["id"]})
+            profile = await house.profile(metadata={"release": "2"})
+            body = {"cluster": {"profile_id": profile["id"]}}
+            action = await house.done(await house.call("PATCH", f"/clusters/{cluster['id']}", body))
+            assert action["status"] == "SUCCEEDED", action["status_reason"]
+            (engine,) = await house.get("/services", cloud="roost-admin")
+            assert engine["state"] == "up"
+
+
+@pytest.mark.parametrize("ahead", [timedelta(days=1), timedelta(days=-1)])
+async def test_a_token_is_valid_whatever_the_clock_of_the_process_that_looks(
+    database: Database, ahead: timedelta
+) -> None:
+    async with database.begin() as connection:
+        (user,) = await users.index(connection, name="demo")
+        with time_machine.travel(datetime.now(UTC) + ahead, tick=True):
+            there = await tokens.issue(connection, user.id, None, ("password",), tokens.expiry(60))
+            found = await tokens.find(connection, there)
+            gone = await tokens.issue(connection, user.id, None, ("password",), tokens.expiry(-60))
+            assert await tokens.purge(connection) == 1
+            assert await tokens.find(connection, gone) is None
+    assert found is not None
+    assert 50 < found.lasts <= 60
+
+
+async def test_a_cluster_that_deletes_a_server_amid_its_resize_gives_all_of_it_back(cloud: Cloud) -> None:
+    server = await cloud.boot()
+    await cloud.done(server, "resize", {"flavorRef": "3"})
+    services = cloud.api.services
+    async with cloud.database.begin() as connection:
+        row = (await connection.execute(sa.text("SELECT project_id, user_id FROM servers"))).one()
+    embedded = EmbeddedCloud(cloud.database, services.settings, services.scheduler, row.project_id, row.user_id)
+    deleting = asyncio.create_task(embedded.delete_servers([server]))
+    while not deleting.done():
+        await truth.settle(cloud.database)
+        await asyncio.sleep(0.01)
+    assert await deleting == {}
+    await truth.check(cloud.database)
+
+
+async def test_the_creation_of_a_server_that_finds_no_host_has_ended(cloud: Cloud) -> None:
+    here = await cloud.host(await cloud.boot(cloud="roost-admin"))
+    group = await cloud.group("anti-affinity", cloud="roost-admin")
+    for _ in range(2):
+        failed = await cloud.boot(group=group, host=here, cloud="roost-admin")
+    query = "SELECT message, finish_time FROM instance_actions WHERE server_id = :server"
+    async with cloud.database.begin() as connection:
+        row = (await connection.execute(sa.text(query), {"server": failed})).one()
+    assert (await cloud.status(failed), row.message) == ("ERROR", "Error")
+    assert row.finish_time is not None

@@ -1,0 +1,150 @@
+"""Whatever the OpenAPI documents allow is answered as they say, and never with a failure of ours.
+
+Schemathesis makes the requests, by the operator and with the ids of things that exist wherever a path wants one: only
+behind these is there anything to break. `ROOST_EXAMPLES=200 make security` tries more of them, in every version.
+"""
+
+import asyncio
+import io
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import httpx
+import pytest
+import requests
+import schemathesis
+import urllib3
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from requests.adapters import HTTPAdapter
+from schemathesis.checks import load_all_checks
+
+from roost.api import openapi
+from roost.api.app import APIS
+from roost.api.frame import Api
+from roost.api.versions import Version
+from tests.api.test_openapi import changes
+from tests.security.probes import OPERATORS
+from tests.security.world import FEED, OPERATOR, Things, World, inhabited
+
+EXAMPLES = int(os.environ.get("ROOST_EXAMPLES", "2"))
+VERSIONS = {"compute": ("2.1", "2.90", "2.1003"), "clustering": ("1.0", "1.14")}
+SITE = "http://roost.test"
+
+load_all_checks()
+
+
+class InProcess(HTTPAdapter):
+    """Hands requests to the application, which lives on a loop of its own."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, http: httpx.AsyncClient) -> None:
+        super().__init__()
+        self.loop, self.http = loop, http
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
+        assert request.method is not None
+        assert isinstance(request.body, bytes | str | None)
+        headers = [(str(name), str(value)) for name, value in request.headers.items()]
+        asked = self.http.request(request.method, str(request.url), content=request.body or b"", headers=headers)
+        answer = asyncio.run_coroutine_threadsafe(asked, self.loop).result(60)
+        raw = urllib3.HTTPResponse(
+            body=io.BytesIO(answer.content),
+            headers=urllib3.HTTPHeaderDict(answer.headers.multi_items()),
+            status=answer.status_code,
+            preload_content=False,
+        )
+        return self.build_response(request, raw)
+
+
+class Inside:
+    """A world on a loop in a thread, and a session that speaks to it as the operator."""
+
+    def __init__(self, database_url: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+        self._context = inhabited(database_url)
+        self.world: World = self._wait(self._context.__aenter__())
+        self.session = requests.Session()
+        self.session.mount(SITE, InProcess(self.loop, self.world.house.api.http))
+        self.session.headers["X-Auth-Token"] = self._wait(self.world.house.api.token(OPERATOR))
+
+    def _wait(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(180)
+
+    def close(self) -> None:
+        """Leave the world and end its loop."""
+        self._wait(self._context.__aexit__(None, None, None))
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+
+
+@pytest.fixture(scope="module")
+def inside(shared_database_url: str) -> Iterator[Inside]:
+    """One world for all documents: what is deleted in it stays so, hence deletions come last."""
+    made = Inside(shared_database_url)
+    yield made
+    made.close()
+
+
+def documents() -> list[tuple[Api, Version]]:
+    """The versions to look at: a few, or all that change anything."""
+    every = EXAMPLES > 10
+    return [
+        (api, version)
+        for api in APIS
+        for version in changes(api)
+        if every or str(version) in VERSIONS.get(api.name, ("0.0",))
+    ]
+
+
+def existing(things: Things) -> Mapping[str, str]:
+    """What to put into a path where something that exists is wanted."""
+    return {**OPERATORS, **things}
+
+
+@pytest.mark.parametrize(("api", "version"), documents(), ids=lambda value: getattr(value, "name", str(value)))
+def test_what_a_document_allows_is_answered_as_it_says(inside: Inside, api: Api, version: Version) -> None:
+    schema = schemathesis.openapi.from_dict(openapi.document(api, version, SITE + api.prefix))
+    there = existing(inside.world.owner)
+    order = ["get", "post", "put", "patch", "delete"]
+    every: list[Any] = [result.ok() for result in schema.get_all_operations()]  # type: ignore[union-attr]
+    operations = [each for each in every if api.prefix + each.path != FEED]  # It has no end.
+    for operation in sorted(operations, key=lambda each: order.index(each.method)):
+        limits = settings(
+            max_examples=EXAMPLES,
+            derandomize=EXAMPLES < 10,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+
+        @limits
+        @given(case=operation.as_strategy(), real=st.booleans())
+        def ask(case: Any, real: bool) -> None:
+            if real or EXAMPLES < 10:
+                for name in case.path_parameters or {}:
+                    case.path_parameters[name] = there.get(name, case.path_parameters[name])
+            answer = case.call(base_url=SITE + api.prefix, session=inside.session)
+            assert answer.status_code < 500, (case, answer.text)
+            case.validate_response(answer, excluded_checks=UNWANTED)
+
+        ask()
+
+
+# These ask for refusals in words of their own, or look at what a document does not say.
+UNWANTED = [
+    check
+    for check in schemathesis.checks.CHECKS.get_all()
+    if check.__name__
+    not in (
+        "not_a_server_error",
+        "status_code_conformance",
+        "content_type_conformance",
+        "response_schema_conformance",
+        "response_headers_conformance",
+    )
+]
