@@ -116,11 +116,11 @@ class Chooser(Generic[Host]):
         group_id = self.group_of(wanted)
         if group_id is None:
             return list(hosts)
-        deadline = time.monotonic() + self.time_limit
         turn = self._turns[hash(group_id) % _LOCKS]
         if not turn.acquire(timeout=self.time_limit):
             raise Silent("the servers before this one took too long")
         try:
+            deadline = time.monotonic() + self.time_limit
             group = self._group(group_id, deadline)
             return list(hosts) if group is None else self._reserve(wanted, group, hosts, deadline)
         finally:

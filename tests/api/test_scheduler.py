@@ -1,6 +1,7 @@
 """The scheduler API: who may use it, and what it takes and gives."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -16,9 +17,9 @@ from tests.conftest import Api
 
 @pytest.fixture
 async def front(database: Database, database_url: str) -> AsyncIterator[Api]:
-    """The API as it is in front of a Nova."""
+    """The API as it is in front of a Nova, of which nobody asks anything here."""
     settings = config.with_database(config.load(clusters__cloud="openstack"), database_url)
-    services = make_services(settings, database)
+    services = replace(make_services(settings, database), front=None)
     transport = httpx.ASGITransport(app=App(services, RoostAuthenticator(database, 0)), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://roost.test") as http:
         yield Api(services, http, {})
