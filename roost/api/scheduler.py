@@ -16,6 +16,7 @@ from roost.compute import reservations
 from roost.compute.reservations import Order, Reserved, Snapshot
 from roost.errors import NotFound
 from roost.placement.fleet import Resources
+from roost.placement.rules import MOST_PARTITIONS
 
 routes = Table()
 
@@ -45,6 +46,7 @@ _GROUP = thing(
         "rules": array(thing({"policy": schemas.STRING, "rules": {"type": "object"}})),
         "members": {"type": "object", "additionalProperties": array(schemas.STRING)},
         "building": array(schemas.UUID),
+        "partitions": {"type": "object", "additionalProperties": _WHOLE},
     }
 )
 _ORDER = thing(
@@ -57,7 +59,8 @@ _ORDER = thing(
         "version": _WHOLE,
         "generation": _WHOLE,
         "record": {"type": "object"},
-    }
+    },
+    {"partition": {"type": ["integer", "null"], "minimum": 1, "maximum": MOST_PARTITIONS}},
 )
 _RESERVED = thing({"version": _WHOLE, "hosts": array(schemas.STRING)})
 
@@ -120,6 +123,7 @@ def _group(group: Snapshot) -> dict[str, Any]:
         "rules": [{"policy": str(rule), "rules": rule.limits} for rule in group.rules],
         "members": {member: list(hosts) for member, hosts in group.members.items()},
         "building": list(group.building),
+        "partitions": dict(group.partitions),
     }
 
 

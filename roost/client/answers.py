@@ -1,7 +1,7 @@
 """What Roost answers, as values. Each is made from the JSON of an answer by `of`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 Json = Mapping[str, Any]
@@ -42,12 +42,16 @@ class ServerGroup:
     members: tuple[str, ...]
     project_id: str
     user_id: str
+    partitions: Mapping[str, int | None] = field(default_factory=dict)
+    """The number of each member, where the group is divided into partitions."""
 
     @classmethod
     def of(cls, data: Json) -> Self:
         """From an answer."""
         names = ("id", "name", "project_id", "user_id")
-        return cls(policies=tuple(data["policies"]), members=tuple(data["members"]), **{n: data[n] for n in names})
+        own = {name: data[name] for name in names}
+        members = tuple(data["members"])
+        return cls(policies=tuple(data["policies"]), members=members, partitions=data["partitions"], **own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +80,15 @@ class Audit:
     server_group_id: str
     placements: Mapping[str, Json]
     violations: tuple[Violation, ...]
+    partitions: Mapping[str, int | None] = field(default_factory=dict)
+    """The number of each member, where the group is divided into partitions."""
 
     @classmethod
     def of(cls, data: Json) -> Self:
         """From an answer."""
         placements = {each["instance_id"]: each["placements"] for each in data["members"]}
-        return cls(data["server_group_id"], placements, tuple(map(Violation.of, data["violations"])))
+        partitions = {each["instance_id"]: each["partition"] for each in data["members"] if "partition" in each}
+        return cls(data["server_group_id"], placements, tuple(map(Violation.of, data["violations"])), partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +116,13 @@ class Standing:
     host: str | None = None
     headroom: int | None = None
     """Seen by operators only, as is the host."""
+    partition: int | None = None
 
     @classmethod
     def of(cls, data: Json) -> Self:
         """From an answer."""
-        return cls(data["placements"], tuple(data["shares"]), data.get("host"), data.get("headroom"))
+        seen = (data.get("host"), data.get("headroom"), data.get("partition"))
+        return cls(data["placements"], tuple(data["shares"]), *seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +179,13 @@ class Placed:
     placements: Json
     host: str | None = None
     server_id: str | None = None
+    partition: int | None = None
 
     @classmethod
     def of(cls, data: Json) -> Self:
         """From an answer."""
-        return cls(data["name"], data["placements"], data.get("host"), data.get("server_id"))
+        optional = (data.get(name) for name in ("host", "server_id", "partition"))
+        return cls(data["name"], data["placements"], *optional)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +217,8 @@ class Plan:
     violations: tuple[Json, ...]
     explanation: Explanation | None
     repair_id: str | None
+    partitions: Mapping[str, int | None] = field(default_factory=dict)
+    """The number of each member once policies or members have changed, where the group is divided."""
 
     @classmethod
     def of(cls, data: Json) -> Self:
@@ -221,6 +234,7 @@ class Plan:
             tuple(data["violations"]),
             None if told is None else Explanation.of(told),
             data["repair_id"],
+            data["partitions"],
         )
 
 

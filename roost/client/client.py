@@ -81,16 +81,16 @@ class Client:
         body = {"server_group": _present(name=name, policies=None if policies is None else list(policies))}
         return ServerGroup.of(self._ask("POST", f"/os-server-groups/{group_id}", json=body)["server_group"])
 
-    def add_server(self, group_id: str, server_id: str) -> ServerGroup:
-        """Make a server that exists a member; nothing moves."""
-        return self._act_on_group(group_id, "add_instance", server_id)
+    def add_server(self, group_id: str, server_id: str, *, partition: int | None = None) -> ServerGroup:
+        """Make a server that exists a member, of this partition where the group is divided; nothing moves."""
+        return self._act_on_group(group_id, "add_instance", server_id, **_present(partition=partition))
 
     def remove_server(self, group_id: str, server_id: str) -> ServerGroup:
         """Make a server a member no more; nothing moves."""
         return self._act_on_group(group_id, "remove_instance", server_id)
 
-    def _act_on_group(self, group_id: str, action: str, server_id: str) -> ServerGroup:
-        body = {action: {"instance_id": server_id}}
+    def _act_on_group(self, group_id: str, action: str, server_id: str, **more: Any) -> ServerGroup:
+        body = {action: {"instance_id": server_id, **more}}
         return ServerGroup.of(self._ask("POST", f"/os-server-groups/{group_id}/action", json=body)["server_group"])
 
     # Answers
@@ -111,9 +111,18 @@ class Client:
         told = self._ask("GET", f"/servers/{server_id}/explanation")["explanation"]
         return None if told is None else Explanation.of(told)
 
-    def explain(self, group_id: str, *, flavor: str, count: int = 1, zone: str | None = None) -> Explanation:
+    def explain(
+        self,
+        group_id: str,
+        *,
+        flavor: str,
+        count: int = 1,
+        zone: str | None = None,
+        partition: int | None = None,
+    ) -> Explanation:
         """Where new members of a group would go, and why there, or why nowhere. Nothing is made."""
-        body = {"explain": {"flavorRef": flavor, "count": count, **_present(availability_zone=zone)}}
+        more = _present(availability_zone=zone, partition=partition)
+        body = {"explain": {"flavorRef": flavor, "count": count, **more}}
         return Explanation.of(self._ask("POST", f"/os-server-groups/{group_id}/explain", json=body)["explanation"])
 
     def plan(self, group_id: str, change: Json, *, generation: str | None = None) -> Plan:

@@ -123,7 +123,7 @@ def _decide(seen: Inventory, request: Request) -> list[Place | str]:
 
 def _taken(seen: Inventory, decision: Decision) -> list[Place | str]:
     """The hosts of a decision, with what it takes noted for the next one."""
-    for host in decision.hosts:
+    for host, partition in decision.placed():
         seen.fleet.claim(host, seen.needs)
-        decision.request.members.add(host)
+        decision.request.members.add(host, partition=partition)
     return [Place(seen.fleet.name(host)) for host in decision.hosts]

@@ -22,7 +22,7 @@ from roost.compute.groups import Group
 from roost.compute.identifiers import Surrogates
 from roost.config import Settings
 from roost.placement import audit as placement
-from roost.placement.rules import Rule
+from roost.placement.rules import Rule, division_of
 from roost.store.database import Database
 from roost.store.tables.compute import aggregate_hosts, aggregates, hosts, scopes
 from roost.store.tables.servers import server_groups, servers
@@ -46,23 +46,26 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class GroupAudit:
-    """Each member's aggregate in each scope of the group's rules (None: in none), and which rules are broken."""
+    """Each member's aggregate in each scope of the group's rules (None: in none), its partition where the group is
+    divided, and which rules are broken."""
 
     placements: Mapping[str, Mapping[str, str | None]]
+    partitions: Mapping[str, int | None]
     violations: tuple[Violation, ...]
 
 
 async def audit_group(connection: AsyncConnection, group: Group) -> GroupAudit:
     """Audit one group. Nothing in the answer tells a tenant more than the scopes allow."""
     rules = (await groups.rules_of(connection, [group.id]))[group.id]
-    query = sa.select(servers.c.id, servers.c.host_id).where(servers.c.group_id == group.id)
-    places = {row.id: row.host_id for row in await connection.execute(query.order_by(servers.c.number))}
+    query = sa.select(servers.c.id, servers.c.host_id, servers.c.partition).where(servers.c.group_id == group.id)
+    rows = (await connection.execute(query.order_by(servers.c.number))).all()
+    places, partitions = {row.id: row.host_id for row in rows}, {row.id: row.partition for row in rows}
     live = LiveFleet()
     if any(rule.max_skew is not None for rule in rules):
         await live.sync(connection)
     else:
         await live.refresh(connection, {host_id for host_id in places.values() if host_id is not None})
-    found = placement.audit(live.fleet, rules, _placed(live, places))
+    found = placement.audit(live.fleet, rules, _placed(live, places), partitions)
     known = await identifiers.load_scopes(connection)
     names = {rule.scope: live.fleet.identifiers(rule.scope) for rule in rules}
     surrogates = Surrogates(known, group.project_id)
@@ -76,7 +79,7 @@ async def audit_group(connection: AsyncConnection, group: Group) -> GroupAudit:
     }
     since = await drift.since(connection, [group.id]) if found.violations else {}
     told = (_told(group.id, violation, names, surrogates, since) for violation in found.violations)
-    return GroupAudit(shown, tuple(told))
+    return GroupAudit(shown, partitions if division_of(rules) else {}, tuple(told))
 
 
 def _placed(live: LiveFleet, places: Mapping[str, int | None]) -> dict[str, int]:
@@ -154,17 +157,19 @@ async def _hosts_twice(connection: AsyncConnection) -> list[Finding]:
 
 
 async def _rules_broken(connection: AsyncConnection) -> list[Finding]:
-    query = sa.select(servers.c.group_id, servers.c.id, servers.c.host_id).where(servers.c.group_id.is_not(None))
+    columns = (servers.c.group_id, servers.c.id, servers.c.host_id, servers.c.partition)
     places: dict[str, dict[str, int | None]] = {}
-    for group_id, server_id, host_id in await connection.execute(query):
-        places.setdefault(group_id, {})[server_id] = host_id
+    partitions: dict[str, int | None] = {}
+    for row in await connection.execute(sa.select(*columns).where(servers.c.group_id.is_not(None))):
+        places.setdefault(row.group_id, {})[row.id] = row.host_id
+        partitions[row.id] = row.partition
     rules = await groups.rules_of(connection, places)
     live = LiveFleet()
     await live.sync(connection)
     return [
         Finding(Kind.RULE_BROKEN, f"server group {group_id}: {violation}: {', '.join(violation.members)}")
         for group_id, members in places.items()
-        for violation in placement.audit(live.fleet, rules[group_id], _placed(live, members)).violations
+        for violation in placement.audit(live.fleet, rules[group_id], _placed(live, members), partitions).violations
     ]
 
 

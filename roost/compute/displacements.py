@@ -34,7 +34,7 @@ def displace(
     members = {group: Members() for group in rules}
     for each in occupants:
         if each.group_id in members:
-            members[each.group_id].add(each.host)
+            members[each.group_id].add(each.host, partition=each.partition)
     found = Displacement({each.id: each.host for each in occupants})
     for each in occupants:
         if each.host in inside:
@@ -53,6 +53,7 @@ def _place(fleet: Fleet, rules: Rules, members: Mapping[str, Members], each: Occ
         members=members[group] if group else Members(),
         zone=each.zone,
         moving=Move(each.host, each.resources),
+        partition=each.partition if group else None,
     )
     decision = place(fleet, request)
     if not decision:
@@ -62,8 +63,8 @@ def _place(fleet: Fleet, rules: Rules, members: Mapping[str, Members], each: Occ
     fleet.release(each.host, each.resources)
     fleet.claim(target, each.resources)
     if group:
-        members[group].remove(each.host)
-        members[group].add(target)
+        members[group].remove(each.host, partition=each.partition)
+        members[group].add(target, partition=each.partition)
     found.places[each.id] = target
     found.moves.append((each, target))
 
@@ -76,5 +77,6 @@ def violations(
     for each in occupants:
         if each.group_id in named and each.id in places:
             named[each.group_id][each.id] = places[each.id]
-    found = {group: audit(fleet, rules[group], named[group]).violations for group in rules}
+    partitions = {each.id: each.partition for each in occupants}
+    found = {group: audit(fleet, rules[group], named[group], partitions).violations for group in rules}
     return {group: broken for group, broken in found.items() if broken}

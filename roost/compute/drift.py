@@ -64,22 +64,26 @@ async def find_all(connection: AsyncConnection, live: LiveFleet) -> Iterator[Bro
     another as the answer is taken, on the fleet as it is now."""
     await live.sync(connection)
     places: dict[str, dict[str, int]] = {}
-    query = sa.select(servers.c.group_id, servers.c.id, servers.c.host_id).where(
-        servers.c.group_id.is_not(None), servers.c.host_id.is_not(None)
-    )
-    for group_id, server_id, host_id in await connection.execute(query.order_by(servers.c.number)):
+    partitions: dict[str, int | None] = {}
+    columns = (servers.c.group_id, servers.c.id, servers.c.host_id, servers.c.partition)
+    query = sa.select(*columns).where(servers.c.group_id.is_not(None), servers.c.host_id.is_not(None))
+    for group_id, server_id, host_id, partition in await connection.execute(query.order_by(servers.c.number)):
         index = live.index(host_id)
         if index is not None:
             places.setdefault(group_id, {})[server_id] = index
-    return _broken(live.fleet.snapshot(), await groups.rules_of(connection, places), places)
+            partitions[server_id] = partition
+    return _broken(live.fleet.snapshot(), await groups.rules_of(connection, places), places, partitions)
 
 
 def _broken(
-    fleet: Fleet, rules: Mapping[str, Sequence[Rule]], places: Mapping[str, Mapping[str, int]]
+    fleet: Fleet,
+    rules: Mapping[str, Sequence[Rule]],
+    places: Mapping[str, Mapping[str, int]],
+    partitions: Mapping[str, int | None],
 ) -> Iterator[Broken]:
     names: dict[str, list[str]] = {}
     for group_id, members in places.items():
-        for violation in audit(fleet, rules[group_id], members).violations:
+        for violation in audit(fleet, rules[group_id], members, partitions).violations:
             scope = violation.rule.scope
             if scope not in names:
                 names[scope] = fleet.identifiers(scope)

@@ -121,6 +121,8 @@ class View:
             return self._why_here(stored)
         refused = (self._refusal(each) for each in stored["refused"])
         many = "1 server" if stored["servers"] == 1 else f"{stored['servers']} servers"
+        if "partition" in stored:
+            many += f" in partition {stored['partition']}"
         lead = "No place found in time for" if stored["verdict"] == Verdict.UNDECIDED else "No place for"
         reasons = [str(each) for each in refused]
         if stored["candidates"]:
@@ -136,7 +138,7 @@ class View:
         host = f"Host {chosen['host']}" if self.real else "The one chosen"
         reasons = [_share_sentence(share) for share in ranking.shares(chosen)]
         reasons.append(f"{ranking.free(chosen)} % of it was free" if self.real else "it had room")
-        return f"{passed}. {host} came first: {', '.join(reasons)}."
+        return f"{passed}. {_why_partition(stored, chosen)}{host} came first: {', '.join(reasons)}."
 
     def _ranking(self, stored: Record) -> "_Ranking":
         fields = ((self._rule(written), *place) for written, *place in stored["preferences"])
@@ -163,7 +165,8 @@ class View:
             for share in ranking.shares(stored)
         ]
         free = {"headroom": ranking.free(stored)} if self.real else {}
-        return {**self.where(stored, hidden), "shares": told, **free}
+        partition = {"partition": stored["partition"]} if "partition" in stored else {}
+        return {**self.where(stored, hidden), **partition, "shares": told, **free}
 
     def _help(self, remedy: Remedy) -> dict[str, Any]:
         return {
@@ -203,6 +206,13 @@ class _Ranking:
     def free(self, stored: Mapping[str, Any]) -> int:
         """How much of it was free, in per cent."""
         return free_share(stored["words"], self.flip)
+
+
+def _why_partition(stored: Record, chosen: Mapping[str, Any]) -> str:
+    if "partition" not in chosen:
+        return ""
+    why = "was asked for" if "partition" in stored else "had the fewest members of those with a place"
+    return f"Partition {chosen['partition']} {why}. "
 
 
 def _share_sentence(share: Share) -> str:

@@ -5,19 +5,22 @@ Whoever changes a group's policies, its members, or what its members claim locks
 may see them, and is all that leaves this module otherwise.
 """
 
+import functools
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY, UUID
+from sqlalchemy.dialects.postgresql import ARRAY, UUID, aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute import claims, identifiers, notifications, quotas
 from roost.compute.identifiers import BUILT_IN, Aggregate, Scope
 from roost.config import Settings
 from roost.errors import Conflict, Invalid, NotFound, OverQuota
-from roost.placement.rules import AVAILABILITY_ZONE, HOST, TYPES, Limit, Rule, contradictions
+from roost.placement.partitions import number
+from roost.placement.rules import AVAILABILITY_ZONE, HOST, TYPES, Limit, Rule, contradictions, division_of
 from roost.store.tables.compute import aggregates, scopes
 from roost.store.tables.servers import project_usage, server_group_policies, server_groups, servers
 
@@ -59,6 +62,8 @@ class Group:
     user_id: str
     policies: tuple[Policy, ...] = ()
     members: tuple[str, ...] = ()
+    partitions: Mapping[str, int | None] = field(default_factory=dict)
+    """The number of each member, where the policies divide the group; None for one that found no host."""
 
 
 async def index(
@@ -146,12 +151,19 @@ async def update(
     name: str | None,
     policies: Sequence[Policy] | None,
 ) -> Group:
-    """Rename a group, or give it other policies, or both; members that break the new ones stay where they are."""
+    """Rename a group, or give it other policies, or both; members that break the new ones stay where they are.
+
+    Members of a group that comes to be divided get numbers; those who have one keep it as long as there is such a
+    partition.
+    """
+    if policies is not None and (group.partitions or _divided(policies)):
+        await _lock_members(connection, group.id)
     await _lock(connection, group.id)
     if policies is not None:
         rows = await _resolve(connection, policies, group.project_id)
         await connection.execute(server_group_policies.delete().where(server_group_policies.c.group_id == group.id))
         await _store(connection, group.id, rows)
+        await _divide(connection, group.id)
     values = {"version": server_groups.c.version + 1, **({} if name is None else {"name": name})}
     await connection.execute(server_groups.update().where(server_groups.c.id == group.id).values(values))
     changed = await find(connection, group.id)
@@ -161,8 +173,7 @@ async def update(
 
 async def delete(connection: AsyncConnection, settings: Settings, group: Group) -> None:
     """Forget a group; its members stay, and belong to none."""
-    members = sa.select(servers.c.id).where(servers.c.group_id == group.id).order_by(servers.c.id).with_for_update()
-    left = tuple((await connection.execute(members)).scalars())
+    left = await _lock_members(connection, group.id)
     await _use(connection, group.project_id, -1)
     gone = await connection.execute(server_groups.delete().where(server_groups.c.id == group.id))
     if gone.rowcount == 0:
@@ -170,16 +181,24 @@ async def delete(connection: AsyncConnection, settings: Settings, group: Group) 
     await _announce(connection, settings, notifications.DELETE, replace(group, members=left))
 
 
-async def add_member(connection: AsyncConnection, settings: Settings, group: Group, server_id: str) -> Group:
-    """Make a server that exists a member, wherever it is: rules bind when scheduling, not here."""
+async def add_member(
+    connection: AsyncConnection, settings: Settings, group: Group, server_id: str, partition: int | None = None
+) -> Group:
+    """Make a server that exists a member, wherever it is: rules bind when scheduling, not here.
+
+    Where the group is divided it gets the partition asked for, else that of the members around it, else the emptiest.
+    """
     server = await _lock_server(connection, group, server_id)
     await _lock(connection, group.id)
+    check_partition(group.id, [policy.rule for policy in group.policies], partition)
     if server.group_id == group.id:
         return group
     if server.group_id is not None:
         raise Conflict(f"Instance {server_id} is in server group {server.group_id}; remove it from there first.")
     await check_room(connection, settings, group.project_id, group.id, server.user_id)
-    await _move(connection, server.id, group.id, group.id)
+    await _move(connection, server.id, group.id, group.id, partition)
+    if _divided(group.policies):
+        await _divide(connection, group.id)
     await member_added(connection, settings, [(group.id, server.id)])
     return await find(connection, group.id)
 
@@ -190,7 +209,7 @@ async def remove_member(connection: AsyncConnection, settings: Settings, group: 
     await _lock(connection, group.id)
     if server.group_id != group.id:
         raise Conflict(f"Instance {server_id} is not in server group {group.id}.")
-    await _move(connection, server.id, None, group.id)
+    await _move(connection, server.id, None, group.id, None)
     await member_removed(connection, settings, [(group.id, server.id)])
     return await find(connection, group.id)
 
@@ -206,6 +225,17 @@ async def check_room(
     for limit, count in ((limits["server_group_members"], present.theirs), (settings.group_max_members, present.all)):
         if 0 <= limit < count + servers_more:
             raise OverQuota("Quota exceeded, too many servers in group")
+
+
+def check_partition(group_id: str, rules: Sequence[Rule], partition: int | None) -> None:
+    """Raise `Invalid` unless a group with these rules has the partition that is asked for."""
+    if partition is None:
+        return
+    divided = division_of(rules)
+    if divided is None or divided.partitions is None:
+        raise Invalid(f"Server group {group_id} is not divided into partitions: leave out partition {partition}.")
+    if not 1 <= partition <= divided.partitions:
+        raise Invalid(f"Server group {group_id} has the partitions 1 to {divided.partitions}, not {partition}.")
 
 
 async def rules_of(connection: AsyncConnection, group_ids: Iterable[str]) -> dict[str, tuple[Rule, ...]]:
@@ -262,6 +292,8 @@ async def _assemble(
     known = await identifiers.load_scopes(connection)
     policies = await _policies(connection, group_ids)
     members = await _members(connection, group_ids) if with_members else {}
+    divided = [group_id for group_id in group_ids if _divided(policies[group_id])] if with_members else []
+    numbers = await _partitions(connection, divided) if divided else {}
     return [
         Group(
             row.id,
@@ -270,12 +302,19 @@ async def _assemble(
             row.user_id,
             tuple(_shown(policy, known, row.project_id) for policy in policies[row.id]),
             tuple(members.get(row.id, ())),
+            numbers.get(row.id, {}),
         )
         for row in rows
     ]
 
 
+def _divided(policies: Iterable[Policy]) -> bool:
+    return division_of([policy.rule for policy in policies]) is not None
+
+
 def _shown(policy: Policy, known: Mapping[str, Scope], project_id: str) -> Policy:
+    if policy.rule.identifier is None:
+        return policy
     return replace(policy, rule=identifiers.shown(policy.rule, known, project_id))
 
 
@@ -284,39 +323,53 @@ async def _policies(connection: AsyncConnection, group_ids: Iterable[str]) -> di
     wanted = list(group_ids)
     query = (
         sa.select(
-            table.c.group_id,
+            sa.cast(table.c.group_id, sa.Text),
             table.c.name,
-            sa.func.coalesce(table.c.builtin_scope, scopes.c.name).label("scope"),
-            sa.func.coalesce(sa.cast(table.c.aggregate_id, sa.Text), table.c.zone).label("identifier"),
-            table.c.rules,
+            sa.func.coalesce(table.c.builtin_scope, scopes.c.name),
+            sa.func.coalesce(sa.cast(table.c.aggregate_id, sa.Text), table.c.zone),
+            sa.cast(table.c.rules, sa.Text),
         )
         .outerjoin(scopes, scopes.c.id == table.c.scope_id)
         .where(_among(table.c.group_id, wanted))
         .order_by(table.c.group_id, table.c.position)
     )
     found: dict[str, list[Policy]] = {group_id: [] for group_id in wanted}
-    for row in await connection.execute(query):
-        found[row.group_id].append(_policy(row))
+    for group_id, *policy in await connection.execute(query):
+        found[group_id].append(_policy(*policy))
     return found
 
 
-def _policy(row: sa.Row[Any]) -> Policy:
-    kind, soft = TYPES[row.name]
-    limits = {str(limit): row.rules[limit] for limit in Limit if limit in row.rules}
-    return Policy(Rule(kind, soft, row.scope, row.identifier, **limits), spelled_out="scope" in row.rules)
+@functools.lru_cache(maxsize=4096)
+def _policy(name: str, scope: str, identifier: str | None, written: str) -> Policy:
+    """A policy as it is stored; among a thousand groups there are few different ones."""
+    kind, soft = TYPES[name]
+    rules = json.loads(written)
+    limits = {str(limit): rules[limit] for limit in Limit if limit in rules}
+    return Policy(Rule(kind, soft, scope, identifier, **limits), spelled_out="scope" in rules)
 
 
-async def _members(connection: AsyncConnection, group_ids: Iterable[str]) -> dict[str, list[str]]:
-    query = sa.select(servers.c.group_id, servers.c.id).where(_among(servers.c.group_id, group_ids))
-    found: dict[str, list[str]] = {}
-    for group_id, server_id in await connection.execute(query.order_by(servers.c.number)):
-        found.setdefault(group_id, []).append(server_id)
+async def _members(connection: AsyncConnection, group_ids: Iterable[str]) -> dict[str, Sequence[str]]:
+    """The members of each group in the order in which they were made: a row a group, of texts, for there are many."""
+    in_order = sa.func.array_agg(aggregate_order_by(sa.cast(servers.c.id, sa.Text), servers.c.number))
+    query = sa.select(sa.cast(servers.c.group_id, sa.Text), in_order).where(_among(servers.c.group_id, group_ids))
+    rows = await connection.execute(query.group_by(servers.c.group_id))
+    return {row[0]: row[1] for row in rows}
+
+
+async def _partitions(connection: AsyncConnection, group_ids: Iterable[str]) -> dict[str, dict[str, int | None]]:
+    """The partition of each member of these groups."""
+    columns = (servers.c.group_id, servers.c.id, servers.c.partition)
+    query = sa.select(*columns).where(_among(servers.c.group_id, group_ids))
+    found: dict[str, dict[str, int | None]] = {}
+    for group_id, server_id, partition in await connection.execute(query.order_by(servers.c.number)):
+        found.setdefault(group_id, {})[server_id] = partition
     return found
 
 
 def _among(column: sa.ColumnElement[Any], values: Iterable[str]) -> sa.ColumnElement[bool]:
     """One array however many values, so that the statement stays the same."""
-    return column == sa.any_(sa.cast(list(values), ARRAY(UUID(as_uuid=False))))
+    given = sa.literal(list(values), ARRAY(sa.Text))
+    return column == sa.any_(sa.cast(given, ARRAY(UUID(as_uuid=False))))
 
 
 async def _announce(connection: AsyncConnection, settings: Settings, event: str, group: Group) -> None:
@@ -338,9 +391,44 @@ async def _lock_server(connection: AsyncConnection, group: Group, server_id: str
     return server
 
 
-async def _move(connection: AsyncConnection, server_id: str, group_id: str | None, changed: str) -> None:
-    await connection.execute(servers.update().where(servers.c.id == server_id).values(group_id=group_id))
+async def _lock_members(connection: AsyncConnection, group_id: str) -> tuple[str, ...]:
+    """The members, locked before the group is, as everybody does."""
+    query = sa.select(servers.c.id).where(servers.c.group_id == group_id).order_by(servers.c.id).with_for_update()
+    return tuple((await connection.execute(query)).scalars())
+
+
+async def _move(
+    connection: AsyncConnection, server_id: str, group_id: str | None, changed: str, partition: int | None
+) -> None:
+    values = {"group_id": group_id, "partition": partition}
+    await connection.execute(servers.update().where(servers.c.id == server_id).values(values))
     await claims.touch_groups(connection, [changed])
+
+
+async def _divide(connection: AsyncConnection, group_id: str) -> None:
+    """Give a partition to each member that has none, if the group is divided; else to nobody."""
+    members = servers.c.group_id == group_id
+    rule = division_of((await rules_of(connection, [group_id]))[group_id])
+    if rule is None or rule.partitions is None:
+        numbered = servers.c.partition.is_not(None)
+        await connection.execute(servers.update().where(members, numbered).values(partition=None))
+        return
+    scope = (await identifiers.load_scopes(connection))[rule.scope]
+    query = sa.select(
+        servers.c.id, servers.c.partition, identifiers.aggregate_of(scope, servers.c.host_id).label("place")
+    )
+    rows = (await connection.execute(query.where(members).order_by(servers.c.number))).all()
+    before = {row.id: row.partition for row in rows}
+    after = number(rule.partitions, {row.id: row.place for row in rows}, before)
+    changed = [{"id": each, "partition": after[each]} for each in after if after[each] != before[each]]
+    if changed:
+        await connection.execute(_NUMBER, {"rows": json.dumps(changed)})
+
+
+_NUMBER = sa.text("""
+    UPDATE servers SET partition = r.partition
+    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(id uuid, partition int) WHERE servers.id = r.id
+""")
 
 
 async def _count(connection: AsyncConnection, settings: Settings, project_id: str, user_id: str) -> None:

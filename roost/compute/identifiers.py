@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.hosts import DEFAULT_ZONE
 from roost.placement.rules import AVAILABILITY_ZONE, HOST, Rule
-from roost.store.tables.compute import aggregates, hosts, scopes
+from roost.store.tables.compute import aggregate_hosts, aggregates, hosts, scopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,8 @@ HOST_SCOPE = Scope(0, HOST, HOST, allow_identifiers=False, obfuscate_identifiers
 ZONE_SCOPE = Scope(0, AVAILABILITY_ZONE, AVAILABILITY_ZONE, allow_identifiers=True, obfuscate_identifiers=False)
 BUILT_IN = (HOST_SCOPE, ZONE_SCOPE)
 
+_ZONE = sa.func.coalesce(sa.func.nullif(hosts.c.availability_zone, ""), DEFAULT_ZONE)
+
 
 async def load_scopes(connection: AsyncConnection) -> dict[str, Scope]:
     """Every scope by its name, the built-in ones first; one query, good for all that one request shows."""
@@ -73,11 +75,20 @@ async def aggregates_in(connection: AsyncConnection, scope: Scope) -> list[Aggre
     if scope == HOST_SCOPE:
         return []
     if scope == ZONE_SCOPE:
-        zone = sa.func.coalesce(sa.func.nullif(hosts.c.availability_zone, ""), DEFAULT_ZONE)
-        names = await connection.scalars(sa.select(zone).distinct().order_by(zone))
+        names = await connection.scalars(sa.select(_ZONE).distinct().order_by(_ZONE))
         return [Aggregate(name, name) for name in names]
     query = sa.select(aggregates.c.id, aggregates.c.name).where(aggregates.c.scope_id == scope.id)
     return [Aggregate(str(number), name) for number, name in await connection.execute(query.order_by(aggregates.c.id))]
+
+
+def aggregate_of(scope: Scope, host_id: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """Which part of a scope a host is in; null for none."""
+    if scope == HOST_SCOPE:
+        return host_id
+    if scope == ZONE_SCOPE:
+        return sa.select(_ZONE).where(hosts.c.id == host_id).scalar_subquery()
+    inside = sa.select(aggregates.c.id).join(aggregate_hosts, aggregate_hosts.c.aggregate_id == aggregates.c.id)
+    return inside.where(aggregates.c.scope_id == scope.id, aggregate_hosts.c.host_id == host_id).scalar_subquery()
 
 
 def shown(rule: Rule, known: Mapping[str, Scope], project_id: str) -> Rule:

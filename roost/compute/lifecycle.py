@@ -34,6 +34,7 @@ _AT_ONCE = 200
 """Ids in one message, which PostgreSQL limits to 8,000 bytes."""
 _BATCH = 500
 _LONGEST_WAIT = 1.0
+_PAUSE = 0.03
 
 
 async def wake(connection: AsyncConnection) -> None:
@@ -68,7 +69,11 @@ async def run(database: Database) -> None:
         while True:
             woken.clear()
             try:
-                wait = 0.0 if await finish(database) else await _until_next(database)
+                finished = await finish(database)
+                if 0 < finished < _BATCH:
+                    # While much is asked for, more has fallen due after a moment: all of it shares a transaction.
+                    await asyncio.sleep(_PAUSE)
+                wait = 0.0 if finished else await _until_next(database)
             except Exception as error:
                 if not lost_race(error):
                     logger.exception("steps could not be finished, trying again")

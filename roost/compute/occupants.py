@@ -21,16 +21,18 @@ class Occupant:
     host: int
     resources: Resources
     zone: str | None
+    partition: int | None = None
 
 
 async def load(connection: AsyncConnection, live: LiveFleet, *conditions: sa.ColumnElement[bool]) -> list[Occupant]:
     """The servers that are on a host and meet these conditions, in the order in which they were made."""
-    columns = ("id", "name", "project_id", "group_id", "host_id", "flavor", "zone")
+    columns = ("id", "name", "project_id", "group_id", "host_id", "flavor", "zone", "partition")
     query = sa.select(*(servers.c[name] for name in columns)).where(servers.c.host_id.is_not(None), *conditions)
     found = []
     for row in await connection.execute(query.order_by(servers.c.number)):
         host = live.index(row.host_id)
         if host is not None:
             size = Resources(*(row.flavor.get(key, 0) for key in Resources._fields))
-            found.append(Occupant(row.id, row.name, row.project_id, row.group_id, host, size, row.zone))
+            place = (row.group_id, host, size, row.zone, row.partition)
+            found.append(Occupant(row.id, row.name, row.project_id, *place))
     return found

@@ -22,7 +22,7 @@ from roost.compute.drift import aggregate_name
 from roost.compute.groups import Group, Policy
 from roost.compute.occupants import Occupant
 from roost.compute.repairs import Budget, Step
-from roost.compute.scheduling import Boot, Overtaken, Scheduler, resources_of
+from roost.compute.scheduling import Boot, Overtaken, Scheduler, asked_partition, resources_of
 from roost.compute.servers import Actor
 from roost.errors import Conflict, Invalid, NotFound
 from roost.placement.audit import Violation
@@ -45,7 +45,7 @@ class Create:
     def as_data(self) -> dict[str, Any]:
         """What makes two requests the same."""
         names = [new.name for new in self.boot.servers]
-        return {"create": [names, self.flavor.id, self.boot.image_id, self.boot.zone]}
+        return {"create": [names, self.flavor.id, self.boot.image_id, self.boot.zone, asked_partition(self.boot.hints)]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,9 @@ class Outcome:
     """What a change comes to, with real names."""
 
     placements: list[dict[str, Any]] = field(default_factory=list)
-    """New servers: `name`, `host`, `places`."""
+    """New servers: `name`, `host`, `places`, and `partition` in a divided group."""
+    partitions: dict[str, int | None] = field(default_factory=dict)
+    """The number of each member once policies or members have changed, where the group is divided."""
     moves: list[dict[str, Any]] = field(default_factory=list)
     """`server_id`, and `source` and `target`, each a host with its places."""
     stranded: list[dict[str, Any]] = field(default_factory=list)
@@ -106,6 +108,7 @@ class Outcome:
         """All that must be the same for a plan to hold; how many other hosts there were need not be."""
         return {
             "placements": self.placements,
+            "partitions": self.partitions,
             "moves": self.moves,
             "stranded": [each["server_id"] for each in self.stranded],
             "violations": self.violations,
@@ -129,13 +132,13 @@ class Changed(Conflict):
 
     def __init__(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
         different = [key for key in now if before.get(key) != now[key]]
-        told = "; ".join(_different(key, before.get(key), now[key]) for key in different)
+        told = "; ".join(_different(key, before.get(key, ()), now[key]) for key in different)
         super().__init__(f"The plan no longer holds: {told}. Plan again.")
         self.before, self.now = before, now
 
 
 def _different(key: str, before: Any, now: Any) -> str:
-    if not isinstance(before, list) or not isinstance(now, list):
+    if isinstance(now, bool):
         return "there is no place any more" if now else "there is a place now"
     return f"other {key}" if len(before) == len(now) else f"{len(before)} {key} then, {len(now)} now"
 
@@ -182,11 +185,11 @@ async def boot_planned(scheduler: Scheduler, group: Group, change: Create, gener
     """Boot the servers of a plan where it said; raises `Changed` if they would come elsewhere."""
     async with scheduler.database.begin() as connection:
         kept = await _take(connection, group, change, generation)
-        names = [each["host"] for each in kept.outcome["placements"]]
-        if not names:
+        planned = kept.outcome["placements"]
+        if not planned:
             raise Conflict("The plan has no place for these servers; there is nothing to apply.")
         ids = {row.name: row.id for row in await connection.execute(sa.select(hosts.c.name, hosts.c.id))}
-    expected = tuple(ids.get(name, 0) for name in names)
+    expected = tuple((ids.get(each["host"], 0), each.get("partition")) for each in planned)
     try:
         booted = await scheduler.boot(replace(change.boot, group_id=group.id, seed=kept.seed, expected=expected))
     except Overtaken as overtaken:
@@ -237,15 +240,20 @@ async def _created(
     boot = change.boot
     size = resources_of(change.flavor)
     trial = await trials.new_members(
-        connection, scheduler, group.id, size, len(boot.servers), zone=boot.zone, seed=seed
+        connection,
+        scheduler,
+        group.id,
+        size,
+        len(boot.servers),
+        zone=boot.zone,
+        partition=asked_partition(boot.hints),
+        seed=seed,
     )
     outcome = Outcome(record=trial.record, placements=_placements(change, trial.record))
     rules, inside = await _inside(connection, scheduler, group)
     new = [
-        Occupant(name, name, group.project_id, group.id, host, size, None)
-        for name, host in zip(
-            (f"new {number}" for number in range(len(boot.servers))), trial.decision.hosts, strict=False
-        )
+        Occupant(f"new {number}", f"new {number}", group.project_id, group.id, host, size, None, partition)
+        for number, (host, partition) in enumerate(trial.decision.placed())
     ]
     _note_violations(scheduler, outcome, rules, [*inside, *new], {each.id: each.host for each in (*inside, *new)})
     return outcome
@@ -253,7 +261,7 @@ async def _created(
 
 def _placements(change: Create, record: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
-        {"name": new.name, "host": chosen["host"], "places": chosen["places"]}
+        {"name": new.name, **{key: chosen[key] for key in ("host", "places", "partition") if key in chosen}}
         for new, chosen in zip(change.boot.servers, record["chosen"], strict=False)
     ]
 
@@ -273,7 +281,7 @@ async def _made(
         for step, server_ids in steps:
             for server_id in server_ids:
                 await step(connection, settings, group, server_id)
-    outcome = Outcome()
+    outcome = Outcome(partitions=dict((await groups.find(connection, group.id)).partitions))
     rules, inside = await _inside(connection, scheduler, group)
     _note_violations(scheduler, outcome, rules, inside, {each.id: each.host for each in inside})
     return outcome

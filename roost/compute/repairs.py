@@ -72,7 +72,7 @@ async def plan(connection: AsyncConnection, scheduler: Scheduler, group_id: str,
     live = scheduler.live
     rules = (await groups.rules_of(connection, [group_id]))[group_id]
     inside = await occupants.load(connection, live, servers.c.group_id == group_id)
-    members = [Server(each.id, each.host, each.resources, group_id) for each in inside]
+    members = [Server(each.id, each.host, each.resources, group_id, each.partition) for each in inside]
     # The search may take a while and has a thread of its own; hosts may come and go meanwhile, but not in the snapshot.
     fleet = live.fleet.snapshot()
     found: Repair = await asyncio.to_thread(repair, fleet, {group_id: rules}, members)

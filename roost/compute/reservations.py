@@ -50,6 +50,8 @@ class Snapshot:
     """The hosts on which each member has a place: none that it found, or two while it moves."""
     building: tuple[str, ...]
     """The members that have not run yet."""
+    partitions: Mapping[str, int]
+    """The number of each member that has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class Order:
     version: int
     generation: int
     record: Record
+    partition: int | None = None
+    """The number of the server, where the group is divided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +148,9 @@ async def reserve(connection: AsyncConnection, settings: Settings, group_id: str
         await groups.member_added(connection, settings, [(group_id, order.instance_id)])
     runs = server.launched_at is not None
     if host_id is not None or not runs:
-        explained = servers.update().where(servers.c.id == server.id).values(explanation=order.record)
-        await connection.execute(explained)
+        partition = server.partition if runs else order.partition
+        explained = servers.update().where(servers.c.id == server.id)
+        await connection.execute(explained.values(explanation=order.record, partition=partition))
     changed = await occupy(connection, server.id, {server.host_id, host_id} - {None})
     await claims.touch_groups(connection, [group_id] if changed else [])
     places = await _places(connection, servers.c.id == server.id)
@@ -198,12 +203,15 @@ async def _host_id(connection: AsyncConnection, name: str) -> int:
 
 
 async def _snapshot(connection: AsyncConnection, group: sa.Row[Any]) -> Snapshot:
-    members = sa.select(servers.c.id, servers.c.launched_at).where(servers.c.group_id == group.id)
+    columns = (servers.c.id, servers.c.launched_at, servers.c.partition)
+    members = sa.select(*columns).where(servers.c.group_id == group.id)
     rows = (await connection.execute(members.order_by(servers.c.number))).all()
     places = await _places(connection, servers.c.group_id == group.id)
     rules = (await groups.rules_of(connection, [group.id]))[group.id]
     building = tuple(row.id for row in rows if row.launched_at is None)
-    return Snapshot(group.id, group.version, rules, {row.id: places.get(row.id, ()) for row in rows}, building)
+    hosts_of = {row.id: places.get(row.id, ()) for row in rows}
+    partitions = {row.id: row.partition for row in rows if row.partition is not None}
+    return Snapshot(group.id, group.version, rules, hosts_of, building, partitions)
 
 
 async def _places(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> dict[str, tuple[str, ...]]:

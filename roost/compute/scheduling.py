@@ -17,6 +17,7 @@ import asyncio
 import json
 import logging
 import random
+import re
 import secrets
 import uuid
 from collections import Counter
@@ -37,7 +38,7 @@ from roost.errors import Conflict, Invalid, OverQuota, RoostError, Unavailable
 from roost.placement.decision import Decision, Move, Refusal, Request
 from roost.placement.fleet import Fleet, Members, Resources
 from roost.placement.record import Record
-from roost.placement.rules import Rule
+from roost.placement.rules import Kind, Rule
 from roost.placement.scheduler import place
 from roost.store.database import Database
 from roost.store.tables.compute import flavor_access, flavors, images, keypairs
@@ -113,8 +114,9 @@ class Boot:
     """The caller may name servers, groups and flavors of other projects."""
     seed: int | None = None
     """What decides between equals; random if not given."""
-    expected: tuple[int, ...] | None = None
-    """The ids of the hosts that the servers must come to, as a plan said; else `Overtaken` is raised."""
+    expected: tuple[tuple[int, int | None], ...] | None = None
+    """The ids of the hosts that the servers must come to, as a plan said, and in a divided group their partitions; else
+    `Overtaken` is raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,8 @@ class _Case:
     wanted: tuple[NewServer, ...]
     existing: Mapping[str, str]
     request: Request
+    partition: int | None = None
+    """The partition asked for."""
     places: tuple[int, ...] = ()
     """Where the chosen hosts stand in the columns."""
     host_ids: tuple[int, ...] = ()
@@ -167,6 +171,12 @@ class _Case:
     def made(self) -> tuple[NewServer, ...]:
         """Those of the wanted servers that are made: as many as found a place; if that is none, the least to fail."""
         return self.wanted[: len(self.host_ids) or self.boot.least]
+
+    @property
+    def placed(self) -> tuple[tuple[int, int | None], ...]:
+        """The host of each server that found one, and its partition in a divided group."""
+        partitions = (self.decision.partitions if self.decision else ()) or (None,) * len(self.host_ids)
+        return tuple(zip(self.host_ids, partitions, strict=True))
 
     @property
     def lacks_room(self) -> bool:
@@ -219,19 +229,25 @@ class Scheduler:
         target: str | None = None,
         zone: str | None = None,
         may_stay: bool = False,
+        forced: bool = False,
     ) -> int:
         """Claim room for a server elsewhere (or, if it `may_stay`, where it is), in the caller's transaction, which
-        holds the server's row; the host's id. Raises `NoValidHost`, and then nothing was changed."""
+        holds the server's row; the host's id. Raises `NoValidHost`, and then nothing was changed.
+
+        A target that is `forced` may be disabled, in another zone, or not where the server's hints want it; it must
+        have the room, and the rules of the group hold all the same.
+        """
         await self.live.sync(connection)
         group = None
         if server.group_id is not None:
             locked = await claims.lock_groups(connection, [server.group_id])
             group = (await self._load_groups(connection, locked)).get(server.group_id)
-        near, apart = await self._hinted(connection, server)
+        near, apart = (None, ()) if forced else await self._hinted(connection, server)
         read_again = held = False
         for _ in range(_ATTEMPTS):
             request = self._move_request(server, resources, group, target, zone, may_stay)
-            decision = place(self.live.fleet, replace(request, same_host=near, different_host=apart))
+            request = replace(request, same_host=near, different_host=apart)
+            decision = self._force(request) if forced else place(self.live.fleet, request)
             if not decision and not read_again:
                 read_again = True
                 await self.live.read_room(connection)
@@ -242,7 +258,7 @@ class Scheduler:
             if host.id == server.host_id:
                 if await self._resize_claim(connection, server, resources, wait=not held):
                     return host.id
-            elif await self._stands(connection, {host.id: [resources]}, wait=not held):
+            elif await self._stands(connection, {host.id: [resources]}, wait=not held, forced=forced):
                 await claims.take(connection, [Claim(server.id, host.id, resources)])
                 await claims.touch_groups(connection, [server.group_id] if server.group_id else [])
                 await announce_claims(connection, [host.id])
@@ -336,6 +352,9 @@ class Scheduler:
             raise Invalid("The requested availability zone is not available")
         if boot.target_must_exist and not self._targets(boot.target):
             raise Invalid(f"Compute host {boot.target} could not be found.")
+        partition = asked_partition(boot.hints)
+        if partition is not None and boot.group_id is None:
+            raise Invalid("A partition is one of a server group: give a 'group' hint too, or no 'partition' hint.")
         tokens = {each.token for each in boot.servers if each.token is not None}
         existing = {token: named.tokens[token] for token in tokens if token in named.tokens}
         wanted = tuple(each for each in boot.servers if each.token not in existing)
@@ -348,7 +367,7 @@ class Scheduler:
             different_host=self._near(named, boot, boot.different_host),
             seed=random.getrandbits(32) if boot.seed is None else boot.seed,
         )
-        return _Case(pending, flavor, wanted, existing, request)
+        return _Case(pending, flavor, wanted, existing, request, partition)
 
     def _targets(self, name: str | None) -> list[int] | None:
         if name is None:
@@ -406,6 +425,11 @@ class Scheduler:
             if group is None or (foreign and not boot.may_see_all):
                 _refuse(case.pending, Invalid(f"Instance group {boot.group_id} could not be found."))
                 continue
+            try:
+                groups.check_partition(boot.group_id, group.rules, case.partition)
+            except Invalid as error:
+                _refuse(case.pending, error)
+                continue
             joining = joined.setdefault(boot.group_id, Counter())
             own = limits.get((boot.project_id, boot.user_id)) or limits[boot.project_id, ""]
             limit, most = own["server_group_members"], self.settings.group_max_members
@@ -415,7 +439,7 @@ class Scheduler:
                 _refuse(case.pending, OverQuota("Quota exceeded, too many servers in group"))
                 continue
             joining[boot.user_id] += len(case.wanted)
-            case.request = replace(case.request, rules=group.rules, members=group.members)
+            case.request = replace(case.request, rules=group.rules, members=group.members, partition=case.partition)
         return known
 
     async def _load_groups(self, connection: AsyncConnection, locked: Mapping[str, sa.Row[Any]]) -> dict[str, _Group]:
@@ -433,8 +457,12 @@ class Scheduler:
             await self.live.sync(connection)
             rules = await groups.rules_of(connection, unknown)
             present = await self._read_members(connection, unknown)
+            between = await self._read_moves(
+                connection, [each for each in unknown if any(map(_keeps_together, rules[each]))]
+            )
             for group_id in unknown:
                 members, users = present[group_id]
+                members.between = tuple(between.get(group_id, ()))
                 known[group_id] = _Group(locked[group_id].version, rules[group_id], members, users)
         return known
 
@@ -444,15 +472,15 @@ class Scheduler:
         found: dict[str, tuple[Members, Counter[str]]] = {group_id: (Members(), Counter()) for group_id in group_ids}
         of_groups = servers.c.group_id.in_(group_ids)
         places = (
-            sa.select(servers.c.group_id, claims_table.c.host_id, sa.func.count().label("servers"))
+            sa.select(servers.c.group_id, claims_table.c.host_id, servers.c.partition, sa.func.count().label("servers"))
             .join(claims_table, claims_table.c.server_id == servers.c.id)
             .where(of_groups)
-            .group_by(servers.c.group_id, claims_table.c.host_id)
+            .group_by(servers.c.group_id, claims_table.c.host_id, servers.c.partition)
         )
         for row in await connection.execute(places):
             index = self.live.index(row.host_id)
             if index is not None:
-                found[row.group_id][0].add(index, row.servers)
+                found[row.group_id][0].add(index, row.servers, row.partition)
         owners = (
             sa.select(servers.c.group_id, servers.c.user_id, sa.func.count().label("servers"))
             .where(of_groups)
@@ -460,6 +488,25 @@ class Scheduler:
         )
         for row in await connection.execute(owners):
             found[row.group_id][1][row.user_id] = row.servers
+        return found
+
+    async def _read_moves(
+        self, connection: AsyncConnection, group_ids: Sequence[str]
+    ) -> dict[str, list[tuple[int, int]]]:
+        """The two hosts of each member that holds a claim on two."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        if not group_ids:
+            return found
+        query = (
+            sa.select(servers.c.group_id, sa.func.array_agg(claims_table.c.host_id).label("host_ids"))
+            .join(claims_table, claims_table.c.server_id == servers.c.id)
+            .where(servers.c.group_id.in_(group_ids))
+            .group_by(servers.c.id)
+            .having(sa.func.count() > 1)
+        )
+        for row in await connection.execute(query):
+            source, target = self._indexes(row.host_ids)
+            found.setdefault(row.group_id, []).append((source, target))
         return found
 
     async def _place(self, connection: AsyncConnection, batch: _Batch) -> None:
@@ -493,17 +540,22 @@ class Scheduler:
         case.decision, case.places = decision, decision.hosts
         case.host_ids = tuple(self.live.host(index).id for index in decision.hosts)
         case.records = explain.records(decision, self.live, least)
-        for index in decision.hosts:
+        for index, partition in decision.placed():
             fleet.claim(index, request.resources)
             if case.boot.group_id is not None:
-                present.add(index)
+                present.add(index, partition=partition)
 
     async def _stands(
-        self, connection: AsyncConnection, needs: Mapping[int, Sequence[Resources]], *, wait: bool
+        self,
+        connection: AsyncConnection,
+        needs: Mapping[int, Sequence[Resources]],
+        *,
+        wait: bool,
+        forced: bool = False,
     ) -> bool:
         """Lock the hosts; whether all of them can take what is wanted of them. Those that cannot are read again."""
         rows = await claims.lock_hosts(connection, needs, wait=wait)
-        short = [host_id for host_id, wanted in needs.items() if not _has_room(rows.get(host_id), wanted)]
+        short = [host_id for host_id, wanted in needs.items() if not _has_room(rows.get(host_id), wanted, forced)]
         if short:
             await self.live.refresh(connection, short)
         return not short
@@ -516,9 +568,10 @@ class Scheduler:
         for case in batch.cases:
             made = case.made
             case.ids = tuple(str(uuid.uuid4()) for _ in made)
+            places = case.placed or ((None, case.partition),) * len(made)
             for number, (server_id, new) in enumerate(zip(case.ids, made, strict=True)):
-                host_id = case.host_ids[number] if case.host_ids else None
-                rows.append(_row(case, new, server_id, number, host_id))
+                host_id, partition = places[number]
+                rows.append(_row(case, new, server_id, number, host_id, partition))
                 if host_id is not None:
                     taken.append(Claim(server_id, host_id, case.request.resources))
                 if case.boot.group_id is not None:
@@ -592,8 +645,16 @@ class Scheduler:
             zone=zone or server.zone,
             targets=self._targets(target),
             moving=None if source is None else Move(source, held, may_stay),
+            partition=server.partition,
             seed=random.getrandbits(32),
         )
+
+    def _force(self, request: Request) -> Decision:
+        """A decision on the one target, as if it took servers, and whatever its zone."""
+        fleet = self.live.fleet.snapshot()
+        for host in request.targets or ():
+            fleet.enable(host)
+        return place(fleet, replace(request, zone=None))
 
     async def _resize_claim(
         self, connection: AsyncConnection, server: sa.Row[Any], resources: Resources, *, wait: bool
@@ -677,12 +738,27 @@ def named_servers(hints: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
     return tuple(str(each).lower() for each in (value if isinstance(value, list) else [value]) if _is_uuid(each))
 
 
+def asked_partition(hints: Mapping[str, Any]) -> int | None:
+    """The partition that the hints ask for, as a number or, as the clients send it, in digits."""
+    value = hints.get("partition")
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,9}", value):
+        value = int(value)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise Invalid(f"The hint 'partition' must be one whole number, and is {value!r}.")
+    return value
+
+
 def _is_uuid(value: object) -> bool:
     try:
         uuid.UUID(str(value))
     except ValueError:
         return False
     return True
+
+
+def _keeps_together(rule: Rule) -> bool:
+    """Whether members must be where the others are, wherever that is."""
+    return rule.kind is Kind.AFFINITY and not rule.soft and rule.identifier is None
 
 
 def resources_of(flavor: sa.Row[Any]) -> Resources:
@@ -724,12 +800,12 @@ def _refuse(pending: _Pending, error: Exception) -> None:
 
 def _check_expected(cases: Iterable[_Case]) -> None:
     for case in cases:
-        if case.boot.expected is not None and case.decision is not None and case.host_ids != case.boot.expected:
+        if case.boot.expected is not None and case.decision is not None and case.placed != case.boot.expected:
             raise Overtaken(case.decision)
 
 
-def _has_room(row: sa.Row[Any] | None, wanted: Sequence[Resources]) -> bool:
-    if row is None or not row.enabled or row.forced_down:
+def _has_room(row: sa.Row[Any] | None, wanted: Sequence[Resources], forced: bool) -> bool:
+    if row is None or row.forced_down or not (row.enabled or forced):
         return False
     vcpus, memory_mb, disk_gb = (sum(column) for column in zip(*wanted, strict=True))
     return bool(
@@ -743,7 +819,9 @@ def _usage(flavor: sa.Row[Any], count: int) -> Usage:
     return Usage(count, count * flavor.vcpus, count * flavor.memory_mb)
 
 
-def _row(case: _Case, new: NewServer, server_id: str, number: int, host_id: int | None) -> dict[str, Any]:
+def _row(
+    case: _Case, new: NewServer, server_id: str, number: int, host_id: int | None, partition: int | None
+) -> dict[str, Any]:
     boot, decision = case.boot, case.decision
     assert decision is not None
     return {
@@ -767,6 +845,7 @@ def _row(case: _Case, new: NewServer, server_id: str, number: int, host_id: int 
         "launch_index": number,
         "host_id": host_id,
         "group_id": boot.group_id,
+        "partition": partition,
         "client_token": new.token,
         "request_id": boot.request_id,
         "step": None if host_id is None else _booting(host_id),
@@ -798,17 +877,17 @@ _INSERT = sa.text("""
             id uuid, project_id text, user_id text, name text, hostname text, description text, flavor jsonb,
             image_id text, key_name text, user_data text, config_drive boolean, metadata jsonb, tags jsonb,
             addresses jsonb, hints jsonb, zone text, reservation_id text, launch_index int, host_id int,
-            group_id uuid, client_token text, request_id text, step jsonb, fault text,
+            group_id uuid, partition int, client_token text, request_id text, step jsonb, fault text,
             explanation jsonb)
     ), made AS (
         INSERT INTO servers (
             id, project_id, user_id, name, hostname, description, flavor, image_id, key_name, user_data, config_drive,
-            metadata, tags, addresses, hints, zone, reservation_id, launch_index, host_id, group_id, client_token,
-            explanation, vm_state, task_state, due_at, step, fault)
+            metadata, tags, addresses, hints, zone, reservation_id, launch_index, host_id, group_id, partition,
+            client_token, explanation, vm_state, task_state, due_at, step, fault)
         SELECT
             id, project_id, user_id, name, hostname, description, flavor, image_id, key_name, user_data, config_drive,
-            metadata, tags, addresses, hints, zone, reservation_id, launch_index, host_id, group_id, client_token,
-            explanation,
+            metadata, tags, addresses, hints, zone, reservation_id, launch_index, host_id, group_id, partition,
+            client_token, explanation,
             CASE WHEN host_id IS NULL THEN 'error' ELSE 'building' END,
             CASE WHEN host_id IS NULL THEN NULL ELSE 'spawning' END,
             CASE WHEN host_id IS NULL THEN NULL ELSE

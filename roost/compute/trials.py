@@ -53,12 +53,15 @@ async def new_members(
     count: int,
     *,
     zone: str | None = None,
+    partition: int | None = None,
     seed: int = 0,
 ) -> Trial:
     """New servers in a group."""
     await scheduler.live.sync(connection)
     rules, members = await _group(connection, scheduler, group_id)
-    return await decide(connection, scheduler, Request(resources, count, rules, members, zone=zone, seed=seed))
+    groups.check_partition(group_id, rules, partition)
+    request = Request(resources, count, rules, members, zone=zone, partition=partition, seed=seed)
+    return await decide(connection, scheduler, request)
 
 
 async def same_again(connection: AsyncConnection, scheduler: Scheduler, server: sa.Row[Any], count: int) -> Trial:
@@ -74,6 +77,7 @@ async def same_again(connection: AsyncConnection, scheduler: Scheduler, server: 
         zone=server.zone,
         same_host=None if near is None else await _places(connection, scheduler, near),
         different_host=await _places(connection, scheduler, named_servers(server.hints, "different_host") or ()),
+        partition=server.partition,
     )
     return await decide(connection, scheduler, request)
 

@@ -1,7 +1,7 @@
 """Which rules are broken now, in all groups: remembered, and found out again only for the groups that changed."""
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,22 +112,27 @@ class Violations:
         ids = [row.id for row in rows]
         rules = await groups.rules_of(connection, ids)
         places: dict[str, dict[str, int]] = {group_id: {} for group_id in ids}
-        query = sa.select(servers.c.group_id, servers.c.id, servers.c.host_id).where(
+        partitions: dict[str, int | None] = {}
+        columns = (servers.c.group_id, servers.c.id, servers.c.host_id, servers.c.partition)
+        query = sa.select(*columns).where(
             servers.c.group_id == sa.any_(sa.cast(ids, ARRAY(UUID(as_uuid=False)))), servers.c.host_id.is_not(None)
         )
-        for group_id, server_id, host_id in await connection.execute(query):
+        for group_id, server_id, host_id, partition in await connection.execute(query):
             places[group_id][server_id] = host_id
+            partitions[server_id] = partition
         for number, row in enumerate(rows):
             if number % _BETWEEN_PAUSES == 0:
                 await asyncio.sleep(0)  # Others are served in between.
-            self._groups[row.id] = self._audited(row, rules[row.id], places[row.id])
+            self._groups[row.id] = self._audited(row, rules[row.id], places[row.id], partitions)
 
-    def _audited(self, row: sa.Row[Any], rules: tuple[Rule, ...], places: dict[str, int]) -> _Audited:
+    def _audited(
+        self, row: sa.Row[Any], rules: tuple[Rule, ...], places: dict[str, int], partitions: Mapping[str, int | None]
+    ) -> _Audited:
         indexes = {server: self.live.index(host_id) for server, host_id in places.items()}
         placed = {server: index for server, index in indexes.items() if index is not None}
         broken = tuple(
             Broken(row.id, row.name, row.project_id, found, {member: places[member] for member in found.members})
-            for found in audit(self.live.fleet, rules, placed).violations
+            for found in audit(self.live.fleet, rules, placed, partitions).violations
         )
         skewed = any(rule.max_skew is not None for rule in rules)
         return _Audited(row.version, row.name, frozenset(places.values()), skewed, broken)

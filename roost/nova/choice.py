@@ -80,6 +80,8 @@ class Wanted:
     user_id: str
     resources: Resources
     count: int = 1
+    partition: int | None = None
+    """The partition that it asks for."""
 
 
 @dataclass(slots=True)
@@ -122,6 +124,9 @@ class Chooser(Generic[Host]):
         try:
             deadline = time.monotonic() + self.time_limit
             group = self._group(group_id, deadline)
+            if group is not None and not group.offers(wanted.partition):
+                logger.warning("server group %s has no partition %s: no host passes", group_id, wanted.partition)
+                return []
             return list(hosts) if group is None else self._reserve(wanted, group, hosts, deadline)
         finally:
             turn.release()
@@ -160,7 +165,8 @@ class Chooser(Generic[Host]):
                 return list(hosts)
             reserved, now = answer
             if reserved:
-                self._groups[group.id] = group.after(now["version"], wanted.instance_id, now["hosts"])
+                after = group.after(now["version"], wanted.instance_id, now["hosts"], decision.partitions)
+                self._groups[group.id] = after
                 passing = _same_place(stage.fleet, decision)[indexes].tolist() if decision else []
                 return [host for host, passes in zip(known, passing, strict=bool(decision)) if passes]
             group = self._groups[group.id] = Group.read(now["group"])
@@ -214,6 +220,7 @@ def _order(wanted: Wanted, group: Group, stage: Topology, decision: Decision) ->
         "version": group.version,
         "generation": stage.generation,
         "record": {**written, "chosen": written["chosen"][:1]},
+        "partition": decision.partitions[0] if decision.partitions else None,
     }
 
 
@@ -221,8 +228,15 @@ def _request(wanted: Wanted, group: Group, fleet: Fleet, indexes: Ints) -> Reque
     # That each host has room for one is Placement's business, and settled; for several it has to be counted.
     size = wanted.resources if wanted.count > 1 else Resources()
     targets = indexes.tolist()
-    members = group.members_but(wanted.instance_id, fleet)
-    return Request(size, wanted.count, group.rules, members, targets=targets, seed=hash(wanted.instance_id))
+    return Request(
+        size,
+        wanted.count,
+        group.rules,
+        group.members_but(wanted.instance_id, fleet),
+        targets=targets,
+        partition=group.partition_of(wanted.instance_id, wanted.partition),
+        seed=hash(wanted.instance_id),
+    )
 
 
 def _room(hosts: Sequence[Offered], need: Resources) -> tuple[list[Ints], list[Ints]]:

@@ -1,11 +1,11 @@
 """What the plug-in knows of Roost's groups, and of where hosts stand: as it came over the wire, until it changes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roost.placement.fleet import Fleet, Members, Resources
-from roost.placement.rules import Rule
+from roost.placement.rules import Rule, division_of
 
 
 @dataclass(slots=True)
@@ -68,6 +68,8 @@ class Group:
     hosts: Mapping[str, tuple[str, ...]]
     building: frozenset[str]
     """The members that have not run yet."""
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    """The number of each member that has one."""
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> "Group":
@@ -78,12 +80,15 @@ class Group:
             tuple(Rule.parse(rule["policy"], rule["rules"]) for rule in answer["rules"]),
             {member: tuple(hosts) for member, hosts in answer["members"].items()},
             frozenset(answer["building"]),
+            answer["partitions"],
         )
 
-    def after(self, version: int, member: str, hosts: Iterable[str]) -> "Group":
-        """The group once a member takes these hosts instead of those it had."""
+    def after(self, version: int, member: str, hosts: Iterable[str], partitions: Sequence[int]) -> "Group":
+        """The group once a member takes these hosts instead of those it had, and the first of these partitions."""
         building = self.building if member in self.hosts else self.building | {member}
-        return replace(self, version=version, hosts={**self.hosts, member: tuple(hosts)}, building=building)
+        numbers = {**self.partitions, **({member: partitions[0]} if partitions else {})}
+        hosts_now = {**self.hosts, member: tuple(hosts)}
+        return replace(self, version=version, hosts=hosts_now, building=building, partitions=numbers)
 
     def runs(self, member: str) -> bool:
         """Whether a server has run before, so that it moves now."""
@@ -91,5 +96,18 @@ class Group:
 
     def members_but(self, member: str, fleet: Fleet) -> Members:
         """Where the other members are."""
-        places = (fleet.index(name) for other, hosts in self.hosts.items() if other != member for name in hosts)
-        return Members(index for index in places if index is not None)
+        members = Members()
+        for other, hosts in self.hosts.items():
+            for index in map(fleet.index, hosts) if other != member else ():
+                if index is not None:
+                    members.add(index, partition=self.partitions.get(other))
+        return members
+
+    def partition_of(self, member: str, asked: int | None) -> int | None:
+        """The partition that a server must come to: the one that it has, once it runs, else the one it asks for."""
+        return self.partitions.get(member) if self.runs(member) else asked
+
+    def offers(self, partition: int | None) -> bool:
+        """Whether there is such a partition; None asks for none."""
+        divided = division_of(self.rules)
+        return partition is None or (divided is not None and 1 <= partition <= (divided.partitions or 0))

@@ -1,6 +1,7 @@
 """The filter and the weigher as Nova wants them."""
 
 import functools
+import re
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +34,15 @@ def _wanted(spec: Any, count: int) -> Wanted:
         user_id=(spec.user_id if "user_id" in spec else None) or "",
         resources=Resources(flavor.vcpus, flavor.memory_mb, flavor.root_gb + flavor.ephemeral_gb),
         count=count,
+        partition=_partition(spec.get_scheduler_hint("partition")),
     )
+
+
+def _partition(hint: str | None) -> int | None:
+    """The partition that a hint asks for; one that is no number is none that there is."""
+    if hint is None:
+        return None
+    return int(hint) if re.fullmatch("[0-9]{1,9}", str(hint)) else 0
 
 
 class ScopedGroupFilter(filters.BaseHostFilter):  # type: ignore[misc]

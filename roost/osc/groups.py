@@ -6,14 +6,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from cliff.columns import FormattableColumn
 from openstack import exceptions as sdk
 from osc_lib.exceptions import CommandError
 
-from roost.client import Explanation, Migration, Plan, Repair, ServerGroup, Standing
+from roost.client import Explanation, Migration, Placed, Plan, Repair, ServerGroup, Standing
 from roost.osc import commands
 from roost.osc.commands import JsonColumn, LinesColumn, Lister, One, ShowOne, Table
 
-_POLICY_HELP = "TYPE[:SCOPE[:IDENTIFIER]][,LIMIT=NUMBER...], such as anti-affinity:rack,max_server_per_aggregate=2"
+_POLICY_HELP = (
+    "TYPE[:SCOPE[:IDENTIFIER]][,LIMIT=NUMBER...], such as anti-affinity:rack,max_server_per_aggregate=2 or "
+    "anti-affinity:rack,partitions=3"
+)
 
 
 def policy(text: str) -> dict[str, Any]:
@@ -38,12 +42,26 @@ def policy_text(shown: Mapping[str, Any]) -> str:
     return ":".join([shown["name"], *place]) + limits
 
 
+class PartitionsColumn(FormattableColumn[Any]):
+    """Each server's partition: as it is for machines, a line for each partition for people."""
+
+    def human_readable(self) -> str:
+        inside: dict[int, list[str]] = {}
+        for server, number in self._value.items():
+            inside.setdefault(number or 0, []).append(server)
+        return "\n".join(f"{number or 'none'}: {', '.join(servers)}" for number, servers in sorted(inside.items()))
+
+
 def _row(group: ServerGroup) -> One:
     policies = [policy_text(each) for each in group.policies]
-    columns = ("id", "name", "policies", "members", "project_id", "user_id")
-    return columns, (
+    columns = ["id", "name", "policies", "members", "project_id", "user_id"]
+    values: list[Any] = [
         group.id, group.name, LinesColumn(policies), LinesColumn(list(group.members)), group.project_id, group.user_id
-    )  # fmt: skip
+    ]  # fmt: skip
+    if group.partitions:
+        columns.append("partitions")
+        values.append(PartitionsColumn(group.partitions))
+    return columns, values
 
 
 class _OfGroup:
@@ -109,8 +127,14 @@ class _OfMember(_OfGroup):
 class AddServer(_OfMember, ShowOne):
     """Make a server that exists a member of a server group; it stays where it is."""
 
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--partition", metavar="<number>", type=int, help="Partition that it is to belong to")
+        return parser
+
     def take_action(self, given: argparse.Namespace) -> One:
-        return _row(self.roost.add_server(self.group(given).id, self.server_id(given.server)))
+        server = self.server_id(given.server)
+        return _row(self.roost.add_server(self.group(given).id, server, partition=given.partition))
 
 
 class RemoveServer(_OfMember, ShowOne):
@@ -143,8 +167,11 @@ class AuditServerGroup(Lister):
         audit = self.roost.audit(group.id)
         if given.members:
             scopes = sorted({scope for places in audit.placements.values() for scope in places})
-            rows = [(member, *(places.get(s) for s in scopes)) for member, places in audit.placements.items()]
-            return ("Server", *scopes), rows
+            number = ("Partition",) if audit.partitions else ()
+            return ("Server", *scopes, *number), [
+                (member, *(places.get(s) for s in scopes), *(audit.partitions[member] for _ in number))
+                for member, places in audit.placements.items()
+            ]
         if not audit.violations:
             self.app.stderr.write(
                 f"Server group {group.name}: all {len(audit.placements)} members are as they should be.\n"
@@ -177,7 +204,7 @@ def _explained(told: Explanation) -> One:
 
 
 def _standing(standing: Standing) -> str:
-    places = _places({"host": standing.host, **standing.placements})
+    places = _places({"host": standing.host, **standing.placements, "partition": standing.partition})
     shares = "; ".join(share["sentence"] for share in standing.shares)
     free = "" if standing.headroom is None else f"{standing.headroom} % free"
     return f"{places}: {'; '.join(filter(None, (shares, free)))}".rstrip(": ")
@@ -210,12 +237,13 @@ class ExplainServerGroup(_OfGroup, ShowOne):
         parser.add_argument("--flavor", metavar="<flavor>", required=True, help="Flavor (name or ID)")
         parser.add_argument("--count", metavar="<count>", type=int, default=1, help="Number of servers (1)")
         parser.add_argument("--availability-zone", metavar="<zone>", help="Zone that they are to be in")
+        parser.add_argument("--partition", metavar="<number>", type=int, help="Partition that they are to belong to")
         return parser
 
     def take_action(self, given: argparse.Namespace) -> One:
         flavor = _flavor_id(self.app, given.flavor)
-        group = self.group(given)
-        return _explained(self.roost.explain(group.id, flavor=flavor, count=given.count, zone=given.availability_zone))
+        asked = {"zone": given.availability_zone, "partition": given.partition}
+        return _explained(self.roost.explain(self.group(given).id, flavor=flavor, count=given.count, **asked))
 
 
 # Plan
@@ -251,6 +279,7 @@ class PlanServerGroup(ShowOne):
         parser.add_argument("--image", metavar="<image>", help="Image of the servers to boot (name or ID)")
         parser.add_argument("--name", metavar="<name>", help="Name of the servers to boot")
         parser.add_argument("--availability-zone", metavar="<zone>", help="Zone of the servers to boot")
+        parser.add_argument("--partition", metavar="<number>", type=int, help="Partition of the servers to boot")
         parser.add_argument("--apply", metavar="<generation>", help="Do what the plan of this generation said")
         return parser
 
@@ -281,6 +310,7 @@ class PlanServerGroup(ShowOne):
             "imageRef": image.find_image(given.image, ignore_missing=False).id if given.image else None,
             "name": given.name,
             "availability_zone": given.availability_zone,
+            "partition": given.partition,
         }
         return asked | {key: value for key, value in more.items() if value is not None}
 
@@ -297,11 +327,14 @@ def _planned(plan: Plan) -> One:
         plan.sentence,
         plan.applied,
         plan.generation,
-        LinesColumn([f"{each.name}: {_places({'host': each.host, **each.placements})}" for each in plan.placements]),
+        LinesColumn([_placed(each) for each in plan.placements]),
         LinesColumn([_move(each) for each in plan.moves]),
         LinesColumn([f"{each['server_id']}: {each['sentence']}" for each in plan.stranded]),
         LinesColumn([each["message"] for each in plan.violations]),
     ]
+    if plan.partitions:
+        columns.append("partitions")
+        values.append(PartitionsColumn(plan.partitions))
     if plan.explanation is not None and plan.explanation.advice:
         columns.append("advice")
         values.append(plan.explanation.advice)
@@ -309,6 +342,10 @@ def _planned(plan: Plan) -> One:
         columns.append("repair_id")
         values.append(plan.repair_id)
     return columns, values
+
+
+def _placed(new: Placed) -> str:
+    return f"{new.name}: {_places({'host': new.host, **new.placements, 'partition': new.partition})}"
 
 
 def _move(move: Migration) -> str:

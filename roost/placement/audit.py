@@ -1,8 +1,10 @@
 """Where the members of a group are, and which of its hard rules they break."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -20,6 +22,7 @@ class Breach(StrEnum):
     APART = "apart"
     TOO_MANY = "too_many"
     SKEWED = "skewed"
+    PARTITIONS_SHARE = "partitions_share"
 
 
 SENTENCES: Final = {
@@ -29,6 +32,7 @@ SENTENCES: Final = {
     Breach.APART: "{members} apart from the {scope} that holds most, against '{rule}'",
     Breach.TOO_MANY: "{members} in one {scope}, {excess} more than '{rule}' allows",
     Breach.SKEWED: "{members} in one {scope}, {excess} further ahead of the least filled than '{rule}' allows",
+    Breach.PARTITIONS_SHARE: "{members} of several partitions in one {scope}, against '{rule}'; {excess} must leave",
 }
 
 
@@ -57,8 +61,13 @@ class Audit:
     violations: tuple[Violation, ...]
 
 
-def audit(fleet: Fleet, rules: Sequence[Rule], members: Mapping[str, int]) -> Audit:
-    """Audit a group whose members are on these hosts."""
+def audit(
+    fleet: Fleet,
+    rules: Sequence[Rule],
+    members: Mapping[str, int],
+    partitions: Mapping[str, int | None] = MappingProxyType({}),
+) -> Audit:
+    """Audit a group whose members are on these hosts and, where it is divided, in these partitions."""
     scopes = dict.fromkeys(rule.scope for rule in rules)
     placements: dict[str, dict[str, int | None]] = {member: {} for member in members}
     for scope in scopes:
@@ -66,7 +75,7 @@ def audit(fleet: Fleet, rules: Sequence[Rule], members: Mapping[str, int]) -> Au
         for member, host in members.items():
             aggregate = int(column[host])
             placements[member][scope] = None if aggregate == NOWHERE else aggregate
-    violations = [found for rule in rules if not rule.soft for found in _broken(fleet, rule, placements)]
+    violations = [found for rule in rules if not rule.soft for found in _broken(fleet, rule, placements, partitions)]
     return Audit(placements, tuple(violations))
 
 
@@ -76,7 +85,12 @@ def open_aggregates(fleet: Fleet, scope: str) -> list[int]:
     return [int(aggregate) for aggregate in np.unique(column) if aggregate != NOWHERE]
 
 
-def _broken(fleet: Fleet, rule: Rule, placements: Mapping[str, Mapping[str, int | None]]) -> Iterator[Violation]:
+def _broken(
+    fleet: Fleet,
+    rule: Rule,
+    placements: Mapping[str, Mapping[str, int | None]],
+    partitions: Mapping[str, int | None],
+) -> Iterator[Violation]:
     inside: dict[int, list[str]] = {}
     outside = []
     for member, places in placements.items():
@@ -94,6 +108,7 @@ def _broken(fleet: Fleet, rule: Rule, placements: Mapping[str, Mapping[str, int 
     else:
         yield from _too_many(rule, inside)
         yield from _skewed(fleet, rule, inside)
+        yield from _shared(rule, inside, partitions)
 
 
 def _off_target(rule: Rule, target: int, inside: Mapping[int, Sequence[str]]) -> Iterator[Violation]:
@@ -122,6 +137,22 @@ def _too_many(rule: Rule, inside: Mapping[int, Sequence[str]]) -> Iterator[Viola
     for aggregate, members in sorted(inside.items()):
         if len(members) > limit:
             yield Violation(Breach.TOO_MANY, rule, aggregate, tuple(members), len(members) - limit)
+
+
+def _shared(
+    rule: Rule, inside: Mapping[int, Sequence[str]], partitions: Mapping[str, int | None]
+) -> Iterator[Violation]:
+    """All but the largest partition in an aggregate must leave it: that is the fewest members to move.
+
+    Who has no number yet shares with nobody.
+    """
+    if rule.partitions is None:
+        return
+    for aggregate, members in sorted(inside.items()):
+        numbered = tuple(member for member in members if partitions[member] is not None)
+        sizes = Counter(partitions[member] for member in numbered).values()
+        if len(sizes) > 1:
+            yield Violation(Breach.PARTITIONS_SHARE, rule, aggregate, numbered, sum(sizes) - max(sizes))
 
 
 def _skewed(fleet: Fleet, rule: Rule, inside: Mapping[int, Sequence[str]]) -> Iterator[Violation]:

@@ -1,6 +1,6 @@
 """What is asked of the scheduler, and what it answers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -44,6 +44,8 @@ class Request:
     same_host: Sequence[int] | None = None
     different_host: Sequence[int] = ()
     moving: Move | None = None
+    partition: int | None = None
+    """Of a divided group, the partition for all servers, or the one that a moving server has; None for the emptiest."""
     weight: Weight = Weight.SPREAD
     seed: int = 0
     time_limit: float = 2.0
@@ -60,7 +62,7 @@ class Request:
         if self.moving is None or not self.members.on(self.moving.host):
             return self.members
         others = self.members.copy()
-        others.remove(self.moving.host)
+        others.remove(self.moving.host, partition=self.partition)
         return others
 
 
@@ -83,6 +85,9 @@ class Refusal(StrEnum):
     SCOPE_FULL = "scope_full"
     TOO_SMALL_FOR_ALL = "too_small_for_all"
     SKEWED = "skewed"
+    SHARED_BY_PARTITIONS = "shared_by_partitions"
+    OTHER_PARTITION = "other_partition"
+    KEPT_FOR_PARTITIONS = "kept_for_partitions"
 
 
 SENTENCES: Final = {
@@ -102,6 +107,9 @@ SENTENCES: Final = {
     Refusal.SCOPE_FULL: "{hosts} {are} in a {scope} with as many members as '{rule}' allows",
     Refusal.TOO_SMALL_FOR_ALL: "{hosts} {are} in a {scope} that cannot hold all servers, as '{rule}' asks",
     Refusal.SKEWED: "{hosts} {are} in a {scope} too far ahead of the least filled one for '{rule}'",
+    Refusal.SHARED_BY_PARTITIONS: "{hosts} {are} in a {scope} that partitions share already, against '{rule}'",
+    Refusal.OTHER_PARTITION: "{hosts} {are} in a {scope} of another partition, by '{rule}'",
+    Refusal.KEPT_FOR_PARTITIONS: "{hosts} {are} in a {scope} kept for a partition that has none yet, by '{rule}'",
 }
 
 _VERBS: Final = {"are": "is", "have": "has", "hold": "holds", "do": "does", "share": "shares"}
@@ -243,11 +251,17 @@ class Decision:
     ranking: Ranking
     rows: tuple[tuple[int, ...], ...]
     """The words of each chosen host as they were when it was chosen."""
+    partitions: tuple[int, ...] = ()
+    """The partition of each server, where the group is divided."""
     fleet: Fleet | None = None
     """The fleet that refused, kept for finding what would help."""
 
     def __bool__(self) -> bool:
         return self.verdict is Verdict.PLACED
+
+    def placed(self) -> Iterator[tuple[int, int | None]]:
+        """Each server's host, and its partition where the group is divided."""
+        return zip(self.hosts, self.partitions or (None,) * len(self.hosts), strict=True)
 
     def explain(self) -> Explanation:
         """What the soft rules and the capacity said of the winners and of those that came next."""
@@ -257,6 +271,8 @@ class Decision:
     def sentence(self) -> str:
         """The decision in plain words."""
         many = "1 server" if self.request.count == 1 else f"{self.request.count} servers"
+        if self.request.partition is not None:
+            many += f" in partition {self.request.partition}"
         if self.verdict is Verdict.PLACED:
             return f"{many} placed"
         lead = "no place found in time for" if self.verdict is Verdict.UNDECIDED else "no place for"

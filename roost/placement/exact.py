@@ -4,6 +4,7 @@ Hosts that lie in the same aggregates of every scope in question are one kind, s
 such kinds and hardly with the fleet.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
@@ -149,6 +150,22 @@ def _keep_level(programme: Programme, level: Level, count: int) -> None:
             programme.row([*gained, (gains, -float(count))], -highspy.kHighsInf, 0)
             terms = [*gained, (lowest, -1.0), (gains, float(above))]
             programme.row(terms, -highspy.kHighsInf, level.allowed - held + above)
+
+
+def keep_apart(
+    programme: Programme, sets: Mapping[tuple[int, int | None], list[int]], most: int
+) -> dict[tuple[int, int | None], int]:
+    """In each aggregate only the unknowns of one partition may be above 0, and no more than so many in sum; the switch
+    of each aggregate and partition."""
+    switches = {}
+    by_aggregate: dict[int, list[tuple[int, float]]] = {}
+    for place, unknowns in sets.items():
+        switch = switches[place] = programme.column(1.0)
+        programme.row([*((unknown, 1.0) for unknown in unknowns), (switch, -float(most))], -highspy.kHighsInf, 0)
+        by_aggregate.setdefault(place[0], []).append((switch, 1.0))
+    for terms in by_aggregate.values():
+        programme.row(terms, 0, 1)
+    return switches
 
 
 def keep_together(programme: Programme, sets: list[list[int]], most: int) -> None:

@@ -355,15 +355,22 @@ class Fleet:
 
 
 class Members:
-    """How many members of a group each host holds, kept by single changes, so that no decision counts them again."""
+    """How many members of a group each host holds, kept by single changes, so that no decision counts them again.
 
-    __slots__ = ("_counts", "_hosts", "_places", "total")
+    Where the group is divided, each partition's own members are counted beside the whole.
+    """
+
+    __slots__ = ("_counts", "_hosts", "_places", "between", "partitions", "total")
 
     def __init__(self, hosts: Iterable[int] = ()) -> None:
         self._hosts: Ints = np.zeros(4, np.int64)
         self._counts: Ints = np.zeros(4, np.int64)
         self._places: dict[int, int] = {}
         self.total = 0
+        self.between: tuple[tuple[int, int], ...] = ()
+        """Of each member that moves, its two hosts: it counts on both, and will be on one of them."""
+        self.partitions: dict[int, Members] = {}
+        """The members of each partition, by its number; of those only that ever had one."""
         for host in hosts:
             self.add(host)
 
@@ -382,8 +389,10 @@ class Members:
         place = self._places.get(host)
         return 0 if place is None else int(self._counts[place])
 
-    def add(self, host: int, servers: int = 1) -> None:
+    def add(self, host: int, servers: int = 1, partition: int | None = None) -> None:
         """Members arrive on a host."""
+        if partition is not None:
+            self.partitions.setdefault(partition, Members()).add(host, servers)
         place = self._places.get(host)
         if place is None:
             place = self._places[host] = len(self._places)
@@ -394,8 +403,10 @@ class Members:
         self._counts[place] += servers
         self.total += servers
 
-    def remove(self, host: int, servers: int = 1) -> None:
+    def remove(self, host: int, servers: int = 1, partition: int | None = None) -> None:
         """Members leave a host; the last place fills the gap of a host that holds none any more."""
+        if partition is not None:
+            self.partitions[partition].remove(host, servers)
         place = self._places[host]
         self._counts[place] -= servers
         self.total -= servers
@@ -412,4 +423,6 @@ class Members:
         other = type(self)()
         other._hosts, other._counts = self._hosts.copy(), self._counts.copy()
         other._places, other.total = self._places.copy(), self.total
+        other.between = self.between
+        other.partitions = {number: inside.copy() for number, inside in self.partitions.items()}
         return other

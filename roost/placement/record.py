@@ -16,7 +16,7 @@ Where = Callable[[int, Sequence[str]], dict[str, Any]]
 def record(decision: Decision, where: Where) -> Record:
     """One decision, on all of its servers. What ranked the hosts is kept as the scheduler has it, and read later."""
     scopes = tuple(dict.fromkeys(rule.scope for rule in decision.request.rules))
-    ranked = list(zip(decision.hosts, decision.rows, strict=True))
+    ranked = zip(decision.placed(), decision.rows, strict=True)
     next_best = decision.next_best() if decision else []
     return {
         "verdict": decision.verdict,
@@ -28,9 +28,15 @@ def record(decision: Decision, where: Where) -> Record:
             (_written(field.rule), field.word, field.shift, field.width, field.top) for field in decision.ranking.fields
         ],
         "flip": decision.ranking.flip,
-        "chosen": [{**where(host, scopes), "words": row} for host, row in ranked],
+        "chosen": [{**where(host, scopes), "words": row, **_numbered(number)} for (host, number), row in ranked],
         "runners_up": [{**where(host, scopes), "words": row} for host, row in next_best],
+        **_numbered(decision.request.partition),
     }
+
+
+def _numbered(partition: int | None) -> dict[str, int]:
+    """The partition of a server, or the one asked for, where there is one."""
+    return {} if partition is None else {"partition": partition}
 
 
 def _written(rule: Rule | None) -> dict[str, Any] | None:

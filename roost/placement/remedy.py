@@ -25,6 +25,7 @@ class Change(StrEnum):
     ENABLE_HOSTS = "enable_hosts"
     FREE_CAPACITY = "free_capacity"
     ASK_FOR_FEWER = "ask_for_fewer"
+    LEAVE_PARTITION_OPEN = "leave_partition_open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Remedy:
 
     change: Change
     amount: int
-    """The new limit, skew or number of servers; or how many aggregates or hosts more."""
+    """The new limit, skew or number of servers; how many aggregates or hosts more; or the partition that would do."""
     sentence: str
     rule: Rule | None = None
     hosts: tuple[int, ...] = ()
@@ -53,6 +54,7 @@ def remedies(decision: Decision) -> tuple[Remedy, ...]:
         *_enabling(fleet, request),
         *_capacity(fleet, request),
         *_fewer(fleet, request),
+        *_other_partition(fleet, request),
     )
 
 
@@ -108,7 +110,7 @@ def _trying(fleet: Fleet, request: Request, rule: Rule, changed: Callable[[Rule,
 
 def _aggregates(fleet: Fleet, request: Request) -> Iterator[Remedy]:
     for rule in dict.fromkeys(request.rules):
-        if rule.limit:
+        if rule.limit or rule.partitions:
             number = _smallest(1, request.count, _growing(fleet, request, rule.scope))
             if number is not None:
                 plural = "" if number == 1 else "s"
@@ -187,3 +189,12 @@ def _fewer(fleet: Fleet, request: Request) -> Iterator[Remedy]:
         number = request.count - less
         servers = "1 server" if number == 1 else f"{number} servers"
         yield Remedy(Change.ASK_FOR_FEWER, number, f"asking for {servers}")
+
+
+def _other_partition(fleet: Fleet, request: Request) -> Iterator[Remedy]:
+    """A new server need not be in the partition that was asked for; one that moves keeps its number."""
+    if request.partition is None or request.moving is not None:
+        return
+    elsewhere = place(fleet, replace(request, partition=None))
+    if elsewhere:
+        yield Remedy(Change.LEAVE_PARTITION_OPEN, elsewhere.partitions[0], "leaving the partition open")

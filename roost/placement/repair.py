@@ -42,6 +42,8 @@ class Server:
     host: int
     resources: Resources
     group: str | None = None
+    partition: int | None = None
+    """Its number, where the group is divided: a server that moves keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +104,16 @@ class _Standing:
         for server in servers:
             if server.group is not None:
                 self.named[server.group].append(server.name)
-        self.members = {group: Members(self.hosts[name] for name in names) for group, names in self.named.items()}
+        self.partitions = {server.name: server.partition for server in servers}
+        self.members = {group: Members() for group in groups}
+        for server in servers:
+            if server.group is not None:
+                self.members[server.group].add(server.host, partition=server.partition)
 
     def copy(self) -> "_Standing":
         other = object.__new__(_Standing)
         other.groups, other.servers, other.named = self.groups, self.servers, self.named
+        other.partitions = self.partitions
         other.fleet = self.fleet.snapshot()
         other.hosts = self.hosts.copy()
         other.members = {group: members.copy() for group, members in self.members.items()}
@@ -114,7 +121,7 @@ class _Standing:
 
     def violations(self, group: str) -> tuple[Violation, ...]:
         hosts = {name: self.hosts[name] for name in self.named[group]}
-        return audit(self.fleet, self.groups[group], hosts).violations
+        return audit(self.fleet, self.groups[group], hosts, self.partitions).violations
 
     def broken(self) -> list[str]:
         return [group for group in self.groups if self.violations(group)]
@@ -126,7 +133,8 @@ class _Standing:
         if server.group is None:
             return Request(server.resources, moving=moving, targets=targets)
         rules, members = self.groups[server.group], self.members[server.group]
-        return Request(server.resources, 1, rules, members, moving=moving, targets=targets)
+        partition = server.partition
+        return Request(server.resources, 1, rules, members, moving=moving, targets=targets, partition=partition)
 
     def open_to(self, name: str) -> Bools:
         """The hosts that one server may migrate to now."""
@@ -137,8 +145,8 @@ class _Standing:
         self.fleet.release(source, server.resources)
         self.fleet.claim(target, server.resources)
         if server.group is not None:
-            self.members[server.group].remove(source)
-            self.members[server.group].add(target)
+            self.members[server.group].remove(source, partition=server.partition)
+            self.members[server.group].add(target, partition=server.partition)
         self.hosts[name] = target
         return Migration(name, source, target)
 
@@ -154,11 +162,13 @@ class _Standing:
         """No fewer moves than this can do: each rule by itself, and the most demanding one of each group."""
         total = 0
         for group in self.groups:
-            needs: dict[Rule, int] = {}
+            needs: dict[tuple[Rule, bool], int] = {}
             for violation in self.violations(group):
                 # One move can mend several aggregates' skew at once, so that all of it counts for one.
                 need = 0 if violation.breach is Breach.SKEWED else violation.excess
-                needs[violation.rule] = max(1, needs.get(violation.rule, 0) + need)
+                # Who leaves an aggregate that partitions share may be one too many there as well.
+                key = violation.rule, violation.breach is Breach.PARTITIONS_SHARE
+                needs[key] = max(1, needs.get(key, 0) + need)
             total += max(needs.values(), default=0)
         return total
 
@@ -192,10 +202,39 @@ def _let_stay(programme: Programme, standing: _Standing, rule: Rule, stays: Mapp
     sets = [[stays[name] for name in names] for aggregate, names in held.items() if aggregate != NOWHERE]
     if rule.together and sets:
         exact.keep_together(programme, sets, len(stays))
+    if rule.partitions is not None:
+        _let_partitions_stay(programme, standing, rule, {a: held[a] for a in held if a != NOWHERE}, stays)
     for aggregate, names in held.items():
         most = _allowed(standing.fleet, rule, aggregate)
         if most is not None:
             programme.row([(stays[name], 1.0) for name in names], 0, most)
+
+
+def _let_partitions_stay(
+    programme: Programme,
+    standing: _Standing,
+    rule: Rule,
+    held: Mapping[int, Sequence[str]],
+    stays: Mapping[str, int],
+) -> None:
+    """Each aggregate for one partition, and for each partition one of those that hold members or one that holds none:
+    else those who leave could find no place."""
+    numbers = {standing.partitions[name] for name in stays}
+    unused = set(open_aggregates(standing.fleet, rule.scope)) - held.keys()
+    switches = exact.keep_apart(
+        programme,
+        {
+            (a, number): [stays[n] for n in held[a] if standing.partitions[n] == number]
+            for a in held
+            for number in numbers
+        },
+        len(stays),
+    )
+    fresh = {number: programme.column(1.0) for number in numbers}
+    programme.row([(switch, 1.0) for switch in fresh.values()], 0, len(unused))
+    for number in numbers:
+        places = [switches[aggregate, number] for aggregate in held]
+        programme.row([(switch, 1.0) for switch in (*places, fresh[number])], 1, len(held) + 1)
 
 
 def _allowed(fleet: Fleet, rule: Rule, aggregate: int) -> int | None:
@@ -218,7 +257,8 @@ def _place_each(standing: _Standing, leavers: Sequence[str]) -> list[Migration]:
         for name in waiting:
             near = targets.get(standing.servers[name].group or "")
             decision = place(standing.fleet, standing.request(name, near))
-            if decision:
+            # Among few hosts a skew is measured over these few; the move itself will be measured over all.
+            if decision and (near is None or standing.open_to(name)[decision.hosts[0]]):
                 moves.append(standing.move(name, decision.hosts[0]))
             else:
                 stuck.append(name)
@@ -269,7 +309,7 @@ def _assign(standing: _Standing, names: Sequence[str], time_limit: float) -> tup
         if group is not None:
             for rule in standing.groups[group]:
                 if not rule.soft:
-                    _keep_rule(programme, standing, rule, [spots[name] for name in standing.named[group]])
+                    _keep_rule(programme, standing, rule, {name: spots[name] for name in standing.named[group]})
     answer = programme.solve(time_limit)
     if isinstance(answer, Unsolved):
         return None
@@ -289,13 +329,17 @@ def _keep_capacity(programme: Programme, standing: _Standing, spots: Mapping[str
             programme.row(terms, 0, max(here, here + left))
 
 
-def _keep_rule(programme: Programme, standing: _Standing, rule: Rule, spots: Sequence[Mapping[int, int]]) -> None:
+def _keep_rule(programme: Programme, standing: _Standing, rule: Rule, spots: Mapping[str, Mapping[int, int]]) -> None:
     """What a rule allows in each aggregate, wherever its members come from."""
     column = standing.fleet.division(rule.scope).column
     inside: dict[int, list[int]] = {}
-    for hosts in spots:
+    by_partition: dict[tuple[int, int | None], list[int]] = {}
+    for name, hosts in spots.items():
         for host, spot in hosts.items():
             inside.setdefault(int(column[host]), []).append(spot)
+            by_partition.setdefault((int(column[host]), standing.partitions[name]), []).append(spot)
+    if rule.partitions is not None:
+        exact.keep_apart(programme, by_partition, len(spots))
     if rule.together:
         exact.keep_together(programme, [inside[a] for a in inside if a != NOWHERE], len(spots))
     if rule.max_skew is not None:

@@ -7,7 +7,7 @@ Errors a rule can be refused with, all of them `RuleError`:
     ├── MalformedRule        a part between the colons is empty or has blanks around it
     ├── UntargetableScope    an identifier where the scope has none to offer
     ├── UnknownLimit         a limit that no rule knows
-    ├── BadLimit             a limit that is not a whole number from 0 up
+    ├── BadLimit             a limit that is not a whole number from 0 up, or, of partitions, not from 2 to 100
     └── MisplacedLimit       a limit on a rule that cannot carry it
 """
 
@@ -15,13 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
-from typing import Self
+from typing import Final, Self
 
 HOST = "host"
 """The built-in scope in which every host is an aggregate of its own."""
 
 AVAILABILITY_ZONE = "availability_zone"
 """The built-in scope whose aggregates are the availability zones."""
+
+MOST_PARTITIONS: Final = 100
+"""How many partitions a group can be divided into."""
 
 
 class Kind(StrEnum):
@@ -37,6 +40,7 @@ class Limit(StrEnum):
     MAX_SERVER_PER_HOST = "max_server_per_host"
     MAX_SERVER_PER_AGGREGATE = "max_server_per_aggregate"
     MAX_SKEW = "max_skew"
+    PARTITIONS = "partitions"
 
 
 TYPES: Mapping[str, tuple[Kind, bool]] = {
@@ -81,10 +85,11 @@ class UnknownLimit(RuleError):
 
 
 class BadLimit(RuleError):
-    """A limit that is not a whole number from 0 up."""
+    """A limit that is not a whole number from 0 up, or, of partitions, not from 2 to 100."""
 
     def __init__(self, limit: Limit, value: object) -> None:
-        super().__init__(f"{limit} must be a whole number from 1 up, and is {value!r}")
+        numbers = f"from 2 to {MOST_PARTITIONS}" if limit is Limit.PARTITIONS else "from 1 up"
+        super().__init__(f"{limit} must be a whole number {numbers}, and is {value!r}")
 
 
 class MisplacedLimit(RuleError):
@@ -105,6 +110,7 @@ class Rule:
     max_server_per_host: int | None = None
     max_server_per_aggregate: int | None = None
     max_skew: int | None = None
+    partitions: int | None = None
 
     def __post_init__(self) -> None:
         _check_part(str(self), "scope", self.scope)
@@ -147,6 +153,7 @@ class Rule:
             Limit.MAX_SERVER_PER_HOST: self.max_server_per_host,
             Limit.MAX_SERVER_PER_AGGREGATE: self.max_server_per_aggregate,
             Limit.MAX_SKEW: self.max_skew,
+            Limit.PARTITIONS: self.partitions,
         }
         return {name: value for name, value in every.items() if value is not None}
 
@@ -159,14 +166,15 @@ class Rule:
     def limit(self) -> int | None:
         """How many members one aggregate may hold; None where nothing bounds it.
 
-        A skew alone lifts the default of 1: it would otherwise never be felt.
+        A skew alone lifts the default of 1, which would otherwise never let it be felt; and so do partitions, whose
+        own members may share.
         """
         if self.soft or self.kind is Kind.AFFINITY or self.identifier is not None:
             return None
         given = [n for n in (self.max_server_per_host, self.max_server_per_aggregate) if n is not None]
         if given:
             return min(given)
-        return None if self.max_skew is not None else 1
+        return None if self.max_skew is not None or self.partitions is not None else 1
 
 
 def _check_part(text: str, part: str, value: str) -> None:
@@ -175,7 +183,7 @@ def _check_part(text: str, part: str, value: str) -> None:
 
 
 def _check_limit(rule: Rule, limit: Limit, value: int) -> None:
-    if value < 0:
+    if value < 0 or (limit is Limit.PARTITIONS and not 2 <= value <= MOST_PARTITIONS):
         raise BadLimit(limit, value)
     if rule.soft or rule.kind is Kind.AFFINITY:
         raise MisplacedLimit(limit, f"only anti-affinity takes limits, and this is {rule}")
@@ -183,6 +191,10 @@ def _check_limit(rule: Rule, limit: Limit, value: int) -> None:
         raise MisplacedLimit(limit, f"{rule} keeps all members out of '{rule.identifier}'; leave out one of the two")
     if limit is Limit.MAX_SERVER_PER_HOST and rule.scope != HOST:
         raise MisplacedLimit(limit, f"the scope is {rule.scope}; use {Limit.MAX_SERVER_PER_AGGREGATE}")
+    if limit is Limit.PARTITIONS and rule.max_skew is not None:
+        raise MisplacedLimit(
+            limit, f"{Limit.MAX_SKEW} spreads members evenly in spite of them; leave out one of the two"
+        )
 
 
 def _limit_named(name: str) -> Limit:
@@ -208,6 +220,7 @@ class Conflict(StrEnum):
     TWO_TARGETS = "two_targets"
     TARGET_FORBIDDEN = "target_forbidden"
     TOGETHER_AND_APART = "together_and_apart"
+    DIVIDED_TWICE = "divided_twice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +235,12 @@ class Contradiction:
 def contradictions(rules: Sequence[Rule], servers: int = 2) -> list[Contradiction]:
     """Every contradiction among the hard rules of a group that is to hold this many servers."""
     hard = [rule for rule in rules if not rule.soft]
-    return [*_limits_of_none(hard), *_target_conflicts(hard), *_crowding(hard, servers)]
+    return [*_limits_of_none(hard), *_target_conflicts(hard), *_crowding(hard, servers), *_divisions(hard)]
+
+
+def division_of(rules: Sequence[Rule]) -> Rule | None:
+    """The rule that divides a group into partitions, if one does."""
+    return next((rule for rule in rules if rule.partitions is not None), None)
 
 
 def _limits_of_none(hard: Sequence[Rule]) -> Iterator[Contradiction]:
@@ -264,3 +282,17 @@ def _crowding(hard: Sequence[Rule], servers: int) -> Iterator[Contradiction]:
                     f"raise the limit to {servers} or drop one"
                 )
                 yield Contradiction(Conflict.TOGETHER_AND_APART, (near, far), sentence)
+            if far.partitions and servers > 1 and near.scope in (far.scope, HOST):
+                sentence = (
+                    f"'{near}' keeps all servers in one {far.scope} and '{far}' gives each of {far.partitions} "
+                    f"partitions {far.scope}s of its own; drop one"
+                )
+                yield Contradiction(Conflict.TOGETHER_AND_APART, (near, far), sentence)
+
+
+def _divisions(hard: Sequence[Rule]) -> Iterator[Contradiction]:
+    """A member has one partition number, so that a group is divided by one rule."""
+    dividing = [rule for rule in hard if rule.partitions is not None]
+    for one, other in combinations(dividing, 2):
+        sentence = f"'{one}' and '{other}' both divide the group into partitions; keep one"
+        yield Contradiction(Conflict.DIVIDED_TWICE, (one, other), sentence)

@@ -8,9 +8,10 @@ was a way at all, and if it cannot, the exact search in `exact` does.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roost.placement.decision import Decision, Field, Ranking, Refusal, Refused, Request, Verdict, Weight
 from roost.placement.fleet import (
@@ -23,6 +24,7 @@ from roost.placement.fleet import (
     Fleet,
     Ints,
     Members,
+    Values,
     headroom,
 )
 from roost.placement.rules import AVAILABILITY_ZONE, HOST, Kind, Rule
@@ -31,6 +33,10 @@ _SOFT_SHIFT: Final = TIE_BITS + 7
 _WORD_BITS: Final = 62
 _TRIES: Final = 8
 """How many aggregates are tried for an affinity, best first, before the exact search looks at all of them."""
+
+ANY: Final = 0
+SHARED: Final = -1
+"""What an aggregate is for, beside the number of a partition: for any that comes first, or, for now, for none."""
 
 _SHORTAGES: Final = (Refusal.TOO_FEW_VCPUS, Refusal.TOO_LITTLE_MEMORY, Refusal.TOO_LITTLE_DISK)
 
@@ -71,10 +77,10 @@ def _settle(fleet: Fleet, decision: Decision, members: Members) -> Members:
     if moving is not None:
         fleet.release(moving.host, moving.held)
         if members.on(moving.host):
-            members.remove(moving.host)
-    for host in decision.hosts:
+            members.remove(moving.host, partition=decision.request.partition)
+    for host, partition in decision.placed():
         fleet.claim(host, decision.request.resources)
-        members.add(host)
+        members.add(host, partition=partition)
     return members
 
 
@@ -89,7 +95,8 @@ def broken_rules(fleet: Fleet, decision: Decision, members: Members) -> tuple[Ru
     feasible = dict(decision.feasible)
     broken = []
     for rule in request.rules:
-        if not rule.soft and not _kept(fleet, rule, present, hosts, feasible.get(rule)):
+        kept = rule.soft or _kept(fleet, rule, present, hosts, feasible.get(rule))
+        if not kept or (rule.partitions and not _divided(fleet.division(rule.scope), present, decision)):
             broken.append(rule)
     return tuple(broken)
 
@@ -103,6 +110,8 @@ def _kept(fleet: Fleet, rule: Rule, present: Members, hosts: Ints, feasible: Boo
         return bool(np.all((chosen == _target(fleet, rule)) == (rule.kind is Kind.AFFINITY)))
     before = _tally(division, present)
     if rule.kind is Kind.AFFINITY:
+        if _torn(division, present):
+            return False
         return bool(np.all(before[chosen] > 0) if present.total else np.all(chosen == chosen[0]))
     after = before.copy()
     np.add.at(after, chosen, 1)
@@ -112,6 +121,33 @@ def _kept(fleet: Fleet, rule: Rule, present: Members, hosts: Ints, feasible: Boo
     if rule.max_skew is None or feasible is None:
         return True
     return bool(after[chosen].max() <= after[np.flatnonzero(feasible)].min() + rule.max_skew)
+
+
+def _torn(division: Division, members: Members) -> bool:
+    """Whether a member is on its way from one aggregate to another: until it has arrived, or is back, nobody can be
+    sure to be with it."""
+    return any(division.column[source] != division.column[target] for source, target in members.between)
+
+
+def _divided(division: Division, present: Members, decision: Decision) -> bool:
+    """Whether no aggregate comes to hold two partitions by a decision."""
+    holder = _holders(division, present)
+    for host, partition in zip(decision.hosts, decision.partitions, strict=True):
+        aggregate = division.column[host]
+        if holder[aggregate] not in (ANY, partition):
+            return False
+        holder[aggregate] = partition
+    return True
+
+
+def _holders(division: Division, members: Members) -> Ints:
+    """The partition whose members each aggregate holds: ANY where it holds none, SHARED where it holds several."""
+    holder = np.zeros(division.aggregates + 1, np.int64)
+    for number, inside in members.partitions.items():
+        aggregates = division.column[inside.hosts]
+        before = holder[aggregates]
+        holder[aggregates] = np.where((before == ANY) | (before == number), number, SHARED)
+    return holder
 
 
 def _target(fleet: Fleet, rule: Rule) -> int:
@@ -161,6 +197,51 @@ class _Skew(NamedTuple):
 
 
 @dataclass(slots=True)
+class _Partitions:
+    """Which partition each host may serve, and how many members each partition has."""
+
+    rule: Rule
+    column: Ints
+    holder: Ints
+    """For each host the partition that its aggregate holds; ANY where it holds none, SHARED where it holds several."""
+    counts: Ints
+    asked: int | None
+
+    def copy(self) -> Self:
+        """The same, to be changed apart."""
+        return replace(self, holder=self.holder.copy(), counts=self.counts.copy())
+
+    def choose(self, among: Bools) -> int | None:
+        """The partition of the next server: the one asked for, else the emptiest that has a host among these."""
+        here = np.bincount(self.holder[among], minlength=len(self.counts))
+        open_to = here[: len(self.counts)] + here[ANY] > 0
+        open_to[ANY] = False
+        if self.asked is not None:
+            return self.asked if open_to[self.asked] else None
+        least = np.where(open_to, self.counts, np.iinfo(np.int64).max).argmin()
+        return int(least) if open_to[least] else None
+
+    def open(self, partition: int) -> Bools:
+        """The hosts that a partition may have."""
+        mask: Bools = (self.holder == ANY) | (self.holder == partition)
+        return mask
+
+    def spare(self, partition: int, among: Bools) -> Bools:
+        """A partition that has a place keeps to it while what nobody has is just enough for those that have none."""
+        waiting = int(np.count_nonzero(self.counts[1:] == 0))
+        own: Bools = among & (self.holder == partition)
+        if not waiting or not own.any():
+            return among
+        unused = np.unique(self.column[among & (self.holder == ANY)])
+        return own if len(unused) <= waiting else among
+
+    def take(self, host: int, partition: int) -> None:
+        """Account for one more member."""
+        self.counts[partition] += 1
+        self.holder[_hosts_in(self.rule.scope, self.column, host)] = partition
+
+
+@dataclass(slots=True)
 class _State:
     """What changes while the servers of one request are placed one after another."""
 
@@ -168,6 +249,7 @@ class _State:
     limits: list[_Limit]
     preferences: list[_Preference]
     skews: list[_Skew]
+    partitions: _Partitions | None
 
 
 class _Board:
@@ -185,6 +267,7 @@ class _Board:
         self._check_capacity()
         self._tallies: dict[str, Ints] = {}
         self.limits: list[_Limit] = []
+        self.partitions: _Partitions | None = None
         for rule in request.rules:
             if not rule.soft:
                 self._check_rule(rule)
@@ -192,6 +275,7 @@ class _Board:
         if request.count == 1:
             for skew in self.skews:
                 self._keep(skew.open()[skew.column], Refusal.SKEWED, skew.rule)
+            self._choose_partition()
         self.ranking = self._rank()
 
     # The checks
@@ -255,6 +339,8 @@ class _Board:
             self._check_members(rule, division)
         elif rule.limit is not None:
             self._check_limit(rule, division, rule.limit)
+        if rule.partitions is not None:
+            self._check_partitions(rule, division, rule.partitions)
 
     def _check_target(self, rule: Rule, division: Division) -> None:
         inside = division.column == _target(self.fleet, rule)
@@ -266,7 +352,8 @@ class _Board:
     def _check_members(self, rule: Rule, division: Division) -> None:
         """With members there are, a host must share an aggregate with some; which one is free where there are none."""
         if self.present.total:
-            holding = self._tally_of(rule.scope, division) > 0
+            enough = self.present.total if _torn(division, self.present) else 0
+            holding = self._tally_of(rule.scope, division) > enough
             self._keep(self._by_host(rule.scope, division, holding), Refusal.AWAY_FROM_MEMBERS, rule)
 
     def _check_limit(self, rule: Rule, division: Division, limit: int) -> None:
@@ -280,6 +367,25 @@ class _Board:
         if self.request.count > 1:
             left = limit - self._tally_of(rule.scope, division)
             self.limits.append(_Limit(rule.scope, division.column, left))
+
+    def _check_partitions(self, rule: Rule, division: Division, number: int) -> None:
+        """An aggregate is for one partition: for the one whose members it holds, or for any where it holds none."""
+        holder = self._by_host(rule.scope, division, _holders(division, self.present))
+        self._keep(holder != SHARED, Refusal.SHARED_BY_PARTITIONS, rule)
+        counts = np.zeros(number + 1, np.int64)
+        for partition, inside in self.present.partitions.items():
+            counts[partition] = inside.total
+        self.partitions = _Partitions(rule, division.column, holder, counts, self.request.partition)
+        if self.request.partition is not None:
+            self._keep(self.partitions.open(self.request.partition), Refusal.OTHER_PARTITION, rule)
+
+    def _choose_partition(self) -> None:
+        """For a single server, the hosts of the partition that it comes to."""
+        partitions = self.partitions
+        if partitions is None or (chosen := partitions.choose(self.ok)) is None:
+            return
+        partitions.asked = chosen
+        self._keep(partitions.open(chosen), Refusal.OTHER_PARTITION, partitions.rule)
 
     def _find_skews(self) -> list[_Skew]:
         """The skews, each over the aggregates in which some host passes every other check."""
@@ -298,7 +404,7 @@ class _Board:
             self._tallies[scope] = _tally(division, self.present)
         return self._tallies[scope]
 
-    def _by_host(self, scope: str, division: Division, values: Bools) -> Bools:
+    def _by_host(self, scope: str, division: Division, values: NDArray[Values]) -> NDArray[Values]:
         """What holds for each aggregate, for each host."""
         return values[:-1] if scope == HOST else values[division.column]
 
@@ -354,14 +460,26 @@ class _Board:
         """The best candidate, if there is one."""
         if not self.candidates:
             return self._refuse()
+        chosen = self._spare_for_others()
         host = self.ranking.best()
-        return self._placed(self.ranking, [host], [self.ranking.row(host)])
+        return self._placed(self.ranking, [host], [self.ranking.row(host)], chosen)
 
-    def _placed(self, ranking: Ranking, hosts: list[int], rows: list[tuple[int, ...]]) -> Decision:
-        return self._decision(Verdict.PLACED, ranking, tuple(hosts), tuple(rows))
+    def _spare_for_others(self) -> list[int]:
+        """Leave to other partitions what they need; the partition of the server, where the group is divided."""
+        partitions = self.partitions
+        if partitions is None or partitions.asked is None:
+            return []
+        self._keep(partitions.spare(partitions.asked, self.ok), Refusal.KEPT_FOR_PARTITIONS, partitions.rule)
+        self.ranking.key[~self.ok] = 0
+        return [partitions.asked]
+
+    def _placed(
+        self, ranking: Ranking, hosts: list[int], rows: list[tuple[int, ...]], partitions: list[int]
+    ) -> Decision:
+        return self._decision(Verdict.PLACED, ranking, tuple(hosts), tuple(rows), tuple(partitions))
 
     def _refuse(self, verdict: Verdict = Verdict.REFUSED) -> Decision:
-        return self._decision(verdict, self.ranking, (), (), self.fleet.snapshot())
+        return self._decision(verdict, self.ranking, (), (), (), self.fleet.snapshot())
 
     def _decision(
         self,
@@ -369,11 +487,14 @@ class _Board:
         ranking: Ranking,
         hosts: tuple[int, ...],
         rows: tuple[tuple[int, ...], ...],
+        partitions: tuple[int, ...],
         fleet: Fleet | None = None,
     ) -> Decision:
         feasible = tuple((skew.rule, skew.feasible) for skew in self.skews)
         refused = tuple(self.refused)
-        return Decision(verdict, self.request, hosts, refused, self.candidates, feasible, ranking, rows, fleet)
+        return Decision(
+            verdict, self.request, hosts, refused, self.candidates, feasible, ranking, rows, partitions, fleet
+        )
 
     # Several servers
 
@@ -398,7 +519,8 @@ class _Board:
     def _state(self) -> _State:
         limits = [limit._replace(left=limit.left.copy()) for limit in self.limits]
         skews = [skew._replace(counts=skew.counts.copy()) for skew in self.skews]
-        return _State(self.ranking.copy(), limits, self._preferences(), skews)
+        partitions = None if self.partitions is None else self.partitions.copy()
+        return _State(self.ranking.copy(), limits, self._preferences(), skews, partitions)
 
     def _preferences(self) -> list[_Preference]:
         found = []
@@ -415,9 +537,17 @@ class _Board:
         key = ranking.key
         hosts: list[int] = []
         rows: list[tuple[int, ...]] = []
+        partitions: list[int] = []
         taken: dict[int, int] = {}
         for _ in range(self.request.count):
             among = _open_hosts(state.skews)
+            if state.partitions is not None:
+                open_to = key > 0 if among is None else (key > 0) & among
+                partition = state.partitions.choose(open_to)
+                if partition is None:
+                    return None
+                among = state.partitions.spare(partition, open_to & state.partitions.open(partition))
+                partitions.append(partition)
             host = ranking.best(among)
             if not key[host] or (among is not None and not among[host]):
                 return None
@@ -425,7 +555,9 @@ class _Board:
             hosts.append(host)
             taken[host] = taken.get(host, 0) + 1
             self._take(state, host, taken[host])
-        return self._placed(ranking, hosts, rows)
+            if state.partitions is not None:
+                state.partitions.take(host, partitions[-1])
+        return self._placed(ranking, hosts, rows, partitions)
 
     def _take(self, state: _State, host: int, servers: int) -> None:
         """Account for one more server on a host."""

@@ -363,15 +363,18 @@ function charts(group, audit, where) {
 function auditTable(group, audit, fleet, where) {
   if (!audit.members.length) return html("p", { class: "muted" }, "It has no members yet.");
   const scopes = scopesOf(group);
+  const divided = Object.keys(group.partitions).length > 0;
   const rows = audit.members.slice(0, MOST_MEMBERS).map((/** @type {any} */ each) =>
     html(
       "tr",
       {},
       html("th", { scope: "row" }, fleet.find(each.instance_id)?.server.name ?? each.instance_id.slice(0, 8)),
       ...scopes.map((scope) => html("td", {}, where(each, scope))),
+      ...(divided ? [html("td", {}, String(each.partition ?? ""))] : []),
     ),
   );
-  const heads = ["member", ...scopes].map((each) => html("th", { scope: "col" }, each.replaceAll("_", " ")));
+  const titles = ["member", ...scopes, ...(divided ? ["partition"] : [])];
+  const heads = titles.map((each) => html("th", { scope: "col" }, each.replaceAll("_", " ")));
   const more = audit.members.length - rows.length;
   return html(
     "div",

@@ -26,7 +26,7 @@ export function count(number, one) {
 export function limitOf(rule) {
   if (rule.name !== "anti-affinity" || rule.identifier) return null;
   const limits = [rule.rules.max_server_per_host, rule.rules.max_server_per_aggregate].filter(Boolean);
-  return limits.length ? Math.min(...limits) : rule.rules.max_skew ? null : 1;
+  return limits.length ? Math.min(...limits) : rule.rules.max_skew || rule.rules.partitions ? null : 1;
 }
 
 /** @param {Rule} rule */
@@ -37,6 +37,7 @@ function apart(rule) {
   if (limit === 1) said.push(`never two in one ${noun(rule.scope)}`);
   else if (limit !== null) said.push(`at most ${limit} per ${noun(rule.scope)}`);
   if (skew) said.push(`${nouns(rule.scope)} at most ${skew} apart in number`);
+  if (rule.rules.partitions) said.push(`${rule.rules.partitions} partitions that share no ${noun(rule.scope)}`);
   return said.join(", ");
 }
 

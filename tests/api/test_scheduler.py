@@ -14,6 +14,8 @@ from roost.api.auth import RoostAuthenticator
 from roost.store.database import Database
 from tests.conftest import Api
 
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+
 
 @pytest.fixture
 async def front(database: Database, database_url: str) -> AsyncIterator[Api]:
@@ -82,7 +84,7 @@ async def test_only_what_changed_is_told_again(api: Api, front: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "status"), [("/scheduler/groups/unheard-of", 404), (f"/scheduler/groups/{uuid4()}", 404)]
+    ("path", "status"), [("/scheduler/groups/unheard-of", 404), (f"/scheduler/groups/{UNKNOWN}", 404)]
 )
 async def test_what_is_not_there(front: Api, path: str, status: int) -> None:
     assert (await front.get(path)).status_code == status

@@ -101,6 +101,33 @@ def test_a_group_is_changed_and_audited(openstack: Openstack, group: str, boot: 
     assert len(openstack.json(f"server group audit {group}")) == 1
 
 
+def test_a_group_is_divided_into_partitions(openstack: Openstack, group: str, boot: Callable[..., str]) -> None:
+    openstack(f"server group set --policy anti-affinity:rack,partitions=2 {group}")
+    assert openstack.json(f"server group show {group}")["rules"] == {"scope": "rack", "partitions": 2}
+    first, second = boot("broker-1", group), boot("broker-2", group)
+    third = boot("broker-3", group, "--hint partition=2")
+    rows = openstack.json(f"server group audit --members {group}")
+    assert {row["Server"]: row["Partition"] for row in rows} == {first: 1, second: 2, third: 2}
+    racks = {row["Server"]: row["rack"] for row in rows}
+    assert racks[first] not in (racks[second], racks[third])
+    removed = openstack(f"server group remove server {group} {third}")
+    assert third not in removed
+    added = openstack(f"server group add server --partition 1 {group} {third}")
+    assert f"1: {first}, {third}" in added
+    told = openstack(f"server group explain --flavor m1.tiny --partition 2 {group}")
+    assert "Partition 2 was asked for." in told
+    planned = openstack.json(f"server group plan {group} --create 2 --flavor m1.tiny --partition 2")
+    assert [line.rpartition(", ")[2] for line in planned["placements"]] == ["partition 2", "partition 2"]
+    wider = openstack.json(f"server group plan {group} --policy anti-affinity:rack,partitions=3")
+    assert wider["partitions"] == {first: 1, second: 2, third: 1}
+    image = openstack("image list -f value -c ID").split()[0]
+    create = f"server create --flavor m1.tiny --image {image} --nic none --server-group {group}"
+    assert "has the partitions 1 to 2, not 3." in openstack.fails(f"{create} --hint partition=3 x")
+    assert "both divide the group into partitions; keep one" in openstack.fails(
+        f"server group set {group} --policy anti-affinity:rack,partitions=2 --policy anti-affinity:switch,partitions=2"
+    )
+
+
 def test_an_explanation_is_read_by_people(openstack: Openstack, group: str, boot: Callable[..., str]) -> None:
     told = openstack(f"server group explain --flavor m1.tiny --count 13 {group}")
     assert "No place for 13 servers: 48 hosts pass every check, too few for all servers together." in told

@@ -47,7 +47,8 @@ class Cloud:
 
     def policies(self) -> tuple[Policy, ...]:
         kind, scope = self.dice.choice(TYPES), self.dice.choice(SCOPES)
-        limits = {"max_server_per_aggregate": self.dice.randint(1, 3)} if kind == "anti-affinity" else {}
+        limit = self.dice.choice(("max_server_per_aggregate", "partitions"))
+        limits = {limit: self.dice.randint(2, 3)} if kind == "anti-affinity" else {}
         return (Policy(Rule.parse(f"{kind}:{scope}", limits)),)
 
     async def group(self) -> Group:
@@ -95,7 +96,7 @@ class Cloud:
             return await plans.apply(connection, self.scheduler, group, change, generation, ACTOR)
 
     async def truth(self, group: Group) -> dict[str, Any]:
-        """The group as the database has it: its policies, and where its members are."""
+        """The group as the database has it: its policies, where its members are, and in which partitions."""
         found = await self.again(group)
         async with self.database.begin() as connection:
             query = (
@@ -104,7 +105,8 @@ class Cloud:
                 .where(servers.c.group_id == group.id)
             )
             rows = (await connection.execute(query.order_by(servers.c.number))).all()
-        return {"policies": found.policies, "members": [(row.name, row.host) for row in rows]}
+        members = [(row.name, row.host) for row in rows]
+        return {"policies": found.policies, "members": members, "partitions": dict(found.partitions)}
 
 
 @pytest.fixture
@@ -139,9 +141,12 @@ async def test_what_a_plan_says_is_what_applying_it_does(cloud: Cloud) -> None:
         if isinstance(change, Create):
             said = [(each["name"], each["host"]) for each in planned.outcome.placements]
             assert after["members"] == before["members"] + said
+            numbers = [each["partition"] for each in planned.outcome.placements if "partition" in each]
+            assert list(after["partitions"].values()) == [*before["partitions"].values(), *numbers]
         elif isinstance(change, ChangePolicies):
-            assert after == {**before, "policies": change.policies}
+            assert after == {**before, "policies": change.policies, "partitions": planned.outcome.partitions}
         elif isinstance(change, ChangeMembers):
+            assert after["partitions"] == planned.outcome.partitions
             assert len(after["members"]) == len(before["members"]) + len(change.add) - len(change.remove)
         assert done.outcome.essence()["placements"] == planned.outcome.essence()["placements"]
     assert applied > ROUNDS / 2

@@ -1,6 +1,7 @@
 """Scheduling: decided in memory, claimed under lock, and right whatever memory says and whoever else is at it."""
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 from roost.compute import claims
 from roost.compute.changes import host_changed
 from roost.compute.claims import Claim
-from roost.compute.scheduling import Boot, Booted, NewServer, Scheduler, named_servers
+from roost.compute.scheduling import Boot, Booted, NewServer, Scheduler, asked_partition, named_servers
 from roost.config import Settings
 from roost.errors import Invalid, OverQuota
 from roost.placement.fleet import Resources
@@ -96,6 +97,43 @@ async def test_rules_hold_between_processes_that_do_not_hear_each_other(
     await cloud.settle()
     assert await states(cloud.database) == {"active": 3, "error": 6}  # twelve hosts are in three racks
     await cloud.check()
+
+
+async def test_partitions_share_no_rack_between_processes_that_do_not_hear_each_other(
+    schedulers: list[Scheduler], cloud: Cloud
+) -> None:
+    await cloud.hosts(20)
+    project = await cloud.project()
+    group = await cloud.group({"name": "anti-affinity", "scope": "rack", "rules": {"partitions": 3}})
+    asked = [boot(project_id=project, group_id=group, hints={"partition": "2"}) for _ in range(2)]
+    works = [
+        scheduler.boot(each)
+        for scheduler in schedulers
+        for each in (*asked, *[boot(project_id=project, group_id=group)] * 6)
+    ]
+    await asyncio.gather(*works)
+    await cloud.settle()
+    held = sa.text("""
+        SELECT a.name, array_agg(DISTINCT s.partition) AS partitions, count(*) AS servers
+        FROM servers s JOIN aggregate_hosts USING (host_id) JOIN aggregates a ON a.id = aggregate_hosts.aggregate_id
+        JOIN scopes p ON p.id = a.scope_id AND p.name = 'rack' WHERE s.group_id = :group GROUP BY a.name
+    """)
+    async with cloud.database.begin() as connection:
+        racks = (await connection.execute(held, {"group": group})).all()
+    assert all(len(rack.partitions) == 1 for rack in racks)
+    members = Counter[int]()
+    for rack in racks:
+        members[rack.partitions[0]] += rack.servers
+    assert members == {1: 8, 2: 8, 3: 8}
+    await cloud.check()
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "two", "1" * 10, ["1"], {}])
+def test_a_partition_is_asked_for_by_one_whole_number(value: object) -> None:
+    assert asked_partition({}) is None
+    assert asked_partition({"partition": "2"}) == asked_partition({"partition": 2}) == 2
+    with pytest.raises(Invalid, match="one whole number"):
+        asked_partition({"partition": value})
 
 
 async def test_a_users_share_of_a_quota_is_exact_between_processes(schedulers: list[Scheduler], cloud: Cloud) -> None:

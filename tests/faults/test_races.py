@@ -262,6 +262,63 @@ async def test_room_is_given_to_the_last_vcpu(clients: Clients, rows: Database) 
     await truth.check(rows)
 
 
+async def test_a_repair_that_an_engine_was_killed_in_is_finished_by_another(
+    deployment: Deployment, clients: Clients, rows: Database
+) -> None:
+    """One move has ended and the next is under way when the engine dies; nothing is moved twice."""
+    group = await clients.group({"name": "anti-affinity", "scope": "rack"})
+    await clients.at_once([lambda: clients.boot(group)] * 4)
+    await at_rest(rows)
+    together = {"server_group": {"policies": [{"name": "affinity", "scope": "rack"}]}}
+    await clients.ask("POST", f"/os-server-groups/{group}", together)
+    await moves_take(rows, 3600)
+    await clients.ask("POST", f"/os-server-groups/{group}/repairs", {"repair": {}})
+    await repair_reaches(rows, group, running=1)
+    await end_moves(rows)
+    await repair_reaches(rows, group, done=1, running=1)
+    deployment.kill_engine()
+    await moves_take(rows, 0)
+    await end_moves(rows)
+    deployment.start()
+    await repair_reaches(rows, group, done=3)
+    query = "SELECT count(*) AS moves FROM migrations GROUP BY server_id"
+    async with rows.begin() as connection:
+        assert [server.moves for server in await connection.execute(sa.text(query))] == [1, 1, 1]
+    await truth.check(rows)
+
+
+async def moves_take(database: Database, seconds: int) -> None:
+    """How long moves last from now on."""
+    change = "UPDATE topologies SET simulation = simulation || jsonb_build_object('boot_seconds', CAST(:s AS int))"
+    async with database.begin() as connection:
+        await connection.execute(sa.text(change), {"s": seconds})
+
+
+async def end_moves(database: Database) -> None:
+    """Let those that are under way have lasted long enough; an engine sees it at its next look."""
+    async with database.begin() as connection:
+        await connection.execute(sa.text("UPDATE servers SET due_at = now() WHERE due_at IS NOT NULL"))
+
+
+async def repair_states(database: Database, group: str) -> Counter[str]:
+    """How many moves of a group's repair are in which state."""
+    query = """
+        SELECT m.state, count(*) AS n FROM repair_moves m JOIN repairs r ON r.id = m.repair_id
+        WHERE r.group_id = :group GROUP BY m.state
+    """
+    async with database.begin() as connection:
+        return Counter({row.state: row.n for row in await connection.execute(sa.text(query), {"group": group})})
+
+
+async def repair_reaches(database: Database, group: str, **moves: int) -> None:
+    """Wait until so many moves of a repair are in these states."""
+    for _ in range(1200):
+        if moves.items() <= (await repair_states(database, group)).items():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"the repair stays at {await repair_states(database, group)}")
+
+
 async def _nothing(deployment: Deployment, postgres: EmbeddedPostgres) -> None:
     """No fault: only everything at once."""
 
@@ -318,6 +375,7 @@ async def test_everything_at_once_leaves_every_sum_exact(
         await clients.group({"name": "anti-affinity"}),
         await clients.group({"name": "anti-affinity", "scope": "rack", "rules": {"max_server_per_aggregate": 2}}),
         await clients.group({"name": "affinity", "scope": "rack"}),
+        await clients.group({"name": "anti-affinity", "scope": "rack", "rules": {"partitions": 4}}),
     ]
     accepted: set[str] = set()
     trouble = asyncio.create_task(_as_task(fault(deployment, postgres)))

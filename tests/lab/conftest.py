@@ -20,6 +20,7 @@ from tests.clouds.conformance import Subject
 from tests.lab.deployment import Deployment, until
 from tests.lab.front import Front, Person, restart_scheduler, standing
 
+TENANT = "tenant-"
 ZONES: Mapping[str, tuple[str, ...]] = {
     "az1": ("fake-1", "fake-2"),
     "az2": ("fake-3", "fake-4"),
@@ -38,8 +39,14 @@ def lab() -> Settings:
 
 @pytest.fixture(scope="session")
 def admin(lab: Settings) -> Any:
-    """openstacksdk as the administrator, for reading back what is really there."""
-    return tenants.connect(lab)
+    """openstacksdk as the administrator, for reading back what is really there. What an earlier run, cut off, has left
+    of its tenants is taken away first."""
+    cloud = tenants.connect(lab)
+    left = {project.id for project in cloud.identity.projects() if project.name.startswith(TENANT)}
+    for server in [server for server in cloud.compute.servers(all_projects=True) if server.project_id in left]:
+        cloud.compute.delete_server(server.id, force=True)
+        cloud.compute.wait_for_delete(server, interval=0.3, wait=60)
+    return cloud
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ class Tenant:
 @pytest.fixture(scope="module")
 def tenant(lab: Settings, admin: Any) -> Iterator[Tenant]:
     """A project of the module's own; nothing is left of it."""
-    identity, name = admin.identity, f"tenant-{uuid.uuid4().hex[:6]}"
+    identity, name = admin.identity, f"{TENANT}{uuid.uuid4().hex[:6]}"
     project = identity.create_project(name=name, domain_id="default")
     user = identity.create_user(name=name, password="lab", domain_id="default")
     identity.assign_project_role_to_user(project, user, identity.find_role("member"))

@@ -126,9 +126,10 @@ class Nova:
         server: str | None = None,
         scheduler: int = 0,
         count: int = 1,
+        partition: int | None = None,
     ) -> list[str]:
         """The names of the hosts that a scheduler lets pass for a server."""
-        wanted = Wanted(server or str(uuid4()), group, "demo", "user", SMALL, count)
+        wanted = Wanted(server or str(uuid4()), group, "demo", "user", SMALL, count, partition)
         passing = await asyncio.to_thread(self.schedulers[scheduler].choose, wanted, hosts)
         return [host.host for host in passing]
 

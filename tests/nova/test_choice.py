@@ -105,6 +105,40 @@ async def test_two_schedulers_never_break_a_rule_between_them(nova: Nova) -> Non
     assert set(Counter(host for hosts in members.values() for host in hosts).values()) == {1}
 
 
+async def test_two_schedulers_never_put_two_partitions_into_one_rack(nova: Nova) -> None:
+    group = await nova.group("anti-affinity:rack", partitions=3)
+    works = [nova.boot(group, offer(*EVERYWHERE), scheduler=number % 2) for number in range(12)]
+    passed = await asyncio.gather(*works, nova.boot(group, offer(*EVERYWHERE), partition=2))
+    assert all({rack(host) for host in hosts} == {rack(hosts[0])} for hosts in passed)
+    async with nova.roost.database.begin() as connection:
+        found = await reservations.show(connection, group)
+    assert sorted(Counter(found.partitions.values()).values()) == [4, 4, 5]
+    held: dict[str, set[int]] = {}
+    for member, places in found.members.items():
+        held.setdefault(rack(places[0]), set()).add(found.partitions[member])
+    assert all(len(inside) == 1 for inside in held.values())
+
+
+async def test_a_partition_that_is_not_there_lets_no_host_pass(nova: Nova) -> None:
+    divided, plain = await nova.group("anti-affinity:rack", partitions=3), await nova.group("anti-affinity:rack")
+    for group, partition in ((divided, 4), (divided, 0), (plain, 1)):
+        assert await nova.boot(group, offer(*EVERYWHERE), partition=partition) == []
+        assert await nova.members(group) == {}
+
+
+async def test_a_server_that_runs_keeps_its_number_wherever_it_goes(nova: Nova) -> None:
+    group, server = await nova.group("anti-affinity:rack", partitions=2), str(uuid4())
+    (home, *_) = await nova.boot(group, offer(*EVERYWHERE), server, partition=2)
+    await nova.boot(group, offer(*EVERYWHERE), partition=1)
+    async with nova.roost.database.begin() as connection:
+        await connection.execute(servers.update().where(servers.c.id == server).values(launched_at=sa.func.now()))
+        await connection.execute(sa.text("UPDATE server_groups SET version = version + 1"))
+    others = [host for host in EVERYWHERE if rack(host) != rack(home)]
+    assert await nova.boot(group, offer(*others), server, scheduler=1)
+    async with nova.roost.database.begin() as connection:
+        assert (await reservations.show(connection, group)).partitions[server] == 2
+
+
 async def test_what_is_known_is_not_asked_for_again(nova: Nova) -> None:
     group = await nova.group("anti-affinity")
     scheduler: Chooser[HostState] = Chooser(nova.roost, 30.0, cache_seconds=60.0)

@@ -39,9 +39,13 @@ class Spec:
     flavor: Flavor = field(default_factory=Flavor)
     num_instances: int = 1
     rebuild: bool = False
+    hints: dict[str, str] = field(default_factory=dict)
 
     def __contains__(self, name: str) -> bool:
         return hasattr(self, name)
+
+    def get_scheduler_hint(self, name: str) -> str | None:
+        return self.hints.get(name)
 
 
 @dataclass
@@ -125,6 +129,12 @@ def test_the_chosen_hosts_pass(loaded: Loaded) -> None:
     assert passed(loaded.filter, hosts, Spec()) == hosts[:1]
     [wanted] = loaded.chooser.asked
     assert (wanted.group_id, wanted.resources, wanted.count) == ("the group", (1, 512, 3), 1)
+
+
+@pytest.mark.parametrize(("hint", "partition"), [({}, None), ({"partition": "2"}, 2), ({"partition": "two"}, 0)])
+def test_a_hint_asks_for_a_partition(loaded: Loaded, hint: dict[str, str], partition: int | None) -> None:
+    passed(loaded.filter, offer("a"), Spec(hints=hint))
+    assert [wanted.partition for wanted in loaded.chooser.asked] == [partition]
 
 
 def test_a_rebuild_in_place_is_not_asked_about(loaded: Loaded) -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 Triple = tuple[int, int, int]
 
@@ -28,11 +28,13 @@ class PlainRule:
     identifier: str | None = None
     limit: int | None = None
     skew: int | None = None
+    partitions: int | None = None
 
 
 @dataclass(frozen=True)
 class PlainRequest:
-    """What is asked for; `members` are the hosts of the members that count, one entry each."""
+    """What is asked for; `members` are the hosts of the members that count, one entry each, `numbers` their partitions
+    where the group is divided, and `partition` the one asked for."""
 
     need: Triple
     count: int
@@ -43,6 +45,8 @@ class PlainRequest:
     excluded: tuple[int, ...] = ()
     same: tuple[int, ...] | None = None
     different: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()
+    partition: int | None = None
 
 
 World = list[PlainHost]
@@ -101,9 +105,36 @@ def keeps(world: World, rule: PlainRule, members: tuple[int, ...], chosen: tuple
     return rule.limit is None or all(after[place] <= rule.limit for place in new)
 
 
+def dividing(rules: tuple[PlainRule, ...]) -> PlainRule | None:
+    """The rule that divides a group."""
+    return next((rule for rule in rules if rule.partitions is not None), None)
+
+
+def numberings(request: PlainRequest, servers: int) -> Iterator[tuple[int, ...]]:
+    """Every way to give so many new servers their partitions."""
+    rule = dividing(request.rules)
+    if rule is None:
+        yield ()
+    elif request.partition is not None:
+        yield (request.partition,) * servers
+    else:
+        yield from product(range(1, (rule.partitions or 0) + 1), repeat=servers)
+
+
+def divided(world: World, request: PlainRequest, chosen: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    """Whether no aggregate that takes a server holds two partitions."""
+    rule = dividing(request.rules)
+    if rule is None:
+        return True
+    inside: dict[str | None, set[int]] = {}
+    for host, number in zip(request.members + chosen, request.numbers + new, strict=True):
+        inside.setdefault(aggregate(world, host, rule.scope), set()).add(number)
+    return all(len(inside[aggregate(world, host, rule.scope)]) == 1 for host in chosen)
+
+
 def passes(world: World, request: PlainRequest, chosen: tuple[int, ...]) -> bool:
-    """Whether a choice of hosts is allowed, skew aside."""
-    return (
+    """Whether a choice of hosts is allowed in some partitions, skew aside."""
+    return any(divided(world, request, chosen, new) for new in numberings(request, len(chosen))) and (
         all(eligible(world, request, host) for host in set(chosen))
         and fits(world, request, chosen)
         and all(
@@ -135,9 +166,14 @@ def level(world: World, request: PlainRequest, chosen: tuple[int, ...], floors: 
     return True
 
 
-def allowed(world: World, request: PlainRequest, chosen: tuple[int, ...]) -> bool:
-    """Whether a choice of hosts, one for each server, is right."""
-    return passes(world, request, chosen) and level(world, request, chosen, floors(world, request))
+def allowed(world: World, request: PlainRequest, chosen: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    """Whether a choice of hosts, one for each server, is right; and of partitions, where the group is divided."""
+    return (
+        new in numberings(request, len(chosen))
+        and divided(world, request, chosen, new)
+        and passes(world, request, chosen)
+        and level(world, request, chosen, floors(world, request))
+    )
 
 
 def placements(world: World, request: PlainRequest) -> Iterator[tuple[int, ...]]:
@@ -147,6 +183,27 @@ def placements(world: World, request: PlainRequest) -> Iterator[tuple[int, ...]]
     for chosen in combinations_with_replacement(hosts, request.count):
         if passes(world, request, chosen) and level(world, request, chosen, lows):
             yield chosen
+
+
+def considered(world: World, request: PlainRequest) -> tuple[int | None, list[int]]:
+    """For one server: the partition that it comes to, where the group is divided, and the hosts that it may come to."""
+    rule = dividing(request.rules)
+    if rule is None:
+        return None, [chosen[0] for chosen in placements(world, request)]
+    open_to = {
+        new[0]: [host for host in range(len(world)) if allowed(world, request, (host,), new)]
+        for new in numberings(request, 1)
+    }
+    sizes = Counter(request.numbers)
+    with_room = [number for number, hosts in open_to.items() if hosts]
+    if not with_room:
+        return None, []
+    number = min(with_room, key=lambda each: (sizes[each], each))
+    used = {aggregate(world, host, rule.scope) for host in request.members}
+    own = [host for host in open_to[number] if aggregate(world, host, rule.scope) in used]
+    unused = {aggregate(world, host, rule.scope) for host in open_to[number]} - used
+    waiting = sum(not sizes[each] for each in range(1, (rule.partitions or 0) + 1))
+    return number, own if own and waiting and len(unused) <= waiting else open_to[number]
 
 
 def share(plain: PlainHost) -> int:
@@ -178,10 +235,11 @@ class PlainServer:
 
     need: Triple
     group: int
+    number: int = 0
 
 
-def broken(world: World, rules: tuple[PlainRule, ...], members: tuple[int, ...]) -> bool:
-    """Whether members on these hosts break a hard rule."""
+def broken(world: World, rules: tuple[PlainRule, ...], members: tuple[int, ...], numbers: tuple[int, ...] = ()) -> bool:
+    """Whether members on these hosts, in these partitions where the group is divided, break a hard rule."""
     for rule in rules:
         if rule.soft or not members:
             continue
@@ -194,6 +252,10 @@ def broken(world: World, rules: tuple[PlainRule, ...], members: tuple[int, ...])
             return True
         if rule.limit is not None and max(counts.values()) > rule.limit:
             return True
+        if rule.partitions is not None:
+            pairs = {(aggregate(world, h, rule.scope), number) for h, number in zip(members, numbers, strict=True)}
+            if len(pairs) > len(counts):
+                return True
         if rule.skew is not None:
             up = {aggregate(world, h, rule.scope) for h, host in enumerate(world) if host.up} - {None}
             if max(counts.values()) > min((counts[place] for place in up), default=0) + rule.skew:
@@ -211,8 +273,7 @@ def fewest_moves(
     reached, edge, steps = {start}, [start], 0
     while edge:
         for hosts in edge:
-            parts = [tuple(h for h, s in zip(hosts, servers, strict=True) if s.group == g) for g in range(len(groups))]
-            if not any(broken(world, rules, part) for rules, part in zip(groups, parts, strict=True)):
+            if not any(broken(world, rules, *members_of(servers, hosts, g)) for g, rules in enumerate(groups)):
                 return steps
         following = []
         for hosts in edge:
@@ -234,13 +295,25 @@ def migrations(
     """Where one allowed migration can lead."""
     now = shifted(world, servers, start, hosts)
     for number, server in enumerate(servers):
-        others = tuple(
-            h for at, (h, s) in enumerate(zip(hosts, servers, strict=True)) if s.group == server.group and at != number
+        rules = groups[server.group]
+        others, numbers = members_of(
+            servers[:number] + servers[number + 1 :], hosts[:number] + hosts[number + 1 :], server.group
         )
-        request = PlainRequest(server.need, 1, groups[server.group], others, excluded=(hosts[number],))
+        request = PlainRequest(
+            server.need, 1, rules, others, excluded=(hosts[number],), numbers=numbers, partition=server.number
+        )
+        new = (server.number,) if dividing(rules) else ()
         for host in range(len(world)):
-            if allowed(now, request, (host,)):
+            if allowed(now, request, (host,), new):
                 yield (*hosts[:number], host, *hosts[number + 1 :])
+
+
+def members_of(
+    servers: list[PlainServer], hosts: tuple[int, ...], group: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Where the members of a group are, and in which partitions."""
+    inside = [(host, server.number) for host, server in zip(hosts, servers, strict=True) if server.group == group]
+    return tuple(host for host, _ in inside), tuple(number for _, number in inside)
 
 
 def shifted(world: World, servers: list[PlainServer], start: tuple[int, ...], hosts: tuple[int, ...]) -> World:

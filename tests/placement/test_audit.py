@@ -2,12 +2,13 @@
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from roost.placement.audit import Breach, audit
 from roost.placement.fleet import Fleet, Resources
 from roost.placement.rules import Rule
 from tests.placement import oracle
-from tests.placement.worlds import Case, cases
+from tests.placement.worlds import Case, cases, partition_rules
 
 
 def racks(*names: str | None) -> Fleet:
@@ -44,8 +45,31 @@ def test_violations(text: str, limits: dict[str, object], members: list[int], fo
     assert all(str(violation) for violation in result.violations)
 
 
+@pytest.mark.parametrize(
+    ("members", "numbers", "found"),
+    [
+        ([0, 1, 2, 3], [1, 1, 2, 1], []),
+        ([0, 1, 2], [1, 2, 3], [(0, "ab", 1)]),
+        ([0, 1, 1, 1, 2, 2], [1, 2, 2, 3, 1, 3], [(0, "abcd", 2), (1, "ef", 1)]),
+    ],
+)
+def test_an_aggregate_that_partitions_share_is_found(
+    members: list[int], numbers: list[int], found: list[object]
+) -> None:
+    rules = [Rule.parse("anti-affinity:rack", {"partitions": 3})]
+    partitions = dict(zip("abcdef", numbers, strict=False))
+    result = audit(racks("x", "x", "y", "z"), rules, dict(zip("abcdef", members, strict=False)), partitions)
+    assert [(v.aggregate, "".join(v.members), v.excess) for v in result.violations] == found
+    assert all(violation.breach is Breach.PARTITIONS_SHARE for violation in result.violations)
+
+
 def test_a_violation_reads_as_a_sentence() -> None:
     fleet = racks("x", "x")
+    divided = [Rule.parse("anti-affinity:rack", {"partitions": 2})]
+    (violation,) = audit(fleet, divided, {"a": 0, "b": 1}, {"a": 1, "b": 2}).violations
+    assert (
+        str(violation) == "2 members are of several partitions in one rack, against 'anti-affinity:rack'; 1 must leave"
+    )
     (violation,) = audit(fleet, [Rule.parse("anti-affinity:rack")], {"a": 0, "b": 1}).violations
     assert str(violation) == "2 members are in one rack, 1 more than 'anti-affinity:rack' allows"
 
@@ -60,8 +84,9 @@ def test_placements_are_shown_for_the_scopes_of_the_rules_only() -> None:
 
 
 @settings(max_examples=1000, deadline=None, derandomize=True)
-@given(cases())
+@given(st.one_of(cases(), cases(1, partition_rules)))
 def test_an_audit_finds_violations_exactly_where_the_oracle_does(case: Case) -> None:
     members = {str(number): host for number, host in enumerate(case.plain.members)}
-    violations = audit(case.fleet, case.request.rules, members).violations
-    assert bool(violations) == oracle.broken(case.world, case.plain.rules, case.plain.members)
+    numbers = {str(number): each for number, each in enumerate(case.plain.numbers)}
+    violations = audit(case.fleet, case.request.rules, members, numbers).violations
+    assert bool(violations) == oracle.broken(case.world, case.plain.rules, case.plain.members, case.plain.numbers)

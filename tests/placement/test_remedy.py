@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from roost.placement.decision import Move, Request
 from roost.placement.fleet import Fleet, Members, Resources
@@ -11,7 +12,7 @@ from roost.placement.remedy import Change, advice, remedies
 from roost.placement.rules import Rule
 from roost.placement.scheduler import place
 from tests.placement import oracle
-from tests.placement.worlds import Case, cases, plain_rule
+from tests.placement.worlds import Case, cases, partition_rules, plain_rule
 
 ONE = Resources(1, 1, 1)
 
@@ -27,7 +28,7 @@ def found(case: Case, count: int | None = None, rules: tuple[oracle.PlainRule, .
 
 
 @settings(max_examples=1000, deadline=None, derandomize=True)
-@given(cases(3))
+@given(st.one_of(cases(3), cases(3, partition_rules)))
 def test_a_remedy_is_enough_and_no_more(case: Case) -> None:
     decision = place(case.fleet, case.request)
     for remedy in remedies(decision):
@@ -44,6 +45,9 @@ def test_a_remedy_is_enough_and_no_more(case: Case) -> None:
         elif remedy.change is Change.ENABLE_HOSTS:
             world = [replace(host, up=host.up or at in remedy.hosts) for at, host in enumerate(case.world)]
             assert next(oracle.placements(world, case.plain), None) is not None
+        elif remedy.change is Change.LEAVE_PARTITION_OPEN:
+            plain = replace(case.plain, partition=None)
+            assert next(oracle.placements(case.world, plain), None) is not None
         elif remedy.change is Change.FREE_CAPACITY:
             (at,) = remedy.hosts
             assert remedy.lacking is not None
@@ -68,6 +72,19 @@ def test_full_racks() -> None:
         "no place for 3 servers: 2 hosts pass every check, too few for all servers together; "
         "a limit of 2 per rack, or 1 more rack, or asking for 2 servers, would do"
     )
+
+
+def test_a_partition_without_a_rack() -> None:
+    members = Members()
+    for host, partition in ((0, 1), (1, 2)):
+        members.add(host, partition=partition)
+    request = Request(ONE, 1, (Rule.parse("anti-affinity:rack", {"partitions": 3}),), members, partition=3)
+    assert advice(place(racks(2), request)) == (
+        "no place for 1 server in partition 3: 2 hosts are in a rack of another partition, by 'anti-affinity:rack'; "
+        "1 more rack, or leaving the partition open, would do"
+    )
+    moving = replace(request, partition=2, moving=Move(1, ONE))
+    assert [remedy.sentence for remedy in remedies(place(racks(2), moving))] == ["1 more rack"]
 
 
 def test_a_skew() -> None:

@@ -1,6 +1,7 @@
 """A repair is as short as can be, and each of its steps is allowed when it is taken."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,17 @@ from roost.placement.repair import Server, repair
 from roost.placement.rules import Rule
 from tests.placement import oracle
 from tests.placement.oracle import PlainHost, PlainServer, World
-from tests.placement.worlds import NAMES, SCOPES, Dice, any_rule, dice, fleet_of, limit_rules, plain_rule
+from tests.placement.worlds import (
+    NAMES,
+    SCOPES,
+    Dice,
+    any_rule,
+    dice,
+    fleet_of,
+    limit_rules,
+    partition_rules,
+    plain_rule,
+)
 
 often = settings(max_examples=800, deadline=None, derandomize=True)
 
@@ -33,25 +44,29 @@ class Broken:
     def repaired(self) -> repairs.Repair:
         groups = {str(number): rules for number, rules in enumerate(self.groups)}
         servers = [
-            Server(str(number), host, Resources(*server.need), str(server.group))
+            Server(str(number), host, Resources(*server.need), str(server.group), server.number)
             for number, (host, server) in enumerate(zip(self.start, self.servers, strict=True))
         ]
         return repair(self.fleet, groups, servers)
 
 
-def make(dice: Dice, room: int) -> Broken:
+def some_rules(dice: Dice) -> tuple[Rule, ...]:
+    return tuple(any_rule(dice) for _ in range(dice.randint(1, 2))) if dice.random() < 0.7 else limit_rules(dice)[:2]
+
+
+def make(dice: Dice, room: int, rules: Callable[[Dice], tuple[Rule, ...]] = some_rules) -> Broken:
     """Up to four hosts and five servers in one or two groups; `room` is the most that a host has to spare."""
     size = dice.randint(2, 4)
-    groups = [
-        tuple(any_rule(dice) for _ in range(dice.randint(1, 2))) if dice.random() < 0.7 else limit_rules(dice)[:2]
-        for _ in range(dice.randint(1, 2))
-    ]
+    groups = [rules(dice) for _ in range(dice.randint(1, 2))]
     world = []
     for _ in range(size):
         aggregates = {scope: dice.choice(NAMES) for scope in SCOPES if dice.random() > 0.05}
         spare = dice.randint(0, room)
         world.append(PlainHost((spare, spare, 9), (9, 9, 9), dice.random() > 0.1, aggregates))
-    servers = [PlainServer((dice.randint(1, 2), 1, 0), dice.randrange(len(groups))) for _ in range(dice.randint(1, 5))]
+    servers = [
+        PlainServer((dice.randint(1, 2), 1, 0), dice.randrange(len(groups)), dice.randint(1, 2))
+        for _ in range(dice.randint(1, 5))
+    ]
     start = tuple(dice.randrange(size) for _ in servers)
     return Broken(world, fleet_of(world), groups, servers, start)
 
@@ -91,6 +106,26 @@ def test_a_repair_with_little_room_is_shortest(case: Broken) -> None:
 @given(dice.map(lambda dice: make(dice, 1)))
 def test_a_repair_with_hardly_any_room_is_shortest(case: Broken) -> None:
     mends(case)
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(dice.map(lambda dice: make(dice, dice.randint(1, 5), partition_rules)))
+def test_a_repair_of_partitions_is_shortest(case: Broken) -> None:
+    mends(case)
+
+
+def test_the_partition_that_has_no_other_rack_keeps_the_one_it_shares() -> None:
+    """In a fleet too large for the second search, the first must know that partition 2 could go nowhere."""
+    fleet = Fleet()
+    for number in range(4):
+        fleet.add_host(f"h{number}", Resources(9, 9, 9), aggregates={"rack": "ab"[number // 2]})
+    group = {"group": (Rule.parse("anti-affinity:rack", {"partitions": 2}),)}
+    members = [Server(name, host, Resources(1, 1, 1), "group", number) for name, host, number in
+               (("big", 0, 1), ("other", 2, 1), ("small", 1, 2))]  # fmt: skip
+    for size in (members, [replace(members[0], resources=Resources(5, 5, 5)), *members[1:]]):
+        plan = repairs.repair(fleet, group, size)
+        assert plan.fewest
+        assert [(move.server, fleet.aggregate(move.target, "rack")) for move in plan.moves] == [("big", 1)]
 
 
 GROUP = {"group": (Rule.parse("anti-affinity"), Rule.parse("soft-affinity"))}

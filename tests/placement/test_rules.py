@@ -60,6 +60,13 @@ def test_the_forms_of_a_rule(text: str, rule: Rule) -> None:
         ("anti-affinity:rack:1", {"max_skew": 1}, MisplacedLimit, "leave out one"),
         ("affinity", {"max_server_per_host": 1}, MisplacedLimit, "only anti-affinity"),
         ("soft-anti-affinity", {"max_skew": 1}, MisplacedLimit, "only anti-affinity"),
+        ("anti-affinity:rack", {"partitions": 0}, BadLimit, "from 2 to 100, and is 0"),
+        ("anti-affinity:rack", {"partitions": 1}, BadLimit, "from 2 to 100, and is 1"),
+        ("anti-affinity:rack", {"partitions": 101}, BadLimit, "from 2 to 100, and is 101"),
+        ("anti-affinity:rack", {"partitions": 3, "max_skew": 1}, MisplacedLimit, "leave out one"),
+        ("anti-affinity:rack:1", {"partitions": 3}, MisplacedLimit, "leave out one"),
+        ("affinity:rack", {"partitions": 3}, MisplacedLimit, "only anti-affinity"),
+        ("soft-anti-affinity:rack", {"partitions": 3}, MisplacedLimit, "only anti-affinity"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, limits: dict[str, object], error: type[RuleError], says: str) -> None:
@@ -75,6 +82,8 @@ def test_what_is_wrong_is_said(text: str, limits: dict[str, object], error: type
         ("anti-affinity", {"max_server_per_host": 3, "max_server_per_aggregate": 2}, 2),
         ("anti-affinity:rack", {"max_skew": 1}, None),
         ("anti-affinity:rack", {"max_skew": 1, "max_server_per_aggregate": 4}, 4),
+        ("anti-affinity:rack", {"partitions": 3}, None),
+        ("anti-affinity:rack", {"partitions": "3", "max_server_per_aggregate": 4}, 4),
         ("anti-affinity:rack:1", {}, None),
         ("affinity", {}, None),
         ("soft-anti-affinity", {}, None),
@@ -114,9 +123,34 @@ def test_rules_that_can_never_hold_together_are_named(
     assert all(str(rule) in contradiction.sentence for contradiction in found for rule in contradiction.rules)
 
 
-@pytest.mark.parametrize("limit", list(Limit))
+@pytest.mark.parametrize(
+    ("texts", "servers", "conflict"),
+    [
+        (["anti-affinity:rack", "affinity:rack"], 2, Conflict.TOGETHER_AND_APART),
+        (["anti-affinity:rack", "affinity:rack:1"], 2, Conflict.TOGETHER_AND_APART),
+        (["anti-affinity:rack", "affinity"], 2, Conflict.TOGETHER_AND_APART),
+        (["anti-affinity:rack", "affinity"], 1, None),
+        (["anti-affinity:rack", "affinity:switch"], 2, None),
+        (["anti-affinity:rack", "soft-affinity:rack"], 2, None),
+        (["anti-affinity:rack", "anti-affinity"], 2, None),
+    ],
+)
+def test_partitions_cannot_all_be_in_one_aggregate(texts: list[str], servers: int, conflict: Conflict | None) -> None:
+    divided, *others = texts
+    rules = [Rule.parse(divided, {"partitions": 3}), *map(Rule.parse, others)]
+    assert [found.conflict for found in contradictions(rules, servers)] == ([] if conflict is None else [conflict])
+
+
+def test_a_group_is_divided_once() -> None:
+    rules = [Rule.parse(f"anti-affinity:{scope}", {"partitions": 3}) for scope in ("rack", "switch")]
+    (found,) = contradictions(rules)
+    assert (found.conflict, found.rules) == (Conflict.DIVIDED_TWICE, tuple(rules))
+    assert "keep one" in found.sentence
+
+
+@pytest.mark.parametrize("limit", [limit for limit in Limit if limit is not Limit.PARTITIONS])
 def test_a_limit_of_none_is_named(limit: Limit) -> None:
-    others = {str(other): 3 for other in Limit if other is not limit}
+    others = {str(other): 3 for other in Limit if other not in (limit, Limit.PARTITIONS)}
     (found,) = contradictions([Rule.parse("anti-affinity", {**others, str(limit): 0})], 1)
     assert found.conflict is Conflict.LIMIT_OF_NONE
     assert "use 1 or more" in found.sentence

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from roost.placement.decision import Request, Verdict, Weight
 from roost.placement.fleet import Resources
@@ -14,6 +15,7 @@ from tests.placement.worlds import Case, cases, tight_cases
 
 often = settings(max_examples=1500, deadline=None, derandomize=True)
 rarely = settings(max_examples=1000, deadline=None, derandomize=True)
+seldom = settings(max_examples=500, deadline=None, derandomize=True)
 
 
 def agrees(case: Case) -> None:
@@ -21,7 +23,7 @@ def agrees(case: Case) -> None:
     decision = place(case.fleet, case.request)
     if decision:
         assert len(decision.hosts) == case.request.count
-        assert oracle.allowed(case.world, case.plain, decision.hosts)
+        assert oracle.allowed(case.world, case.plain, decision.hosts, decision.partitions)
         assert not broken_rules(case.fleet, decision, case.request.members)
     else:
         assert decision.verdict is Verdict.REFUSED
@@ -70,13 +72,33 @@ def test_affinities_and_limits_hold_together(case: Case) -> None:
     agrees(case)
 
 
+@seldom
+@given(cases(1, worlds.partition_rules))
+def test_one_server_finds_a_place_in_a_partition_whenever_it_can(case: Case) -> None:
+    agrees(case)
+
+
+@seldom
+@given(cases(4, worlds.partition_rules))
+def test_several_servers_find_places_in_partitions_whenever_they_can(case: Case) -> None:
+    agrees(case)
+
+
+@seldom
+@given(tight_cases(lambda dice: (*worlds.partition_rules(dice), *worlds.limit_rules(dice)), 3))
+def test_partitions_and_overlapping_limits_hold_together(case: Case) -> None:
+    agrees(case)
+
+
 @often
-@given(cases())
+@given(st.one_of(cases(), cases(1, worlds.partition_rules)))
 def test_one_server_gets_the_best_soft_score_and_then_the_best_capacity(case: Case) -> None:
+    """And before that the emptiest partition that has a place, as far as the other partitions can spare it."""
     decision = place(case.fleet, case.request)
-    ways = [hosts[0] for hosts in oracle.placements(case.world, case.plain)]
+    partition, ways = oracle.considered(case.world, case.plain)
     assert bool(decision) == bool(ways)
     if ways:
+        assert decision.partitions == (() if partition is None else (partition,))
         sign = -1 if case.request.weight is Weight.PACK else 1
         scores = {
             host: (*oracle.liking(case.world, case.plain, host), sign * oracle.share(case.world[host])) for host in ways
@@ -85,10 +107,10 @@ def test_one_server_gets_the_best_soft_score_and_then_the_best_capacity(case: Ca
 
 
 @often
-@given(cases())
+@given(st.one_of(cases(), cases(1, worlds.partition_rules)))
 def test_the_reasons_account_for_every_host(case: Case) -> None:
     decision = place(case.fleet, case.request)
-    ways = len(list(oracle.placements(case.world, case.plain)))
+    ways = len(oracle.considered(case.world, case.plain)[1])
     assert decision.candidates == ways
     assert sum(refused.hosts for refused in decision.refused) == len(case.world) - ways
     assert all(refused.hosts > 0 for refused in decision.refused)
@@ -112,7 +134,7 @@ def test_the_explanation_ranks_as_the_decision_did(case: Case) -> None:
 
 
 @rarely
-@given(cases(6))
+@given(st.one_of(cases(6), cases(6, worlds.partition_rules)))
 def test_several_servers_go_where_one_by_one_would_put_them(case: Case) -> None:
     """The bound for several: no server is worse off than if each had been asked for by itself, in turn."""
     request = case.request
@@ -120,7 +142,9 @@ def test_several_servers_go_where_one_by_one_would_put_them(case: Case) -> None:
         return
     singles = place_all(case.fleet, [replace(request, count=1)] * request.count)
     if all(singles):
-        assert place(case.fleet, request).hosts == tuple(single.hosts[0] for single in singles)
+        together = place(case.fleet, request)
+        assert together.hosts == tuple(single.hosts[0] for single in singles)
+        assert together.partitions == tuple(number for single in singles for number in single.partitions)
 
 
 @rarely
@@ -154,7 +178,7 @@ def carrying(host: oracle.PlainHost, need: oracle.Triple, servers: int) -> oracl
 
 
 @rarely
-@given(cases(2))
+@given(st.one_of(cases(2), cases(2, worlds.partition_rules)))
 def test_a_batch_never_breaks_what_single_decisions_keep(case: Case) -> None:
     """Requests of one group in one batch see each other's servers and each other's claims."""
     decisions = place_all(case.fleet, [case.request, case.request])
@@ -163,9 +187,9 @@ def test_a_batch_never_breaks_what_single_decisions_keep(case: Case) -> None:
         if not decision:
             assert next(oracle.placements(world, plain), None) is None
             continue
-        assert oracle.allowed(world, plain, decision.hosts)
+        assert oracle.allowed(world, plain, decision.hosts, decision.partitions)
         world = [carrying(host, plain.need, decision.hosts.count(at)) for at, host in enumerate(world)]
-        plain = replace(plain, members=plain.members + decision.hosts)
+        plain = replace(plain, members=plain.members + decision.hosts, numbers=plain.numbers + decision.partitions)
     assert case.request.members.total == len(case.plain.members)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from roost.placement.decision import Request, Weight
 from roost.placement.fleet import Fleet, Members, Resources
-from roost.placement.rules import AVAILABILITY_ZONE, HOST, Kind, Rule
+from roost.placement.rules import AVAILABILITY_ZONE, HOST, Kind, Rule, division_of
 from tests.placement.oracle import PlainHost, PlainRequest, PlainRule, World
 
 SCOPES = ("rack", "switch", AVAILABILITY_ZONE)
@@ -38,8 +38,10 @@ def plain_rule(rule: Rule) -> PlainRule:
     """The oracle's words for a rule; the default limit is written out."""
     given = [n for n in (rule.max_server_per_host, rule.max_server_per_aggregate) if n is not None]
     bounded = rule.kind is Kind.ANTI_AFFINITY and not rule.soft and rule.identifier is None
-    limit = min(given) if given else (1 if bounded and rule.max_skew is None else None)
-    return PlainRule(rule.kind is Kind.AFFINITY, rule.soft, rule.scope, rule.identifier, limit, rule.max_skew)
+    by_default = 1 if bounded and rule.max_skew is None and rule.partitions is None else None
+    limit = min(given) if given else by_default
+    near = rule.kind is Kind.AFFINITY
+    return PlainRule(near, rule.soft, rule.scope, rule.identifier, limit, rule.max_skew, rule.partitions)
 
 
 class Dice(Random):
@@ -108,6 +110,28 @@ def affinity_rules(dice: Dice) -> tuple[Rule, ...]:
     return (*near, *limit_rules(dice)[: dice.randint(0, 3)])
 
 
+def partition_rules(dice: Dice) -> tuple[Rule, ...]:
+    """Two or three partitions, with a limit now and then, and up to two rules of any kind beside them."""
+    scope, limit = dice.choice((HOST, *SCOPES)), dice.choice((None, None, 1, 2))
+    divided = Rule(Kind.ANTI_AFFINITY, scope=scope, max_server_per_aggregate=limit, partitions=dice.randint(2, 3))
+    others = [any_rule(dice) for _ in range(dice.choice((0, 0, 1, 2)))]
+    return tuple(dice.sample([divided, *others], 1 + len(others)))
+
+
+def numbered(dice: Dice, rules: tuple[Rule, ...], members: int) -> tuple[int, ...]:
+    """Any partition for each member of a group that is divided, kept to the rule or not."""
+    divided = division_of(rules)
+    return () if divided is None else tuple(dice.randint(1, divided.partitions or 0) for _ in range(members))
+
+
+def members_in(hosts: tuple[int, ...], numbers: tuple[int, ...]) -> Members:
+    """The core's members, with their partitions where there are any."""
+    members = Members()
+    for host, number in zip(hosts, numbers or (None,) * len(hosts), strict=True):
+        members.add(host, partition=number)
+    return members
+
+
 def soft_rules(dice: Dice) -> tuple[Rule, ...]:
     """One soft rule."""
     return (Rule(dice.choice(tuple(Kind)), True, dice.choice((HOST, *SCOPES))),)
@@ -119,6 +143,9 @@ def make_case(dice: Dice, most_servers: int, rules: tuple[Rule, ...], most_hosts
     size = len(world)
     members = tuple(dice.randrange(size) for _ in range(dice.randint(0, most_members)))
     need = (dice.randint(0, 2), dice.randint(0, 1), dice.randint(0, 1))
+    numbers = numbered(dice, rules, len(members))
+    divided = division_of(rules)
+    asked = None if divided is None or dice.random() < 0.6 else dice.randint(1, divided.partitions or 0)
     plain = PlainRequest(
         need,
         dice.randint(1, most_servers),
@@ -129,17 +156,20 @@ def make_case(dice: Dice, most_servers: int, rules: tuple[Rule, ...], most_hosts
         excluded=dice.some(size, 0.3) if dice.rarely() else (),
         same=dice.some(size, 0.7) if dice.rarely() else None,
         different=dice.some(size, 0.3) if dice.rarely() else (),
+        numbers=numbers,
+        partition=asked,
     )
     request = Request(
         Resources(*need),
         plain.count,
         rules,
-        Members(members),
+        members_in(members, numbers),
         zone=plain.zone,
         targets=plain.targets,
         excluded=plain.excluded,
         same_host=plain.same,
         different_host=plain.different,
+        partition=asked,
         weight=dice.choice(tuple(Weight)),
         seed=dice.randrange(1000),
     )

@@ -35,7 +35,7 @@ _STANDING = thing(
             thing({"policy": schemas.STRING, "value": {"type": ["integer", "null"]}, "sentence": schemas.STRING})
         ),
     },
-    {"host": schemas.STRING, "headroom": _COUNT},
+    {"host": schemas.STRING, "headroom": _COUNT, "partition": server_groups.PARTITION},
 )
 EXPLANATION = thing(
     {
@@ -75,7 +75,11 @@ _QUESTION = thing(
     {
         "explain": thing(
             {"flavorRef": {"type": ["string", "integer"]}},
-            {"count": {"type": "integer", "minimum": 1, "maximum": 1000}, "availability_zone": schemas.STRING},
+            {
+                "count": {"type": "integer", "minimum": 1, "maximum": 1000},
+                "availability_zone": schemas.STRING,
+                "partition": server_groups.PARTITION,
+            },
         )
     }
 )
@@ -124,9 +128,14 @@ async def ask(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, GROUP)
         flavor = await _wanted_flavor(call, connection, asked, group.project_id)
-        zone = asked.get("availability_zone")
         trial = await trials.new_members(
-            connection, call.services.scheduler, group.id, resources_of(flavor), asked.get("count", 1), zone=zone
+            connection,
+            call.services.scheduler,
+            group.id,
+            resources_of(flavor),
+            asked.get("count", 1),
+            zone=asked.get("availability_zone"),
+            partition=asked.get("partition"),
         )
         seen = await view(call, connection, group.project_id)
     return {"explanation": seen.explanation(trial.record, await trial.help())}

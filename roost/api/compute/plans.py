@@ -44,7 +44,12 @@ _IDS = array(schemas.UUID, minItems=1)
 _AGGREGATE = thing({"scope": schemas.STRING, "identifier": schemas.STRING})
 _SERVERS = thing(
     {"flavorRef": {"type": ["string", "integer"]}, "count": {"type": "integer", "minimum": 1, "maximum": 1000}},
-    {"availability_zone": schemas.STRING, "name": schemas.NAME, "imageRef": schemas.STRING},
+    {
+        "availability_zone": schemas.STRING,
+        "name": schemas.NAME,
+        "imageRef": schemas.STRING,
+        "partition": server_groups.PARTITION,
+    },
 )
 _CHANGES: dict[str, Schema] = {
     "create": _SERVERS,
@@ -73,9 +78,10 @@ _SHOWN = thing(
         "placements": array(
             thing(
                 {"name": schemas.STRING, "placements": _PLACE, "server_id": schemas.NULLABLE_STRING},
-                {"host": schemas.STRING},
+                {"host": schemas.STRING, "partition": server_groups.PARTITION},
             )
         ),
+        "partitions": server_groups.PARTITIONS,
         "moves": _MOVES,
         "stranded": _STRANDED,
         "violations": array(server_groups.VIOLATION),
@@ -137,7 +143,7 @@ async def _create(call: Call, connection: Any, group: Group, asked: Mapping[str,
         least=count,
         image_id=asked.get("imageRef"),
         zone=asked.get("availability_zone"),
-        hints={"group": group.id},
+        hints={"group": group.id} | ({"partition": asked["partition"]} if "partition" in asked else {}),
         group_id=group.id,
         may_see_all=call.caller.is_admin,
     )
@@ -153,6 +159,10 @@ class _View:
     def __init__(self, seen: explain.View) -> None:
         self.seen = seen
         self.hidden = Surrogates(seen.scopes, seen.project_id)
+
+    def placement(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        partition = {"partition": stored["partition"]} if "partition" in stored else {}
+        return {"name": stored["name"], **partition, **self.seen.where(stored, self.hidden)}
 
     def moves(self, outcome: Outcome) -> list[dict[str, Any]]:
         return [
@@ -215,9 +225,10 @@ def _shown(plan: Plan, seen: explain.View) -> dict[str, Any]:
         "applied": plan.applied,
         "sentence": _sentence(plan),
         "placements": [
-            {"name": each["name"], "server_id": server_id, **seen.where(each, view.hidden)}
+            {"server_id": server_id, **view.placement(each)}
             for each, server_id in zip(outcome.placements, ids, strict=True)
         ],
+        "partitions": outcome.partitions,
         "moves": view.moves(outcome),
         "stranded": view.stranded(outcome),
         "violations": view.violations(outcome),
@@ -268,7 +279,8 @@ def _told(essence: Mapping[str, Any], view: _View) -> dict[str, Any]:
         placements=list(essence["placements"]), moves=list(essence["moves"]), violations=list(essence["violations"])
     )
     return {
-        "placements": [{"name": each["name"], **view.seen.where(each, view.hidden)} for each in outcome.placements],
+        "placements": [view.placement(each) for each in outcome.placements],
+        "partitions": essence.get("partitions", {}),
         "moves": view.moves(outcome),
         "stranded": essence["stranded"],
         "violations": view.violations(outcome),

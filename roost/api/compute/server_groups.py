@@ -7,7 +7,8 @@
 | 2.64    | `policy` and `rules`; the rules may also name a `scope` and an `identifier`  |
 | 2.1001  | `policy`: an object of `name` and `rules`                                    |
 | 2.1002  | `policies`: any number of TYPE[:SCOPE[:IDENTIFIER]]                          |
-| 2.1003  | `policies`: any number of objects of `name`, `scope`, `identifier`, `rules`  |
+| 2.1003  | `policies`: any number of objects of `name`, `scope`, `identifier`, `rules`; |
+|         | `partitions`: the number of each member of a group that is divided           |
 """
 
 from collections.abc import Mapping
@@ -105,7 +106,8 @@ _FLAT_REQUEST = _asked_for({"rules": thing({}, {**_LIMITS, **_PLACE})}, policy={
 _FLAT_GROUP = _shown_as(policy=schemas.STRING, rules=_OBJECT, **_OWNER)
 _NESTED_GROUP = _shown_as(_OWNER, policy=thing({"name": schemas.STRING, "rules": _OBJECT}))
 _SCOPED_GROUP = _shown_as(_OWNER, policies=_STRINGS, metadata=_OBJECT)
-_JOINED_GROUP = _shown_as(policies=array(_POLICY), **_OWNER)
+PARTITIONS: Schema = {"type": "object", "additionalProperties": {"type": ["integer", "null"]}}
+_JOINED_GROUP = _shown_as(policies=array(_POLICY), partitions=PARTITIONS, **_OWNER)
 
 # The first and the last version, what a new group is asked for with, and how a group is shown.
 _WORDS = (
@@ -133,15 +135,18 @@ def _change(policies: Schema) -> Schema:
     return thing({"server_group": thing({}, {"name": schemas.NAME, "policies": policies}, minProperties=1)})
 
 
-_ACTION: Schema = {
-    "type": "object",
-    "properties": {name: thing({"instance_id": schemas.UUID}) for name in ("add_instance", "remove_instance")},
-    "additionalProperties": False,
-    "minProperties": 1,
-    "maxProperties": 1,
-}
+PARTITION: Schema = {"type": "integer", "minimum": 1}
+
+
+def _action(add: dict[str, Schema] | None = None) -> Schema:
+    """Add a member, with what may be said of it, or take one out."""
+    one = {"instance_id": schemas.UUID}
+    known = {"add_instance": thing(one, add), "remove_instance": thing(one)}
+    return thing({}, known, minProperties=1, maxProperties=1)
+
+
 _PLACEMENTS: Schema = {"type": "object", "additionalProperties": schemas.NULLABLE_STRING}
-_PLACED = array(thing({"instance_id": schemas.STRING, "placements": _PLACEMENTS}))
+_PLACED: dict[str, Schema] = {"instance_id": schemas.STRING, "placements": _PLACEMENTS}
 VIOLATION = thing(
     {
         "breach": schemas.STRING,
@@ -155,8 +160,8 @@ VIOLATION = thing(
 )
 
 
-def _audited(**more: Schema) -> Schema:
-    body = thing({"server_group_id": schemas.STRING, "members": _PLACED, **more})
+def _audited(member: Schema, **more: Schema) -> Schema:
+    body = thing({"server_group_id": schemas.STRING, "members": array(member), **more})
     return thing({"server_group_policy_audit": body})
 
 
@@ -175,6 +180,8 @@ def _view(group: Group, version: Version, *, in_list: bool = False) -> dict[str,
     # The samples of both proposals have the owner in lists only.
     if version >= Version(2, 13) and (in_list or version not in (_NESTED, _SCOPED)):
         view |= {"project_id": group.project_id, "user_id": group.user_id}
+    if version >= _JOINED:
+        view["partitions"] = dict(group.partitions)
     return view
 
 
@@ -356,33 +363,42 @@ async def act(call: Call) -> Reply:
         "remove_instance": (groups.remove_member, REMOVE_INSTANCE),
     }[action]
     call.permit(rule)
+    more = {"partition": subject["partition"]} if "partition" in subject else {}
     async with call.services.database.begin() as connection:
         group = await find(call, connection, rule)
         if call.services.front is not None and action == "add_instance":
             await call.services.front.adopt_server(connection, call.token, subject["instance_id"])
-        group = await change(connection, call.services.settings, group, subject["instance_id"])
+        group = await change(connection, call.services.settings, group, subject["instance_id"], **more)
     return {"server_group": _view(group, call.version)}
 
 
-for first, wanted, group_shown in (
-    ("2.1002", _SCOPED_POLICIES, _SCOPED_GROUP),
-    ("2.1003", POLICIES, _JOINED_GROUP),
+for first, wanted, action_taken, group_shown in (
+    ("2.1002", _SCOPED_POLICIES, _action(), _SCOPED_GROUP),
+    ("2.1003", POLICIES, _action({"partition": PARTITION}), _JOINED_GROUP),
 ):
     version, one = {"since": first, "until": first}, thing({"server_group": group_shown})
     routes.post(_GROUP, rule=UPDATE, body=_change(wanted), response=one, **version)(update)
-    routes.post(_GROUP + "/action", rule=ADD_INSTANCE, owned=True, body=_ACTION, response=one, **version)(act)
+    routes.post(_GROUP + "/action", rule=ADD_INSTANCE, owned=True, body=action_taken, response=one, **version)(act)
 
 
-@routes.get(_GROUP + "/audit", since="2.1002", until="2.1002", rule=AUDIT, response=_audited())
-@routes.get(_GROUP + "/audit", since="2.1003", rule=AUDIT, response=_audited(violations=array(VIOLATION)))
+_FULL_AUDIT = _audited(thing(_PLACED, {"partition": {"type": ["integer", "null"]}}), violations=array(VIOLATION))
+
+
+@routes.get(_GROUP + "/audit", since="2.1002", until="2.1002", rule=AUDIT, response=_audited(thing(_PLACED)))
+@routes.get(_GROUP + "/audit", since="2.1003", rule=AUDIT, response=_FULL_AUDIT)
 async def show_audit(call: Call) -> Reply:
     """Show where each member is in each scope of the policies; from 2.1003 on, also which policies are broken."""
     async with call.services.database.begin() as connection:
         group = await find(call, connection, AUDIT)
         found = await audit.audit_group(connection, group)
-    placed = [{"instance_id": member, "placements": dict(places)} for member, places in found.placements.items()]
+    placed: list[dict[str, Any]] = [
+        {"instance_id": member, "placements": dict(places)} for member, places in found.placements.items()
+    ]
     view: dict[str, Any] = {"server_group_id": group.id, "members": placed}
     if call.version >= _JOINED:
+        for each in placed:
+            if each["instance_id"] in found.partitions:
+                each["partition"] = found.partitions[each["instance_id"]]
         view["violations"] = [violation_view(violation) for violation in found.violations]
     return {"server_group_policy_audit": view}
 

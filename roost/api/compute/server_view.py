@@ -51,6 +51,8 @@ def detailed(call: Call, server: Server, groups: list[str] | None = None) -> dic
         view["pinned_availability_zone"] = server.zone
     if version >= Version(2, 100):
         view["scheduler_hints"] = _hints(server)
+    if version >= Version(2, 1003):
+        view["partition"] = server.partition if server.group_id else None
     return view
 
 

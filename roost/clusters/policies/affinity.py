@@ -61,7 +61,9 @@ _SCOPED_GROUP = Map(
                     "name": String("What it asks for.", required=True, constraints=[AllowedValues(tuple(TYPES))]),
                     "scope": String("What members are to share or not to share: host, rack, switch, ...", default=HOST),
                     "identifier": String("The only one of the scope that is meant, by its name."),
-                    "rules": Map("Limits of anti-affinity: max_server_per_host, max_server_per_aggregate, max_skew."),
+                    "rules": Map(
+                        "Limits of anti-affinity: max_server_per_host, max_server_per_aggregate, max_skew, partitions."
+                    ),
                 },
             ),
         ),

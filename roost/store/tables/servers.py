@@ -69,6 +69,8 @@ servers = sa.Table(
     sa.Column("launch_index", sa.Integer, nullable=False, server_default="0"),
     sa.Column("host_id", sa.ForeignKey(hosts.c.id), index=True),
     sa.Column("group_id", sa.ForeignKey(server_groups.c.id, ondelete="SET NULL"), index=True),
+    # Its number in a group that is divided into partitions; given when it joins, and kept wherever it moves.
+    sa.Column("partition", sa.Integer),
     sa.Column("vm_state", sa.Text, nullable=False),
     sa.Column("task_state", sa.Text),
     sa.Column("power_state", sa.Integer, nullable=False, server_default="0"),

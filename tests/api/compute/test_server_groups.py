@@ -231,6 +231,7 @@ async def test_the_audit_example_shows_each_member_in_each_scope_of_the_policies
                 ],
                 "project_id": "P",
                 "user_id": "U",
+                "partitions": {},
             },
         ),
     ],
