@@ -38,7 +38,7 @@ from roost.errors import Conflict, Invalid, OverQuota, RoostError, Unavailable
 from roost.placement.decision import Decision, Move, Refusal, Request
 from roost.placement.fleet import Fleet, Members, Resources
 from roost.placement.record import Record
-from roost.placement.rules import Rule
+from roost.placement.rules import Kind, Rule
 from roost.placement.scheduler import place
 from roost.store.database import Database
 from roost.store.tables.compute import flavor_access, flavors, images, keypairs
@@ -457,8 +457,12 @@ class Scheduler:
             await self.live.sync(connection)
             rules = await groups.rules_of(connection, unknown)
             present = await self._read_members(connection, unknown)
+            between = await self._read_moves(
+                connection, [each for each in unknown if any(map(_keeps_together, rules[each]))]
+            )
             for group_id in unknown:
                 members, users = present[group_id]
+                members.between = tuple(between.get(group_id, ()))
                 known[group_id] = _Group(locked[group_id].version, rules[group_id], members, users)
         return known
 
@@ -484,6 +488,25 @@ class Scheduler:
         )
         for row in await connection.execute(owners):
             found[row.group_id][1][row.user_id] = row.servers
+        return found
+
+    async def _read_moves(
+        self, connection: AsyncConnection, group_ids: Sequence[str]
+    ) -> dict[str, list[tuple[int, int]]]:
+        """The two hosts of each member that holds a claim on two."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        if not group_ids:
+            return found
+        query = (
+            sa.select(servers.c.group_id, sa.func.array_agg(claims_table.c.host_id).label("host_ids"))
+            .join(claims_table, claims_table.c.server_id == servers.c.id)
+            .where(servers.c.group_id.in_(group_ids))
+            .group_by(servers.c.id)
+            .having(sa.func.count() > 1)
+        )
+        for row in await connection.execute(query):
+            source, target = self._indexes(row.host_ids)
+            found.setdefault(row.group_id, []).append((source, target))
         return found
 
     async def _place(self, connection: AsyncConnection, batch: _Batch) -> None:
@@ -731,6 +754,11 @@ def _is_uuid(value: object) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _keeps_together(rule: Rule) -> bool:
+    """Whether members must be where the others are, wherever that is."""
+    return rule.kind is Kind.AFFINITY and not rule.soft and rule.identifier is None
 
 
 def resources_of(flavor: sa.Row[Any]) -> Resources:

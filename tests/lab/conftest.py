@@ -18,6 +18,7 @@ from roost.store.embedded import EmbeddedPostgres
 from tests.clients.test_policies_end_to_end import Cluster
 from tests.clouds.conformance import Subject
 from tests.lab.deployment import Deployment, until
+from tests.lab.front import Front, Person, restart_scheduler, standing
 
 TENANT = "tenant-"
 ZONES: Mapping[str, tuple[str, ...]] = {
@@ -202,3 +203,49 @@ def cluster(deployment: Deployment, tenant: Tenant, admin: Any, zones: object) -
     yield made
     for undo in reversed(made.undo):
         undo()
+
+
+SCOPES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "maintenance_zone": {"mz1": ("fake-1", "fake-2"), "mz2": ("fake-3", "fake-4"), "mz3": ("fake-5", "fake-6")},
+    "ip_zone": {"ip1": ("fake-1", "fake-3", "fake-5"), "ip2": ("fake-2", "fake-4", "fake-6")},
+    "switch": {"switch1": ("fake-1", "fake-2", "fake-3"), "switch2": ("fake-4", "fake-5", "fake-6")},
+}
+
+
+@pytest.fixture(scope="session")
+def front(lab: Settings, service: Access, folders: Path) -> Iterator[Front]:
+    """A Roost in front of the lab's Nova, with its plug-in in the scheduler; its scopes come from Nova's aggregates."""
+    with standing(lab, folders / "front", service.auth) as roost:
+        roost.plug_in()
+        compute = tenants.connect(lab).compute
+        made = []
+        for scope, aggregates in SCOPES.items():
+            for name, hosts in aggregates.items():
+                aggregate = compute.create_aggregate(name=name)
+                made.append((aggregate, hosts))
+                compute.set_aggregate_metadata(aggregate, {"policy_scope": scope})
+                for host in hosts:
+                    compute.add_host_to_aggregate(aggregate, host)
+        yield roost
+        for aggregate, hosts in made:
+            for host in hosts:
+                compute.remove_host_from_aggregate(aggregate, host)
+            compute.delete_aggregate(aggregate)
+        restart_scheduler(lab)
+
+
+@pytest.fixture
+def operator(lab: Settings, front: Front, admin: Any) -> Person:
+    """The administrator, who asks Roost."""
+    auth = {"username": "admin", "password": "admin", "project_name": "admin"}
+    domains = {"user_domain_id": "default", "project_domain_id": "default"}
+    return Person(front.connect({"auth_url": lab.auth_url, **auth, **domains}), admin)
+
+
+@pytest.fixture
+def somebody(front: Front, tenant: Tenant, admin: Any) -> Iterator[Person]:
+    """A tenant, who asks Roost; nothing is left of what they made."""
+    person = Person(front.connect(tenant.access.auth), admin)
+    person.await_scopes(SCOPES)
+    yield person
+    person.clean_up()
