@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := -m pip install -qq --disable-pip-version-check
 AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: install serve test browser-test alerts check bench tempest lab lab-test lab-stop security docs clean
+.PHONY: install serve test soak load security browser-test alerts check bench tempest lab lab-test lab-stop docs clean
 
 install: $(VENV)/.installed
 
@@ -62,6 +62,12 @@ browser-test: install /usr/bin/chromium .venv-browser/.installed
 alerts: .venv-prometheus/usr/bin/promtool
 	$< check rules deploy/prometheus/roost.rules.yml
 	$< test rules deploy/prometheus/roost.rules.test.yml
+
+soak: install
+	$(BIN)/python -m tests.faults.soak
+
+load: install
+	$(BIN)/python -m tests.faults.load
 
 check: install
 	$(BIN)/ruff check .

@@ -46,7 +46,7 @@ def read(connection: Any, flavor_id: str, *, volume_backed: bool = False) -> Inv
     fleet = Fleet()
     for hypervisor in hypervisors:
         host = (hypervisor.service_details or {}).get("host") or hypervisor.name
-        total, free = _room(rooms.get(hypervisor.id))
+        total, free = room(rooms.get(hypervisor.id))
         fleet.add_host(
             host,
             total,
@@ -86,7 +86,7 @@ def _aggregates(aggregates: Any) -> tuple[dict[str, str], dict[str, dict[str, st
     return zones, scopes
 
 
-def _room(summary: Mapping[str, Any] | None) -> tuple[Resources, Resources]:
+def room(summary: Mapping[str, Any] | None) -> tuple[Resources, Resources]:
     """What a host has in all, and what is free; a host that Placement did not offer has nothing free."""
     if summary is None:
         return Resources(), Resources()

@@ -9,6 +9,7 @@ Nova chooses.
 """
 
 import asyncio
+import contextlib
 import functools
 import re
 import time
@@ -169,11 +170,16 @@ class OpenStackCloud:
             if server.details.get("locked") and not force
         }
 
-        def delete(server_id: str) -> Callable[[Any], Any]:
-            return lambda connection: connection.compute.delete_server(server_id, ignore_missing=True, force=force)
+        def delete(server: Server) -> Callable[[Any], Any]:
+            def work(connection: Any) -> None:
+                if server.details.get("locked"):
+                    connection.compute.unlock_server(server.id)
+                connection.compute.delete_server(server.id, ignore_missing=True, force=force)
+
+            return work
 
         going = [server_id for server_id in there if server_id not in refused]
-        reasons = await _gathered(self._reason(delete(server_id)) for server_id in going)
+        reasons = await _gathered(self._reason(delete(there[server_id])) for server_id in going)
         refused |= {server_id: reason for server_id, reason in zip(going, reasons, strict=True) if reason}
         until = time.monotonic() + _BUILD_SECONDS
         for pause in _pauses():
@@ -383,6 +389,7 @@ class _Creation:
         self.requests = {request.node_id: request for request in requests}
         self.refused: dict[str, str] = {}
         self.placed: dict[str, str] = {}
+        self.keys: dict[str, str] = {}
         self.avoided: dict[str, set[str]] = defaultdict(set)
         self.found: dict[str, Server] = {}
 
@@ -416,6 +423,7 @@ class _Creation:
         if not missing:
             return None
         await self._place([] if leave_it_to_nova else missing)
+        await self._bring_keys(missing)
         asked = [request for request in missing if request.node_id not in self.refused]
         answers = await asyncio.gather(*map(self._create, asked), return_exceptions=True)
         lost: CloudError | None = None
@@ -438,11 +446,20 @@ class _Creation:
             else:
                 self.refused[node_id] = place
 
+    async def _bring_keys(self, missing: Sequence[ServerRequest]) -> None:
+        """Have each key pair that servers ask for, or learn that there is none."""
+        for name in {request.key_name for request in missing if request.key_name} - self.keys.keys():
+            try:
+                own = functools.partial(_own_keypair, user_id=self.cloud.user_id, name=name)
+                self.keys[name] = await self.cloud._ask(own)
+            except Refused as error:
+                self.refused |= {request.node_id: error.message for request in missing if request.key_name == name}
+
     async def _create(self, request: ServerRequest) -> None:
         def create(connection: Any) -> None:
             attributes = _attributes(connection, request)
             if request.key_name is not None:
-                attributes["key_name"] = _own_keypair(connection, self.cloud.user_id, request.key_name)
+                attributes["key_name"] = self.keys[request.key_name]
             if request.node_id in self.placed:
                 attributes["host"] = self.placed[request.node_id]
             connection.compute.create_server(**attributes)
@@ -579,7 +596,9 @@ def _own_keypair(connection: Any, user_id: str, name: str) -> str:
         connection.compute.delete_keypair(there)
         there = None
     if there is None:
-        connection.compute.create_keypair(name=copy, public_key=key.public_key, type=key.type or "ssh")
+        # Another engine may be quicker.
+        with contextlib.suppress(exceptions.ConflictException):
+            connection.compute.create_keypair(name=copy, public_key=key.public_key, type=key.type or "ssh")
     return copy
 
 

@@ -360,13 +360,15 @@ class Members:
     Where the group is divided, each partition's own members are counted beside the whole.
     """
 
-    __slots__ = ("_counts", "_hosts", "_places", "partitions", "total")
+    __slots__ = ("_counts", "_hosts", "_places", "between", "partitions", "total")
 
     def __init__(self, hosts: Iterable[int] = ()) -> None:
         self._hosts: Ints = np.zeros(4, np.int64)
         self._counts: Ints = np.zeros(4, np.int64)
         self._places: dict[int, int] = {}
         self.total = 0
+        self.between: tuple[tuple[int, int], ...] = ()
+        """Of each member that moves, its two hosts: it counts on both, and will be on one of them."""
         self.partitions: dict[int, Members] = {}
         """The members of each partition, by its number; of those only that ever had one."""
         for host in hosts:
@@ -421,5 +423,6 @@ class Members:
         other = type(self)()
         other._hosts, other._counts = self._hosts.copy(), self._counts.copy()
         other._places, other.total = self._places.copy(), self.total
+        other.between = self.between
         other.partitions = {number: inside.copy() for number, inside in self.partitions.items()}
         return other

@@ -110,6 +110,8 @@ def _kept(fleet: Fleet, rule: Rule, present: Members, hosts: Ints, feasible: Boo
         return bool(np.all((chosen == _target(fleet, rule)) == (rule.kind is Kind.AFFINITY)))
     before = _tally(division, present)
     if rule.kind is Kind.AFFINITY:
+        if _torn(division, present):
+            return False
         return bool(np.all(before[chosen] > 0) if present.total else np.all(chosen == chosen[0]))
     after = before.copy()
     np.add.at(after, chosen, 1)
@@ -119,6 +121,12 @@ def _kept(fleet: Fleet, rule: Rule, present: Members, hosts: Ints, feasible: Boo
     if rule.max_skew is None or feasible is None:
         return True
     return bool(after[chosen].max() <= after[np.flatnonzero(feasible)].min() + rule.max_skew)
+
+
+def _torn(division: Division, members: Members) -> bool:
+    """Whether a member is on its way from one aggregate to another: until it has arrived, or is back, nobody can be
+    sure to be with it."""
+    return any(division.column[source] != division.column[target] for source, target in members.between)
 
 
 def _divided(division: Division, present: Members, decision: Decision) -> bool:
@@ -344,7 +352,8 @@ class _Board:
     def _check_members(self, rule: Rule, division: Division) -> None:
         """With members there are, a host must share an aggregate with some; which one is free where there are none."""
         if self.present.total:
-            holding = self._tally_of(rule.scope, division) > 0
+            enough = self.present.total if _torn(division, self.present) else 0
+            holding = self._tally_of(rule.scope, division) > enough
             self._keep(self._by_host(rule.scope, division, holding), Refusal.AWAY_FROM_MEMBERS, rule)
 
     def _check_limit(self, rule: Rule, division: Division, limit: int) -> None:

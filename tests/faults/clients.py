@@ -16,12 +16,18 @@ from tests.compute.cloud import IMAGE
 from tests.conftest import PASSWORDS
 from tests.faults.deployment import Deployment
 
-ANSWER_SECONDS = 60.0
+ANSWER_SECONDS = 180.0
 """Within which a request must be answered, or its connection end, whatever goes wrong."""
 PROJECTS = {"admin": "admin", "demo": "demo"}
 UNKNOWN = (0, 503)
 """The request may or may not have been carried out: no answer, or one that says so."""
 NO_ANSWER = 0
+PROFILE = {
+    "type": "os.nova.server",
+    "version": "1.0",
+    "properties": {"flavor": "1", "image": "cirros-0.6.2-x86_64-disk"},
+}
+"""What the nodes of all clusters are."""
 
 
 @dataclass
@@ -68,6 +74,7 @@ class Clients:
         self.dice = random.Random(seed)
         self.history: list[Operation] = []
         self.hung: list[Operation] = []
+        self.kinds: Counter[str] = Counter()
         self.statuses: Counter[int] = Counter()
         self._numbers = itertools.count(1)
         self._under_way: set[Future[Operation]] = set()
@@ -95,6 +102,10 @@ class Clients:
         front = self.dice.choice(serving or self.deployment.apis).front
         assert front is not None
         return f"http://127.0.0.1:{front.port}"
+
+    def token(self, project: str) -> str:
+        """What the clients of a project show to be let in."""
+        return self._tokens[project]
 
     def fresh_name(self, prefix: str) -> str:
         """A name that nothing else has."""
@@ -151,8 +162,13 @@ class Clients:
             if answer.status_code == 503 and "retry-after" not in answer.headers:
                 operation.status = 500  # whoever is told to come again must be told when
         operation.answered_at = time.monotonic()
+        self.kinds[operation.kind] += 1
         self.statuses[operation.status] += 1
         return operation
+
+    def forget(self) -> None:
+        """Forget the requests of which nothing is left, once they were held against the ground truth."""
+        self.history = [operation for operation in self.history if operation.kind.endswith((" scope", " aggregate"))]
 
     # What is known to exist, as far as the answers say
 

@@ -33,6 +33,8 @@ SETTINGS = f"""
 [database]
 pool_size = 5
 max_overflow = 10
+[api]
+max_requests = 32
 [auth]
 token_seconds = 86400
 token_cache_seconds = 1
@@ -101,6 +103,7 @@ class Process:
     database: Proxy
     front: Proxy | None
     """What its clients go through; engines have none."""
+    database_url: str
     log: Path
     rehearsal: Path
     broker: Path
@@ -109,8 +112,7 @@ class Process:
     def start(self) -> None:
         """Run it, unless it runs."""
         if self.running is None:
-            url = f"postgresql://roost@127.0.0.1:{self.database.port}/roost"
-            arguments = (self.command, url, self.log, self.rehearsal, self.broker)
+            arguments = (self.command, self.database_url, self.log, self.rehearsal, self.broker)
             self.running = _FORKS.Process(target=run, args=arguments, daemon=True)
             self.running.start()
 
@@ -139,8 +141,10 @@ class Deployment:
     """All of it."""
 
     folder: Path
-    quota: str = SETTINGS
+    settings: str = SETTINGS
     topology: str = TOPOLOGY
+    proxied: bool = True
+    """Whether the processes reach PostgreSQL through proxies, which take their share of the machine."""
     apis: list[Process] = field(default_factory=list)
     engines: list[Process] = field(default_factory=list)
     injected: Counter[str] = field(default_factory=Counter)
@@ -157,7 +161,7 @@ class Deployment:
         self.postgres.start()
         schema.upgrade(self.postgres.url)
         settings = self.folder / "roost.conf"
-        settings.write_text(self.quota)
+        settings.write_text(self.settings)
         topology = self.folder / "topology.yaml"
         topology.write_text(self.topology)
         bootstrap.fill(config.with_database(config.load(settings), self.postgres.url), PASSWORDS, str(topology))
@@ -197,6 +201,7 @@ class Deployment:
             command=command,
             database=back,
             front=front,
+            database_url=f"postgresql://roost@127.0.0.1:{back.port}/roost" if self.proxied else self.postgres.url,
             log=self.folder / f"{kind}{number}.log",
             rehearsal=self.folder / f"{kind}{number}.json",
             broker=self.broker,
@@ -212,7 +217,7 @@ class Deployment:
 
     def wait_until_served(self) -> None:
         """Wait until all API processes answer; a process that ended by itself is noted and started again."""
-        until = time.monotonic() + 120
+        until = time.monotonic() + 300
         for process in self.processes:
             self._notice_the_fallen(process)
         for process in self.apis:

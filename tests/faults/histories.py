@@ -13,7 +13,7 @@ from tests.faults.linearizability import FOREVER, NOWHERE, Operation
 ZONE, HOSTS = "lab", 3
 """Where the group's members may be, and how many hosts that is."""
 CLIENTS, EACH = 4, 10
-GONE_SECONDS = 90.0
+GONE_SECONDS = 240.0
 _GROUPS = "/compute/v2.1/os-server-groups"
 _SERVERS = "/compute/v2.1/servers"
 

@@ -43,7 +43,7 @@ SESSIONS = """
     SELECT state, query, clock_timestamp() - state_change AS since FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
 """
-LONGEST_TRANSACTION = timedelta(seconds=15)
+LONGEST_TRANSACTION = timedelta(seconds=30)
 """Those who live are at rest no longer than this between two statements, however busy the machine."""
 RESOURCES = ("vcpus", "memory_mb", "disk_gb")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import machine
+from tests.faults import load, machine
 from tests.faults.drill import Drill
 from tests.faults.histories import HOSTS
 from tests.faults.linearizability import linearizable
@@ -32,6 +32,14 @@ def test_no_program_of_requests_and_faults_breaks_a_promise(drill: Drill) -> Non
     machine.run(drill, SEED, programs=PROGRAMS, steps=STEPS)
     assert drill.quiet_points > PROGRAMS
     assert sum(drill.deployment.injected.values()) > 0
+
+
+def test_under_load_every_request_is_answered_and_a_crowd_is_told_to_come_again(drill: Drill) -> None:
+    token = drill.clients.token("admin")
+    seen = drill.deployment.await_(load.put_on(drill.deployment, token, seconds=5, clients=5, crowd=100))
+    assert list(seen.wrong(flat=False)) == []
+    assert seen.statuses["in a crowd"].keys() <= {200, 503}
+    drill.clear()
 
 
 @pytest.mark.parametrize("faults", [False, True])

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,9 +13,10 @@ import time_machine
 from procrastinate.exceptions import ConnectorException
 
 from roost.clouds.embedded import EmbeddedCloud
-from roost.clusters.actions import queue
+from roost.clusters.actions import control, queue
 from roost.identity import tokens, users
 from roost.store.database import Database
+from roost.store.tables.clusters import actions
 from tests.clusters.house import clustering
 from tests.compute import truth
 from tests.compute.cloud import Cloud
@@ -78,6 +79,40 @@ async def test_a_job_whose_end_the_database_did_not_hear_of_does_not_stay(
     assert left == 0
 
 
+async def test_a_queue_that_was_lost_is_found_again_though_nobody_heard_of_its_end(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Python 3.11 a cancellation may be lost where something is waited for, as the pool of connections does."""
+    looking, again, looks = asyncio.Event(), asyncio.Event(), []
+
+    async def look(self: procrastinate.manager.JobManager, **given: Any) -> list[Any]:
+        looks.append(given)
+        if len(looks) == 1:
+            looking.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        return []
+
+    async def lose(self: procrastinate.App, **given: Any) -> None:
+        if looking.is_set():
+            again.set()
+        await looking.wait()
+        raise ConnectorException
+
+    monkeypatch.setattr(procrastinate.manager.JobManager, "get_stalled_jobs", look)
+    monkeypatch.setattr(procrastinate.App, "run_worker_async", lose)
+
+    async def carry_out(action_id: str) -> None:
+        raise AssertionError(action_id)
+
+    work = asyncio.create_task(queue.work(database, carry_out, concurrency=1, heartbeat=0.05, dead_after=1.0))
+    async with asyncio.timeout(60):
+        await again.wait()
+    while not work.done():
+        work.cancel()  # as an engine that ends does, more than once
+        await asyncio.wait([work], timeout=0.1)
+
+
 @pytest.mark.parametrize("ahead", [timedelta(days=1), timedelta(days=-1)])
 async def test_an_engine_whose_clock_is_off_keeps_to_the_time_of_the_others(
     database_url: str, ahead: timedelta
@@ -136,3 +171,36 @@ async def test_the_creation_of_a_server_that_finds_no_host_has_ended(cloud: Clou
         row = (await connection.execute(sa.text(query), {"server": failed})).one()
     assert (await cloud.status(failed), row.message) == ("ERROR", "Error")
     assert row.finish_time is not None
+
+
+@pytest.mark.parametrize("end", ["confirmResize", "revertResize"])
+async def test_nobody_joins_a_member_that_may_still_end_up_in_either_of_two_racks(cloud: Cloud, end: str) -> None:
+    group = await cloud.group("affinity:rack")
+    first = await cloud.boot(group=group, availability_zone="zone1")
+    elsewhere = await cloud.host(await cloud.boot(availability_zone="zone2"))
+    async with cloud.database.begin() as connection:
+        await connection.execute(sa.text("UPDATE servers SET zone = NULL"))
+    await cloud.done(first, "migrate", {"host": elsewhere}, cloud="roost-admin")
+    second = await cloud.boot(group=group)
+    assert await cloud.status(second) == "ERROR"
+    await cloud.done(first, end)
+    third = await cloud.boot(group=group)
+    assert await cloud.status(third) == "ACTIVE"
+    await cloud.check()
+
+
+async def test_an_action_that_is_ended_by_a_request_from_before_its_start_ends_after_it(database_url: str) -> None:
+    async with clustering(database_url, engine=False) as house:
+        profile = await house.profile()
+        answer = await house.post("/clusters", {"cluster": {"name": "c", "profile_id": profile["id"]}})
+        assert answer.status_code == 202
+        async with house.database.begin() as connection:
+            await connection.execute(sa.text("SELECT now()"))
+            async with house.database.begin() as other:
+                await other.execute(sa.update(actions).values(start_time=sa.func.clock_timestamp()))
+            row = (await connection.execute(sa.select(actions))).one()
+            await control.end_now(connection, row, "enough")
+        async with house.database.begin() as connection:
+            ended = (await connection.execute(sa.select(actions))).one()
+        assert ended.status == "CANCELLED"
+        assert ended.start_time < ended.end_time

@@ -45,7 +45,7 @@ async def end_now(connection: AsyncConnection, row: sa.Row[object], reason: str)
             status=CANCELLED,
             status_reason=reason,
             attempt=actions.c.attempt + 1,
-            end_time=sa.func.now(),
+            end_time=sa.func.clock_timestamp(),
             owner=None,
             control=None,
             wake_at=None,

@@ -58,17 +58,20 @@ async def work(
         try:
             async with app.open_async(), asyncio.TaskGroup() as group:
                 takeover = group.create_task(_take_over(app, in_hand, heartbeat, dead_after))
-                await app.run_worker_async(
-                    queues=[_QUEUE],
-                    concurrency=concurrency,
-                    fetch_job_polling_interval=_POLL_SECONDS,
-                    shutdown_graceful_timeout=_STOP_SECONDS,
-                    install_signal_handlers=False,
-                    delete_jobs=DeleteJobCondition.ALWAYS,
-                    update_heartbeat_interval=heartbeat,
-                    stalled_worker_timeout=dead_after,
-                )
-                takeover.cancel()
+                try:
+                    await app.run_worker_async(
+                        queues=[_QUEUE],
+                        concurrency=concurrency,
+                        fetch_job_polling_interval=_POLL_SECONDS,
+                        shutdown_graceful_timeout=_STOP_SECONDS,
+                        install_signal_handlers=False,
+                        delete_jobs=DeleteJobCondition.ALWAYS,
+                        update_heartbeat_interval=heartbeat,
+                        stalled_worker_timeout=dead_after,
+                    )
+                finally:
+                    in_hand.over = True
+                    takeover.cancel()
         except* (ConnectorException, OSError) as lost:
             logger.warning("lost the queue, trying again", extra={"error": str(lost.exceptions[0])})
         await asyncio.sleep(1)
@@ -80,6 +83,8 @@ class _InHand:
     leaves it to be done for ever, by a worker that lives and knows nothing of it."""
 
     worker: int | None = None
+    over: bool = False
+    """The worker has ended. A cancellation alone may be lost on the way, in the pool of connections."""
     jobs: set[int | None] = field(default_factory=set)
     missing: set[int | None] = field(default_factory=set)
     """Those of our worker that were not in hand at the last look, when they might just have begun or ended."""
@@ -113,14 +118,17 @@ def _app(database: Database, carry_out: Callable[[str], Awaitable[None]], in_han
 
 
 async def _take_over(app: procrastinate.App, in_hand: _InHand, heartbeat: float, dead_after: float) -> None:
-    while True:
+    while not in_hand.over:
         await asyncio.sleep(heartbeat)
-        for job in await app.job_manager.get_stalled_jobs(queue=_QUEUE, seconds_since_heartbeat=dead_after):
-            logger.warning("taking over from an engine that gives no sign of life", extra={"job": job.task_kwargs})
-            await _again(app, job)
-        for job in await in_hand.dropped(app):
-            logger.warning("a job ended without the database hearing of it", extra={"job": job.task_kwargs})
-            await _again(app, job)
+        try:
+            for job in await app.job_manager.get_stalled_jobs(queue=_QUEUE, seconds_since_heartbeat=dead_after):
+                logger.warning("taking over from an engine that gives no sign of life", extra={"job": job.task_kwargs})
+                await _again(app, job)
+            for job in await in_hand.dropped(app):
+                logger.warning("a job ended without the database hearing of it", extra={"job": job.task_kwargs})
+                await _again(app, job)
+        except ConnectorException:
+            logger.warning("could not look for jobs that nobody is at, trying again", exc_info=True)
 
 
 async def _again(app: procrastinate.App, job: procrastinate.jobs.Job) -> None:

@@ -335,7 +335,7 @@ async def end(work: Work, ending: Ending) -> None:
             .values(
                 status=ending.status,
                 status_reason=ending.reason,
-                end_time=sa.func.now(),
+                end_time=sa.func.clock_timestamp(),
                 owner=None,
                 control=None,
                 wake_at=None,

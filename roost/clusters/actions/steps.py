@@ -398,7 +398,8 @@ _UPDATE_NODES = sa.text(
 
 _END_STEPS = sa.text(
     """
-    UPDATE actions SET status = given.status, status_reason = given.reason, end_time = now(), updated_at = now()
+    UPDATE actions SET status = given.status, status_reason = given.reason, end_time = clock_timestamp(),
+        updated_at = now()
     FROM jsonb_to_recordset(:rows) AS given(id text, status text, reason text)
     WHERE actions.id = given.id
     """
@@ -502,7 +503,11 @@ async def close(connection: AsyncConnection, work: Work, status: str, reason: st
     left = (
         sa.update(actions)
         .where(actions.c.parent_id == work.id, unfinished)
-        .values(status=CANCELLED if status == CANCELLED else FAILED, status_reason=reason, end_time=sa.func.now())
+        .values(
+            status=CANCELLED if status == CANCELLED else FAILED,
+            status_reason=reason,
+            end_time=sa.func.clock_timestamp(),
+        )
         .returning(actions.c.target)
     )
     idle = list((await connection.execute(left)).scalars()) if work.on_cluster else []
