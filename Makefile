@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := -m pip install -qq --disable-pip-version-check
 AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: install serve test soak load browser-test alerts check bench tempest lab lab-test lab-stop docs clean
+.PHONY: install serve test soak load security browser-test alerts check bench tempest lab lab-test lab-stop docs clean
 
 install: $(VENV)/.installed
 
@@ -92,6 +92,10 @@ lab-test: lab
 
 lab-stop: install
 	$(BIN)/python -m lab stop
+
+# More of what an attacker would try than `make test` has time for.
+security: install
+	ROOST_EXAMPLES=$${ROOST_EXAMPLES:-50} $(BIN)/python -m pytest tests/security
 
 docs: install
 	$(BIN)/mkdocs build --strict

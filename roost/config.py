@@ -94,6 +94,12 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             min=0,
             help="How often the engine looks for groups whose rules are broken; 0 is never.",
         ),
+        cfg.FloatOpt(
+            "follow_seconds",
+            default=15.0,
+            min=0.1,
+            help="In front of a Nova: seconds between two looks at its hosts, aggregates, groups and their members.",
+        ),
     ],
     "notifications": [
         cfg.StrOpt(
@@ -117,7 +123,8 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             "cloud",
             default="embedded",
             choices=[("embedded", "Roost's own hosts"), ("openstack", "the cloud that `os_cloud` names")],
-            help="Where the servers of clusters are made.",
+            help="Where the servers of clusters are made. With `openstack`, the compute API stands in front of that "
+            "cloud's Nova too.",
         ),
         cfg.StrOpt("os_cloud", help="The cloud of clouds.yaml to use; its user must be an administrator."),
         cfg.IntOpt("concurrency", default=20, min=1, help="Actions that one engine carries out at once."),
@@ -206,6 +213,7 @@ class Settings:
     quota: dict[str, int]
     group_max_members: int
     group_audit_seconds: int
+    group_follow_seconds: float
     notification_driver: str
     notification_url: str | None
     notification_topic: str
@@ -254,6 +262,7 @@ def load(config_file: Path | None = None, **overrides: Any) -> Settings:
 
 
 def _freeze(source: cfg.ConfigOpts) -> Settings:
+    own_hosts = source.clusters.cloud == "embedded"
     return Settings(
         database_url=os.environ.get("ROOST_DATABASE_URL") or source.database.url,
         pool_size=source.database.pool_size,
@@ -271,9 +280,11 @@ def _freeze(source: cfg.ConfigOpts) -> Settings:
         auth_strategy=source.auth.strategy,
         token_seconds=source.auth.token_seconds,
         token_cache_seconds=source.auth.token_cache_seconds,
-        quota={name: getattr(source.quota, name) for name in QUOTA_DEFAULTS},
+        # What a Nova behind Roost has, it counts itself.
+        quota={name: getattr(source.quota, name) if own_hosts else -1 for name in QUOTA_DEFAULTS},
         group_max_members=source.groups.max_members,
         group_audit_seconds=source.groups.audit_seconds,
+        group_follow_seconds=source.groups.follow_seconds,
         notification_driver=source.notifications.driver,
         notification_url=source.notifications.transport_url,
         notification_topic=source.notifications.topic,

@@ -32,8 +32,11 @@ async def run(database: Database, settings: Settings) -> None:
         group.create_task(repairs.run(database, scheduler, settings.group_audit_seconds))
         clouds = choice.choose(settings, database, scheduler)
         group.create_task(cluster_engine.run(settings, database, clouds))
-        if settings.clusters.cloud == "embedded":
+        front = choice.front(settings, database)
+        if front is None:
             group.create_task(balancer.run(database, shutil.which("haproxy")))
+        else:
+            group.create_task(front.keep_following())
 
 
 async def _keep_forgetting(database: Database, settings: Settings) -> None:

@@ -3,7 +3,6 @@
 import json
 import logging
 import sys
-import textwrap
 from contextvars import ContextVar
 from datetime import UTC, datetime
 
@@ -49,7 +48,8 @@ class _Text(logging.Formatter):
         fields = "".join(f" {key}={value!r}" for key, value in _extra(record).items())
         line = f"{time} {record.levelname:<7} {record.name} [{request_id.get()}] {message}{fields}"
         if record.exc_info:
-            line += "\n" + textwrap.indent(self.formatException(record.exc_info), "    ")
+            lines = self.formatException(record.exc_info).split("\n")
+            line += "".join(f"\n    {_printable(each)}" for each in lines)
         return line
 
 

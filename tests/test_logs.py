@@ -70,6 +70,15 @@ def test_a_traceback_is_part_of_its_record(capsys: pytest.CaptureFixture[str]) -
             assert all(line.startswith("    ") for line in lines[1:])
 
 
+def test_a_traceback_shows_a_terminal_nothing_but_text(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up("INFO", "text")
+    try:
+        raise ValueError("a\x1b[2J\r2026-01-01 forged\u2028b")
+    except ValueError:
+        logging.getLogger("roost.test").exception("failed")
+    assert all(line.isprintable() for line in written(capsys))
+
+
 def test_what_is_below_the_level_is_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
     logs.set_up("WARNING", "text")
     logging.getLogger("roost.test").info("quiet")

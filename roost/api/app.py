@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from oslo_policy import policy
@@ -23,7 +23,7 @@ from roost import errors, logs
 from roost.api import bodies, metrics, permissions
 from roost.api.auth import REFUSAL, Authenticator
 from roost.api.clustering import CLUSTERING_API
-from roost.api.compute import COMPUTE_API
+from roost.api.compute import COMPUTE_API, FRONT_API
 from roost.api.errors import UNEXPECTED, status_of
 from roost.api.frame import Api
 from roost.api.identity import IDENTITY_API
@@ -39,6 +39,9 @@ from roost.config import Settings
 from roost.identity.tokens import Caller
 from roost.store.database import Database
 from roost.store.watch import Watch
+
+if TYPE_CHECKING:
+    from roost.clouds.front import Front
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +71,7 @@ def make_services(settings: Settings, database: Database) -> Services:
         permissions.Permissions(settings, default_rules()),
         scheduler,
         choice.choose(settings, database, scheduler),
+        choice.front(settings, database),
         Watch(database),
         Violations(scheduler.live),
     )
@@ -132,7 +136,8 @@ class App:
         self._admission = _Admission(services.settings.max_requests)
         settings = services.settings
         served = {IDENTITY_API.name: settings.auth_strategy == "roost", SCHEDULER_API.name: settings.in_front_of_nova}
-        self._apis = [api for api in APIS if served.get(api.name, True)]
+        compute = FRONT_API if settings.in_front_of_nova else COMPUTE_API
+        self._apis = [compute if api is COMPUTE_API else api for api in APIS if served.get(api.name, True)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request. Life-cycle events are the server's business, not ours."""
@@ -173,6 +178,8 @@ class App:
             return self._refuse_method(exchange, _METHODS)
         if "\x00" in exchange.path:
             raise errors.NotFound(api.not_found)  # nothing has such a name, and the database cannot be asked for it
+        if api is FRONT_API and self._services.front is not None and not _is_own(exchange):
+            return await self._relay(exchange, self._services.front)
         by_method, values, project_id = api.find(exchange.path)
         routes = by_method.get("GET" if scope["method"] == "HEAD" else scope["method"])
         if not routes and api.says_wrong_method:
@@ -194,6 +201,14 @@ class App:
             exchange.route.body.check_body(call.body, api.invalid)
         reply = await exchange.route.handler(call)
         return reply if isinstance(reply, Response) else _json(reply, exchange.route.status)
+
+    async def _relay(self, exchange: _Exchange, front: "Front") -> Response:
+        from roost.api.compute.relay import relay
+
+        scope = exchange.scope
+        body = await bodies.read_raw(exchange.receive, exchange.headers, self._services.settings)
+        query = scope["query_string"].decode("latin-1")
+        return await relay(front, scope["method"], exchange.path, query, exchange.headers, body)
 
     def _choose(self, exchange: _Exchange, routes: list[Route]) -> Route:
         """The route for the version that the request asks for; version documents are the same in all."""
@@ -277,6 +292,15 @@ class App:
         if _REQUEST_ID.match(asked_by):
             extra["global_request_id"] = asked_by
         logger.info("%s %s", exchange.scope["method"], exchange.scope["path"], extra=extra)
+
+
+def _is_own(exchange: _Exchange) -> bool:
+    """Whether Roost answers this itself where it stands in front of a Nova."""
+    try:
+        by_method = exchange.api.find(exchange.path)[0]
+    except errors.NotFound:
+        return False
+    return ("GET" if exchange.scope["method"] == "HEAD" else exchange.scope["method"]) in by_method
 
 
 def _json(reply: dict[str, Any] | list[Any] | None, status: int) -> Response:

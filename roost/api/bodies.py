@@ -17,11 +17,7 @@ MALFORMED = "Malformed request body"
 
 async def read(receive: Receive, headers: Headers, settings: Settings, *, also: Collection[str] = ()) -> Any:
     """The JSON body of a request, or None if it has none; `also` says what else JSON may be called."""
-    try:
-        async with asyncio.timeout(settings.body_seconds):
-            raw = await _read(receive, headers, settings.max_body_bytes)
-    except TimeoutError:
-        raise TooSlow(f"The body did not come within {settings.body_seconds:g} seconds.") from None
+    raw = await read_raw(receive, headers, settings)
     if not raw:
         return None
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -36,6 +32,15 @@ async def read(receive: Receive, headers: Headers, settings: Settings, *, also: 
     if b"\\u" in raw and not _storable(body):
         raise Invalid(MALFORMED)
     return body
+
+
+async def read_raw(receive: Receive, headers: Headers, settings: Settings) -> bytes:
+    """A request's body as it is."""
+    try:
+        async with asyncio.timeout(settings.body_seconds):
+            return await _read(receive, headers, settings.max_body_bytes)
+    except TimeoutError:
+        raise TooSlow(f"The body did not come within {settings.body_seconds:g} seconds.") from None
 
 
 async def _read(receive: Receive, headers: Headers, limit: int) -> bytes:

@@ -10,7 +10,7 @@ One path and method may be declared several times, for different versions, each 
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -27,6 +27,9 @@ from roost.identity.tokens import Caller
 from roost.store.database import Database
 from roost.store.watch import Watch
 
+if TYPE_CHECKING:
+    from roost.clouds.front import Front
+
 Reply: TypeAlias = "dict[str, Any] | list[Any] | Response | None"
 Handler: TypeAlias = "Callable[[Call], Awaitable[Reply]]"
 
@@ -40,6 +43,8 @@ class Services:
     permissions: Permissions
     scheduler: Scheduler
     clouds: Clouds
+    front: "Front | None"
+    """The Nova that the compute API stands in front of, if it does."""
     watch: Watch
     violations: Violations
 
@@ -65,6 +70,11 @@ class Call:
     """What this API says to those who may not, with a place for the rule."""
     identify: "Callable[[], Awaitable[Caller]]"
     """Who the token speaks for by now: for answers that go on for long. Raises `Unauthorized` once it is not valid."""
+
+    @property
+    def token(self) -> str:
+        """The token that came with the request, to ask Nova with."""
+        return self.headers["x-auth-token"]
 
     def permit(self, rule: str, **target: Any) -> None:
         """Raise `Forbidden` unless the caller may do this, to things that belong to `target` (default: its own)."""

@@ -15,6 +15,7 @@ from roost.api.schemas import Schema, array, thing
 from roost.compute import reservations
 from roost.compute.reservations import Order, Reserved, Snapshot
 from roost.errors import NotFound
+from roost.placement.fleet import Resources
 from roost.placement.rules import MOST_PARTITIONS
 
 routes = Table()
@@ -53,6 +54,7 @@ _ORDER = thing(
         "instance_id": schemas.UUID,
         "project_id": schemas.STRING,
         "user_id": schemas.STRING,
+        "resources": thing({name: {"type": "integer", "minimum": 0} for name in Resources._fields}),
         "host": schemas.NULLABLE_STRING,
         "version": _WHOLE,
         "generation": _WHOLE,
@@ -75,8 +77,17 @@ async def show_topology(call: Call) -> Reply:
 @routes.get("/groups/{group_id}", rule=USE, response=thing({"group": _GROUP}))
 async def show_group(call: Call) -> Reply:
     """Show a group's rules, and the hosts on which its members have a place."""
-    async with call.services.database.begin() as connection:
-        return {"group": _group(await reservations.show(connection, _group_id(call)))}
+    group_id = _group_id(call)
+    try:
+        async with call.services.database.begin() as connection:
+            found = await reservations.show(connection, group_id)
+    except NotFound:
+        if call.services.front is None:
+            raise
+        await call.services.front.adopt_group(group_id)
+        async with call.services.database.begin() as connection:
+            found = await reservations.show(connection, group_id)
+    return {"group": _group(found)}
 
 
 @routes.post(
@@ -89,6 +100,8 @@ async def reserve(call: Call) -> Reply:
     """Reserve a place for a member, as decided on a version of the group and a generation of the fleet; 409 with the
     group as it is now where that is not so any more."""
     order = Order(**call.body["reservation"])
+    if order.host is None and call.services.front is not None:
+        await call.services.front.read_group(_group_id(call))
     async with call.services.database.begin() as connection:
         done = await reservations.reserve(connection, call.services.settings, _group_id(call), order)
     if isinstance(done, Reserved):

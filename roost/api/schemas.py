@@ -33,8 +33,11 @@ def is_uuid(value: object) -> bool:
 
 
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "format": "name"}
-POSITIVE_INTEGER: Schema = {"type": ["integer", "string"], "pattern": "^[0-9]*$", "minimum": 1, "minLength": 1}
-NON_NEGATIVE_INTEGER: Schema = {"type": ["integer", "string"], "pattern": "^[0-9]*$", "minimum": 0, "minLength": 1}
+MOST_DIGITS = 18
+"""Longer than any number that means something, and short enough to be read as one."""
+_DIGITS: Schema = {"type": ["integer", "string"], "pattern": "^[0-9]*$", "minLength": 1, "maxLength": MOST_DIGITS}
+POSITIVE_INTEGER: Schema = {**_DIGITS, "minimum": 1}
+NON_NEGATIVE_INTEGER: Schema = {**_DIGITS, "minimum": 0}
 DIGITS: Schema = {"type": "string", "pattern": "^[0-9]*$"}
 BOOLEAN: Schema = {
     "type": ["boolean", "string"],

@@ -1,5 +1,7 @@
 """What is Roost's own at the root: is it well, and what has it counted."""
 
+import logging
+
 import prometheus_client
 from starlette.responses import JSONResponse, Response
 
@@ -8,6 +10,8 @@ from roost.api.errors import identity_body
 from roost.api.frame import Api
 from roost.api.routes import Call, Reply, Table
 from roost.store import schema
+
+logger = logging.getLogger(__name__)
 
 routes = Table()
 
@@ -32,7 +36,9 @@ async def healthcheck(call: Call) -> Reply:
         if status.problem:
             problems.append(status.problem)
     except Exception as error:
-        problems.append(f"the database does not answer: {error.__cause__ or error}")
+        # Where the database is, and as whom it is asked, is for the operator's eyes.
+        logger.warning("the database does not answer", extra={"error": str(error.__cause__ or error)})
+        problems.append("the database does not answer")
     body = {"status": "error" if problems else "ok", "problems": problems}
     return JSONResponse(body, 503 if problems else 200, headers={"Cache-Control": "no-store"})
 

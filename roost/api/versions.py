@@ -44,7 +44,7 @@ class Negotiation:
 
     def choose(self, headers: Headers) -> Version:
         """The version that this request is served in."""
-        text = self._asked(headers)
+        text = self.asked(headers)
         if text is None:
             return self.oldest
         if text == "latest":
@@ -64,7 +64,8 @@ class Negotiation:
         quoted = [f"{self.quote}{number}{self.quote}" for number in (version, self.oldest, self.newest)]
         return f"Version {quoted[0]} is not supported by the API. Minimum is {quoted[1]} and maximum is {quoted[2]}."
 
-    def _asked(self, headers: Headers) -> str | None:
+    def asked(self, headers: Headers) -> str | None:
+        """The version that a request names, as it names it."""
         for value in headers.getlist("openstack-api-version"):
             for part in value.split(","):
                 service, _, version = part.strip().partition(" ")

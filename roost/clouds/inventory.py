@@ -46,7 +46,7 @@ def read(connection: Any, flavor_id: str, *, volume_backed: bool = False) -> Inv
     fleet = Fleet()
     for hypervisor in hypervisors:
         host = (hypervisor.service_details or {}).get("host") or hypervisor.name
-        total, free = _room(rooms.get(hypervisor.id))
+        total, free = room(rooms.get(hypervisor.id))
         fleet.add_host(
             host,
             total,
@@ -73,20 +73,24 @@ def _demand(flavor: Any, volume_backed: bool) -> tuple[dict[str, int], dict[str,
 
 
 def _aggregates(aggregates: Any) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """The zone of each host, and its aggregate in each scope that it is in."""
+    """The zone of each host, and its aggregate in each scope that it is in; two of one scope count as none."""
     zones: dict[str, str] = {}
-    scopes: dict[str, dict[str, str]] = {}
+    found: dict[str, dict[str, set[str]]] = {}
     for aggregate in aggregates:
         scope = (aggregate.metadata or {}).get(POLICY_SCOPE)
         for host in aggregate.hosts or ():
             if aggregate.availability_zone:
                 zones[host] = aggregate.availability_zone
             if scope:
-                scopes.setdefault(host, {})[scope] = str(aggregate.id)
+                found.setdefault(host, {}).setdefault(scope, set()).add(str(aggregate.id))
+    scopes = {
+        host: {scope: next(iter(ids)) for scope, ids in belongs.items() if len(ids) == 1}
+        for host, belongs in found.items()
+    }
     return zones, scopes
 
 
-def _room(summary: Mapping[str, Any] | None) -> tuple[Resources, Resources]:
+def room(summary: Mapping[str, Any] | None) -> tuple[Resources, Resources]:
     """What a host has in all, and what is free; a host that Placement did not offer has nothing free."""
     if summary is None:
         return Resources(), Resources()

@@ -127,6 +127,9 @@ class Octavia:
 
         await self._when_free(balancer.id, remove)
         await self._settled(balancer.id)
+        left = await self.ask(lambda connection: connection.load_balancer.find_member(member_id, balancer.pool))
+        if left is not None and left.provisioning_status == "ERROR":
+            raise Refused(f"The member {member_id} could not be removed from the load balancer {balancer.id}.")
 
     async def _when_free(self, balancer: str, change: Callable[[Any], T]) -> T:
         """Make a change once no other is being made."""

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.clusters import lookup, sizes, state
+from roost.clusters import lookup, names, sizes, state
 from roost.clusters.actions import control, plans
 from roost.clusters.actions.requests import Owner, Request, accept
 from roost.clusters.errors import (
@@ -86,6 +86,7 @@ async def create(asking: Asking, given: Mapping[str, Any]) -> tuple[sa.Row[Any],
     query = sa.select(sa.func.count()).where(clusters.c.project_id == asking.caller.project_id)
     if int(await asking.connection.scalar(query) or 0) >= limit:
         raise OverQuota(f"Quota exceeded for clusters: a project may have {limit}.")
+    _check_config(given)
     profile = await asking.refer(profiles, "profile", given["profile_id"])
     min_size, max_size = given.get("min_size", 0), given.get("max_size", -1)
     desired = given.get("desired_capacity", min_size)
@@ -116,6 +117,13 @@ async def create(asking: Asking, given: Mapping[str, Any]) -> tuple[sa.Row[Any],
     return cluster, await asking.accept("CLUSTER_CREATE", cluster, {"policies": governing} if governing else {})
 
 
+def _check_config(given: Mapping[str, Any]) -> None:
+    form = (given.get("config") or {}).get(names.FORMAT)
+    problem = None if form is None else names.misfit(form)
+    if problem is not None:
+        raise BadRequest(problem)
+
+
 async def _governing(asking: Asking, cluster: sa.Row[Any]) -> list[str]:
     """The ids of the policies that are to govern a cluster from its first node on, as its configuration names them."""
     named = cluster.config.get(POLICIES) or []
@@ -142,6 +150,7 @@ def _check_fit(asking: Asking, policy: Policy, view: ClusterView, others: Sequen
 async def update(asking: Asking, identity: str, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
     """Have a cluster's properties changed, or its profile."""
     cluster = await asking.find(identity)
+    _check_config(given)
     if cluster.status == "ERROR":
         raise FeatureNotSupported("Updating a cluster in error state is not supported.")
     inputs = {

@@ -12,7 +12,7 @@ from roost.clusters.actions.requests import Owner, Request, accept
 from roost.clusters.clusters import Asking, check_operation, end_all, recovery
 from roost.clusters.errors import ActionInProgress, BadRequest, ResourceInUse
 from roost.clusters.ids import new_id
-from roost.clusters.names import node_name
+from roost.clusters.names import FORMAT, node_name
 from roost.clusters.policies.base import NodeView
 from roost.errors import Invalid
 from roost.store.tables.clusters import clusters, nodes, profiles
@@ -65,7 +65,7 @@ async def _enter(asking: Asking, cluster: sa.Row[Any], profile: sa.Row[Any]) -> 
         raise BadRequest(refusal)
     change = clusters.update().where(clusters.c.id == cluster.id).values(next_index=cluster.next_index + 1)
     await asking.connection.execute(change)
-    return node_name(cluster.config.get("node.name.format"), cluster.next_index), cluster.next_index
+    return node_name(cluster.config.get(FORMAT), cluster.next_index), cluster.next_index
 
 
 async def _insert(connection: AsyncConnection, owner: Owner, given: Mapping[str, Any]) -> sa.Row[Any]:

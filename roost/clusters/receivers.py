@@ -1,5 +1,6 @@
 """Receivers: what others can trigger on a cluster, without knowing more than an address with a secret in it."""
 
+import math
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -37,7 +38,9 @@ async def _resize(ask: Asking, cluster_id: str, inputs: Mapping[str, Any]) -> st
     try:
         whole = {key: int(given[key]) for key in ("min_size", "max_size", "min_step") if given.get(key) is not None}
         exact = {"number": float(given["number"])} if given.get("number") is not None else {}
-    except (TypeError, ValueError) as error:
+        if not all(map(math.isfinite, exact.values())):
+            raise ValueError(f"'{given['number']}' is no number of nodes")
+    except (TypeError, ValueError, OverflowError) as error:
         raise BadRequest(f"The inputs of the resize cannot be understood: {error}.") from None
     return await clusters.resize(ask, cluster_id, {**given, **whole, **exact})
 

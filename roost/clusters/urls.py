@@ -9,15 +9,22 @@ import http.client
 import ipaddress
 import socket
 import ssl
+import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 _SECONDS = 10.0
+_THREADS = ThreadPoolExecutor(16, "urls")
+"""Of their own, so that URLs that answer slowly keep nothing waiting but other URLs."""
 _LONGEST_ANSWER = 1 << 20
+_LOCAL_TRANSLATION = ipaddress.IPv6Network("64:ff9b:1::/48")
+_TRANSLATED = [ipaddress.IPv6Network(network) for network in ("64:ff9b::/96", "::/96")]
 
 
 class ForbiddenAddress(Exception):
@@ -30,10 +37,11 @@ class ForbiddenAddress(Exception):
 async def fetch(
     url: str, body: bytes | None = None, *, private: bool, verify: bool = True, seconds: float = _SECONDS
 ) -> str:
-    """What an address answers to a GET, or to a POST of JSON; `private` is whether it may be of a private network.
+    """What an address answers to a GET, or to a POST of JSON, within so many seconds, however it is answered;
+    `private` is whether it may be of a private network.
 
     Raises OSError or ValueError if there is no good answer, and `ForbiddenAddress`."""
-    return await asyncio.to_thread(_fetch, url, body, private, verify, seconds)
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, _fetch, url, body, private, verify, seconds)
 
 
 def refusal(url: str, *, private: bool) -> str | None:
@@ -49,10 +57,19 @@ def is_public(address: str) -> bool:
     """Whether an IP address is one of the Internet at large."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
-        within = found.ipv4_mapped or found.sixtofour
+        within = found.ipv4_mapped or found.sixtofour or _embedded(found)
         if within is not None:
             return is_public(str(within))
+        if found.is_site_local or found in _LOCAL_TRANSLATION:
+            return False
     return found.is_global and not found.is_multicast
+
+
+def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address that a translator (NAT64) or a machine of old would make of the last 32 bits."""
+    if any(address in network for network in _TRANSLATED):
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return None
 
 
 def _fetch(url: str, body: bytes | None, private: bool, verify: bool, seconds: float) -> str:
@@ -63,8 +80,9 @@ def _fetch(url: str, body: bytes | None, private: bool, verify: bool, seconds: f
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"} if body else {})  # noqa: S310
+    deadline = _Deadline(seconds)
     try:
-        with _opener(private, context).open(request, timeout=seconds) as response:
+        with deadline, _opener(private, context, deadline).open(request, timeout=seconds) as response:
             return str(response.read(_LONGEST_ANSWER).decode(errors="replace"))
     except urllib.error.HTTPError as error:
         raise OSError(f"status {error.code}") from error
@@ -72,11 +90,40 @@ def _fetch(url: str, body: bytes | None, private: bool, verify: bool, seconds: f
         raise OSError(f"no answer of HTTP: {error}") from error
 
 
-def _opener(private: bool, context: ssl.SSLContext) -> urllib.request.OpenerDirector:
+class _Deadline:
+    """Ends the connections that are open when the time is over: a byte now and then would make a read last for ever."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+        self._timer = threading.Timer(seconds, self._end)
+        self._sockets: list[socket.socket] = []
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def connect(self, address: tuple[str, int]) -> socket.socket:
+        """A connection that ends with the time."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        made = socket.create_connection(address, left)
+        self._sockets.append(made)
+        return made
+
+    def _end(self) -> None:
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+def _opener(private: bool, context: ssl.SSLContext, deadline: _Deadline) -> urllib.request.OpenerDirector:
     """Of http and https alone: what is added here is all that a redirection can lead to."""
     opener = urllib.request.OpenerDirector()
     for handler in (
-        _Handler(private, context),
+        _Handler(private, context, deadline),
         urllib.request.HTTPRedirectHandler(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPErrorProcessor(),
@@ -87,30 +134,33 @@ def _opener(private: bool, context: ssl.SSLContext) -> urllib.request.OpenerDire
 
 
 class _Handler(urllib.request.AbstractHTTPHandler):
-    def __init__(self, private: bool, context: ssl.SSLContext) -> None:
+    def __init__(self, private: bool, context: ssl.SSLContext, deadline: _Deadline) -> None:
         super().__init__()
-        self.private, self.context = private, context
+        self.private, self.context, self.deadline = private, context, deadline
 
     def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(partial(_Connection, private=self.private), request)
+        return self.do_open(partial(_Connection, private=self.private, deadline=self.deadline), request)
 
     def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(partial(_SecureConnection, private=self.private, context=self.context), request)
+        secure = partial(_SecureConnection, private=self.private, deadline=self.deadline, context=self.context)
+        return self.do_open(secure, request)
 
     http_request = https_request = urllib.request.AbstractHTTPHandler.do_request_
 
 
 class _Connection(http.client.HTTPConnection):
-    def __init__(self, host: str, *, private: bool, context: ssl.SSLContext | None = None, **more: Any) -> None:
+    def __init__(
+        self, host: str, *, private: bool, deadline: _Deadline, context: ssl.SSLContext | None = None, **more: Any
+    ) -> None:
         super().__init__(host, **more)
-        self.private, self.context = private, context
+        self.private, self.deadline, self.context = private, deadline, context
 
     def connect(self) -> None:
         found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         addresses = [str(address[0]) for *_, address in found]
         if not self.private and not all(is_public(address) for address in addresses):
             raise ForbiddenAddress
-        self.sock = socket.create_connection((addresses[0], self.port), self.timeout)
+        self.sock = self.deadline.connect((addresses[0], self.port))
         if self.context is not None:
             self.sock = self.context.wrap_socket(self.sock, server_hostname=self.host)
 

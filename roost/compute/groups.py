@@ -110,18 +110,37 @@ async def create(
     policies: Sequence[Policy],
     project_id: str,
     user_id: str,
+    group_id: str | None = None,
 ) -> Group:
-    """Make a group. Its policies come with the identifiers that the project knows."""
+    """Make a group, under an id that it has elsewhere already if one is given. Its policies come with the identifiers
+    that the project knows."""
     rows = await _resolve(connection, policies, project_id)
     await _count(connection, settings, project_id, user_id)
-    values = {"name": name, "project_id": project_id, "user_id": user_id}
-    group_id = (
-        await connection.execute(server_groups.insert().values(values).returning(server_groups.c.id))
-    ).scalar_one()
-    await _store(connection, group_id, rows)
-    group = await find(connection, group_id)
+    values: dict[str, Any] = {"name": name, "project_id": project_id, "user_id": user_id}
+    if group_id is not None:
+        # It has been made elsewhere by now, and not yet when this transaction began.
+        values |= {"id": group_id, "created_at": sa.func.clock_timestamp()}
+    made = (await connection.execute(server_groups.insert().values(values).returning(server_groups.c.id))).scalar_one()
+    await _store(connection, made, rows)
+    group = await find(connection, made)
     await _announce(connection, settings, notifications.CREATE, group)
     return group
+
+
+async def check_policies(connection: AsyncConnection, policies: Sequence[Policy], project_id: str) -> None:
+    """Raise `Invalid` if a project cannot use these policies, or not together."""
+    await _resolve(connection, policies, project_id)
+
+
+async def adopt(
+    connection: AsyncConnection, group_id: str, *, name: str, rule: Rule, project_id: str, user_id: str
+) -> None:
+    """Take over a group that Nova has made, with the one rule that Nova knows; nobody is told, for Nova did that."""
+    values = {"id": group_id, "name": name, "project_id": project_id, "user_id": user_id}
+    await connection.execute(server_groups.insert().values(values))
+    await _store(connection, group_id, [_row(Policy(rule), identifiers.HOST_SCOPE, None)])
+    await claims.lock_usage(connection, [project_id])
+    await _use(connection, project_id, 1)
 
 
 async def update(
@@ -155,8 +174,7 @@ async def update(
 async def delete(connection: AsyncConnection, settings: Settings, group: Group) -> None:
     """Forget a group; its members stay, and belong to none."""
     left = await _lock_members(connection, group.id)
-    used = project_usage.update().where(project_usage.c.project_id == group.project_id)
-    await connection.execute(used.values(server_groups=project_usage.c.server_groups - 1))
+    await _use(connection, group.project_id, -1)
     gone = await connection.execute(server_groups.delete().where(server_groups.c.id == group.id))
     if gone.rowcount == 0:
         raise missing(group.id)
@@ -422,8 +440,13 @@ async def _count(connection: AsyncConnection, settings: Settings, project_id: st
     own = await connection.scalar(sa.select(sa.func.count()).select_from(server_groups).where(*theirs))
     if 0 <= limit <= usage.server_groups or (own_limit != limit and 0 <= own_limit <= (own or 0)):
         raise OverQuota("Quota exceeded, too many server groups.")
+    await _use(connection, project_id, 1)
+
+
+async def _use(connection: AsyncConnection, project_id: str, more: int) -> None:
+    """Count groups more, or fewer, that a project has."""
     counted = project_usage.update().where(project_usage.c.project_id == project_id)
-    await connection.execute(counted.values(server_groups=project_usage.c.server_groups + 1))
+    await connection.execute(counted.values(server_groups=project_usage.c.server_groups + more))
 
 
 async def _store(connection: AsyncConnection, group_id: str, rows: Sequence[dict[str, Any]]) -> None:

@@ -26,10 +26,12 @@ def _held(server: Server) -> Resources:
     return Resources(*(server.flavor[key] for key in Resources._fields))
 
 
-async def _host(connection: AsyncConnection, name: str) -> sa.Row[Any]:
+async def _host(connection: AsyncConnection, name: str, *, must_run: bool = False) -> sa.Row[Any]:
     row = (await connection.execute(sa.select(hosts).where(hosts.c.name == name))).one_or_none()
     if row is None:
         raise Invalid(f"Compute host {name} could not be found.")
+    if must_run and row.forced_down:
+        raise Invalid(f"Compute service of {name} is unavailable at this time.")
     return row
 
 
@@ -203,15 +205,22 @@ async def reset(connection: AsyncConnection, server: Server, vm_state: str) -> N
 
 
 async def live_migrate(
-    connection: AsyncConnection, scheduler: Scheduler, server: Server, actor: Actor, target: str | None
+    connection: AsyncConnection,
+    scheduler: Scheduler,
+    server: Server,
+    actor: Actor,
+    target: str | None,
+    *,
+    forced: bool = False,
 ) -> None:
-    """Move a running server to another host."""
+    """Move a running server to another host; to one that is `forced`, whatever the scheduler has against it but room
+    and rules."""
     servers.check(server, "os-migrateLive", frozenset({"active", "paused"}), actor)
     if target is not None:
-        await _host(connection, target)
+        await _host(connection, target, must_run=forced)
         if target == server.host:
             raise Invalid(f"Unable to migrate instance ({server.id}) to current host ({target}).")
-    host_id = await scheduler.relocate(connection, server, _held(server), target=target)
+    host_id = await scheduler.relocate(connection, server, _held(server), target=target, forced=forced)
     migration = await _record_move(connection, server, host_id, "live-migration", "running", actor, server.flavor["id"])
     step = {
         "host_id": host_id,
@@ -231,18 +240,19 @@ async def evacuate(
     target: str | None,
     *,
     stopped: bool,
+    forced: bool = False,
 ) -> None:
-    """Rebuild a server of a dead host on another one."""
+    """Rebuild a server of a dead host on another one; on one that is `forced`, as for a live migration."""
     servers.check(server, "evacuate", frozenset({"active", "stopped", "error"}), actor)
     if server.host_id is None:
         raise Conflict(f"Instance {server.id} is on no host and cannot be evacuated.")
     if not server.host_down:
         raise Invalid(f"Compute service of {server.host} is still in use.")
     if target is not None:
-        await _host(connection, target)
+        await _host(connection, target, must_run=forced)
         if target == server.host:
             raise Invalid("The target host can't be the same one.")
-    host_id = await scheduler.relocate(connection, server, _held(server), target=target)
+    host_id = await scheduler.relocate(connection, server, _held(server), target=target, forced=forced)
     migration = await _record_move(connection, server, host_id, "evacuation", "accepted", actor, server.flavor["id"])
     off = stopped or server.vm_state == "stopped"
     step = {

@@ -61,6 +61,7 @@ class Order:
     instance_id: str
     project_id: str
     user_id: str
+    resources: Mapping[str, int]
     host: str | None
     version: int
     generation: int
@@ -184,7 +185,7 @@ async def _insert(connection: AsyncConnection, group_id: str, order: Order) -> s
         "user_id": order.user_id,
         "name": order.instance_id,
         "hostname": order.instance_id,
-        "flavor": {},
+        "flavor": dict(order.resources),
         "hints": {"group": group_id},
         "reservation_id": "",
         "group_id": group_id,

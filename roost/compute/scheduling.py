@@ -229,19 +229,25 @@ class Scheduler:
         target: str | None = None,
         zone: str | None = None,
         may_stay: bool = False,
+        forced: bool = False,
     ) -> int:
         """Claim room for a server elsewhere (or, if it `may_stay`, where it is), in the caller's transaction, which
-        holds the server's row; the host's id. Raises `NoValidHost`, and then nothing was changed."""
+        holds the server's row; the host's id. Raises `NoValidHost`, and then nothing was changed.
+
+        A target that is `forced` may be disabled, in another zone, or not where the server's hints want it; it must
+        have the room, and the rules of the group hold all the same.
+        """
         await self.live.sync(connection)
         group = None
         if server.group_id is not None:
             locked = await claims.lock_groups(connection, [server.group_id])
             group = (await self._load_groups(connection, locked)).get(server.group_id)
-        near, apart = await self._hinted(connection, server)
+        near, apart = (None, ()) if forced else await self._hinted(connection, server)
         read_again = held = False
         for _ in range(_ATTEMPTS):
             request = self._move_request(server, resources, group, target, zone, may_stay)
-            decision = place(self.live.fleet, replace(request, same_host=near, different_host=apart))
+            request = replace(request, same_host=near, different_host=apart)
+            decision = self._force(request) if forced else place(self.live.fleet, request)
             if not decision and not read_again:
                 read_again = True
                 await self.live.read_room(connection)
@@ -252,7 +258,7 @@ class Scheduler:
             if host.id == server.host_id:
                 if await self._resize_claim(connection, server, resources, wait=not held):
                     return host.id
-            elif await self._stands(connection, {host.id: [resources]}, wait=not held):
+            elif await self._stands(connection, {host.id: [resources]}, wait=not held, forced=forced):
                 await claims.take(connection, [Claim(server.id, host.id, resources)])
                 await claims.touch_groups(connection, [server.group_id] if server.group_id else [])
                 await announce_claims(connection, [host.id])
@@ -540,11 +546,16 @@ class Scheduler:
                 present.add(index, partition=partition)
 
     async def _stands(
-        self, connection: AsyncConnection, needs: Mapping[int, Sequence[Resources]], *, wait: bool
+        self,
+        connection: AsyncConnection,
+        needs: Mapping[int, Sequence[Resources]],
+        *,
+        wait: bool,
+        forced: bool = False,
     ) -> bool:
         """Lock the hosts; whether all of them can take what is wanted of them. Those that cannot are read again."""
         rows = await claims.lock_hosts(connection, needs, wait=wait)
-        short = [host_id for host_id, wanted in needs.items() if not _has_room(rows.get(host_id), wanted)]
+        short = [host_id for host_id, wanted in needs.items() if not _has_room(rows.get(host_id), wanted, forced)]
         if short:
             await self.live.refresh(connection, short)
         return not short
@@ -637,6 +648,13 @@ class Scheduler:
             partition=server.partition,
             seed=random.getrandbits(32),
         )
+
+    def _force(self, request: Request) -> Decision:
+        """A decision on the one target, as if it took servers, and whatever its zone."""
+        fleet = self.live.fleet.snapshot()
+        for host in request.targets or ():
+            fleet.enable(host)
+        return place(fleet, replace(request, zone=None))
 
     async def _resize_claim(
         self, connection: AsyncConnection, server: sa.Row[Any], resources: Resources, *, wait: bool
@@ -786,8 +804,8 @@ def _check_expected(cases: Iterable[_Case]) -> None:
             raise Overtaken(case.decision)
 
 
-def _has_room(row: sa.Row[Any] | None, wanted: Sequence[Resources]) -> bool:
-    if row is None or not row.enabled or row.forced_down:
+def _has_room(row: sa.Row[Any] | None, wanted: Sequence[Resources], forced: bool) -> bool:
+    if row is None or row.forced_down or not (row.enabled or forced):
         return False
     vcpus, memory_mb, disk_gb = (sum(column) for column in zip(*wanted, strict=True))
     return bool(

@@ -20,6 +20,7 @@ from roost.store.tables.compute import aggregate_hosts, aggregates, hosts, scope
 from roost.store.tables.servers import server_group_policies
 
 _LARGEST_ID = 2**31 - 1
+_BUILT_IN_NAMES = frozenset(scope.name for scope in BUILT_IN)
 
 
 async def index(connection: AsyncConnection) -> list[tuple[Scope, list[Aggregate]]]:
@@ -187,10 +188,19 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def is_name(name: str) -> bool:
+    """Whether a scope that is not built in may be called so."""
+    return bool(name) and name not in _BUILT_IN_NAMES and _readable(name)
+
+
+def _readable(name: str) -> bool:
+    return ":" not in name and not any(character.isspace() for character in name)
+
+
 def _check_name(name: str) -> None:
-    if name in {scope.name for scope in BUILT_IN}:
+    if name in _BUILT_IN_NAMES:
         raise Conflict(f"The policy scope '{name}' is built in.")
-    if ":" in name or any(character.isspace() for character in name):
+    if not _readable(name):
         raise Invalid(f"'{name}' cannot be the name of a policy scope: it must have no colon and no blank.")
 
 

@@ -80,8 +80,9 @@ async def issue(
     return secret
 
 
-async def find(connection: AsyncConnection, secret: str) -> Token | None:
-    """The token, if it is valid now: not expired, not revoked, its user and project enabled, a role still held."""
+async def find(connection: AsyncConnection, secret: str, *, hold: bool = False) -> Token | None:
+    """The token, if it is valid now: not expired, not revoked, its user and project enabled, a role still held; with
+    `hold`, it cannot be revoked until the transaction ends."""
     # Who is an admin anywhere is one everywhere, and so may speak for the whole.
     everywhere = sa.and_(tokens.c.system, role_assignments.c.role == "admin")
     granted = (
@@ -102,6 +103,8 @@ async def find(connection: AsyncConnection, secret: str) -> Token | None:
         .outerjoin(projects, sa.and_(projects.c.id == tokens.c.project_id, projects.c.enabled))
         .where(tokens.c.digest == digest(secret), tokens.c.expires_at > sa.func.now())
     )
+    if hold:
+        query = query.with_for_update(read=True, of=tokens)
     row = (await connection.execute(query)).one_or_none()
     if row is None or (row.project_id is not None and row.project_name is None):
         return None

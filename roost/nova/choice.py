@@ -19,7 +19,7 @@ import numpy as np
 
 from roost.nova.groups import Group, Topology
 from roost.placement.decision import Decision, Request
-from roost.placement.fleet import NOWHERE, Fleet, Ints, Resources
+from roost.placement.fleet import NOWHERE, Bools, Fleet, Ints, Resources
 from roost.placement.record import record
 from roost.placement.rules import Rule
 from roost.placement.scheduler import candidates, place
@@ -118,11 +118,11 @@ class Chooser(Generic[Host]):
         group_id = self.group_of(wanted)
         if group_id is None:
             return list(hosts)
-        deadline = time.monotonic() + self.time_limit
         turn = self._turns[hash(group_id) % _LOCKS]
         if not turn.acquire(timeout=self.time_limit):
             raise Silent("the servers before this one took too long")
         try:
+            deadline = time.monotonic() + self.time_limit
             group = self._group(group_id, deadline)
             if group is not None and not group.offers(wanted.partition):
                 logger.warning("server group %s has no partition %s: no host passes", group_id, wanted.partition)
@@ -132,7 +132,8 @@ class Chooser(Generic[Host]):
             turn.release()
 
     def preferences(self, wanted: Wanted, hosts: Sequence[Host]) -> list[float]:
-        """What the soft rules say of each host: the higher the better. Raises `Silent`."""
+        """What the soft rules say of each host: the higher the better, and of those that they like equally the hosts
+        at the place that is reserved. Raises `Silent`."""
         group_id = self.group_of(wanted)
         deadline = time.monotonic() + self.time_limit
         group = None if group_id is None else self._group(group_id, deadline, holding=wanted.instance_id)
@@ -140,7 +141,11 @@ class Chooser(Generic[Host]):
             return [0.0] * len(hosts)
         stage, indexes = self._stage(hosts, deadline)
         request = _request(replace(wanted, count=1), group, stage.fleet, indexes[indexes != NOWHERE])
-        ranked = place(stage.fleet, request).ranking.preferences()
+        ranked = 2 * place(stage.fleet, request).ranking.preferences()
+        for name in group.hosts.get(wanted.instance_id, ()):
+            reserved = stage.fleet.index(name)
+            if reserved is not None:
+                ranked += _together(stage.fleet, group.rules, reserved, soft=True)
         return [float(ranked[index]) if index != NOWHERE else -1.0 for index in indexes.tolist()]
 
     def _reserve(self, wanted: Wanted, group: Group, hosts: Sequence[Host], deadline: float) -> list[Host]:
@@ -210,6 +215,7 @@ def _order(wanted: Wanted, group: Group, stage: Topology, decision: Decision) ->
         "instance_id": wanted.instance_id,
         "project_id": wanted.project_id,
         "user_id": wanted.user_id,
+        "resources": wanted.resources._asdict(),
         "host": written["chosen"][0]["host"] if decision else None,
         "version": group.version,
         "generation": stage.generation,
@@ -256,17 +262,18 @@ def _room(hosts: Sequence[Offered], need: Resources) -> tuple[list[Ints], list[I
     return total, [np.maximum((whole - taken) * sound, least) for whole, taken, least in left]
 
 
-def _same_place(fleet: Fleet, decision: Decision) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _same_place(fleet: Fleet, decision: Decision) -> Bools:
     """The hosts that pass every check and share with the one chosen every aggregate in which the hard rules count."""
-    best = decision.hosts[0]
     alone = decision.request.count == 1
-    same = decision.ranking.key > 0 if alone else candidates(fleet, replace(decision.request, count=1))
-    for rule in decision.request.rules:
-        if _counts(rule):
+    passing = decision.ranking.key > 0 if alone else candidates(fleet, replace(decision.request, count=1))
+    return passing & _together(fleet, decision.request.rules, decision.hosts[0], soft=False)
+
+
+def _together(fleet: Fleet, rules: Sequence[Rule], host: int, *, soft: bool) -> Bools:
+    """The hosts that share with one every aggregate in which the hard, or the soft, rules count."""
+    same: Bools = np.ones(fleet.size, np.bool_)
+    for rule in rules:
+        if rule.soft is soft and rule.identifier is None:
             column = fleet.division(rule.scope).column
-            same = same & (column == column[best])
+            same &= column == column[host]
     return same
-
-
-def _counts(rule: Rule) -> bool:
-    return not rule.soft and rule.identifier is None

@@ -14,7 +14,7 @@ SECTION = "roost"
 OPTIONS = [
     cfg.StrOpt("url", default="http://127.0.0.1:8774", help="Where Roost answers."),
     cfg.FloatOpt(
-        "time_limit", default=5.0, min=0.1, help="Seconds that Roost may take for one server, with all attempts."
+        "time_limit", default=20.0, min=0.1, help="Seconds that Roost may take for one server, with all attempts."
     ),
     cfg.StrOpt(
         "on_failure",

@@ -42,6 +42,8 @@ class Database:
             pool_pre_ping=False,
             pool_recycle=1800,
             pool_timeout=_POOL_SECONDS,
+            # What a statement was given may be a secret, and an error goes into the log.
+            hide_parameters=True,
             connect_args=_CONNECTING,
         )
         sa.event.listen(self._engine.sync_engine, "connect", _prepare)

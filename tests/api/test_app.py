@@ -131,7 +131,7 @@ async def test_a_database_that_is_down_is_503_until_it_is_back(api: Api, postgre
         assert answer.headers["Retry-After"] == "1"
         assert health.status_code == 503
         assert health.json()["status"] == "error"
-        assert health.json()["problems"][0].startswith("the database does not answer: ")
+        assert health.json()["problems"] == ["the database does not answer"]
         assert (await http.get("/image/v2/images", headers=headers)).status_code == 200
         assert (await http.get("/healthcheck")).json() == {"status": "ok", "problems": []}
 

@@ -1,6 +1,7 @@
 """The scheduler API: who may use it, and what it takes and gives."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -13,12 +14,14 @@ from roost.api.auth import RoostAuthenticator
 from roost.store.database import Database
 from tests.conftest import Api
 
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+
 
 @pytest.fixture
 async def front(database: Database, database_url: str) -> AsyncIterator[Api]:
-    """The API as it is in front of a Nova."""
+    """The API as it is in front of a Nova, of which nobody asks anything here."""
     settings = config.with_database(config.load(clusters__cloud="openstack"), database_url)
-    services = make_services(settings, database)
+    services = replace(make_services(settings, database), front=None)
     transport = httpx.ASGITransport(app=App(services, RoostAuthenticator(database, 0)), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://roost.test") as http:
         yield Api(services, http, {})
@@ -37,6 +40,7 @@ async def order(front: Api, group: str, **changes: Any) -> dict[str, Any]:
         "instance_id": str(uuid4()),
         "project_id": "demo",
         "user_id": "user",
+        "resources": {"vcpus": 1, "memory_mb": 512, "disk_gb": 1},
         "host": "zone1-rack1-host1",
         "version": known["version"],
         "generation": topology["generation"],
@@ -80,7 +84,7 @@ async def test_only_what_changed_is_told_again(api: Api, front: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "status"), [("/scheduler/groups/unheard-of", 404), (f"/scheduler/groups/{uuid4()}", 404)]
+    ("path", "status"), [("/scheduler/groups/unheard-of", 404), (f"/scheduler/groups/{UNKNOWN}", 404)]
 )
 async def test_what_is_not_there(front: Api, path: str, status: int) -> None:
     assert (await front.get(path)).status_code == status

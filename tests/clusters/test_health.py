@@ -118,6 +118,10 @@ async def test_nodes_are_ill_by_any_mode_or_by_all(asked: HealthPolicy, ill: set
     assert set(await health.diagnose(asked, PROFILE, CLOUD, MEMBERS)) == ill
 
 
+async def test_the_owner_of_a_node_is_not_told_the_name_of_its_hypervisor() -> None:
+    assert await health.diagnose(watch(HYPERVISOR), PROFILE, CLOUD, MEMBERS) == {"lost": "Its hypervisor is not there."}
+
+
 async def test_every_node_has_its_own_page() -> None:
     async with page("node-well") as url:
         mode = {"poll_url": url, "poll_url_healthy_response": "node", "poll_url_retry_limit": 0}

@@ -95,6 +95,35 @@ async def test_one_of_several_members_of_an_affinity_group_cannot_leave_the_othe
     await cloud.check()
 
 
+@pytest.mark.parametrize(("kind", "version"), [("os-migrateLive", "2.30"), ("evacuate", "2.29")])
+async def test_a_forced_move_heeds_rules_and_room_and_nothing_else(cloud: Cloud, kind: str, version: str) -> None:
+    source, _, crowded, *_ = await cloud.hosts(48)
+    target = "zone2-rack1-host1"
+    group = await cloud.group("anti-affinity", cloud="roost-admin")
+    server = await cloud.boot(group=group, cloud="roost-admin", availability_zone=f"zone1:{source}")
+    await cloud.boot(group=group, cloud="roost-admin", host=crowded)
+    await cloud.change_host(target, enabled=False)
+    if kind == "evacuate":
+        await cloud.change_host(source, forced_down=True)
+    more = {"block_migration": "auto"} if kind == "os-migrateLive" else {}
+
+    async def refused(host: str | None, *, force: bool = True) -> str:
+        where = {"host": host} if host is not None or more else {}
+        status, message = await cloud.refused(server, kind, {**where, **more, "force": force}, version=version)
+        assert status == 400
+        return message
+
+    assert await refused(None) == "Can't force to a non-provided destination"
+    assert "1 host is in a host with as many members as 'anti-affinity' allows" in await refused(crowded)
+    assert await refused(target, force=False)
+    await cloud.change_host(target, forced_down=True)
+    assert await refused(target) == f"Compute service of {target} is unavailable at this time."
+    await cloud.change_host(target, forced_down=False)
+    await cloud.done(server, kind, {"host": target, **more, "force": True}, version=version)
+    assert await cloud.host(server) == target
+    await cloud.check()
+
+
 async def test_until_a_move_is_confirmed_both_hosts_are_kept(cloud: Cloud) -> None:
     source, destination, spare = await cloud.hosts(3)
     group = await cloud.group("anti-affinity", cloud="roost-admin")

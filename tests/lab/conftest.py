@@ -18,7 +18,9 @@ from roost.store.embedded import EmbeddedPostgres
 from tests.clients.test_policies_end_to_end import Cluster
 from tests.clouds.conformance import Subject
 from tests.lab.deployment import Deployment, until
+from tests.lab.front import Front, Person, restart_scheduler, standing
 
+TENANT = "tenant-"
 ZONES: Mapping[str, tuple[str, ...]] = {
     "az1": ("fake-1", "fake-2"),
     "az2": ("fake-3", "fake-4"),
@@ -37,8 +39,14 @@ def lab() -> Settings:
 
 @pytest.fixture(scope="session")
 def admin(lab: Settings) -> Any:
-    """openstacksdk as the administrator, for reading back what is really there."""
-    return tenants.connect(lab)
+    """openstacksdk as the administrator, for reading back what is really there. What an earlier run, cut off, has left
+    of its tenants is taken away first."""
+    cloud = tenants.connect(lab)
+    left = {project.id for project in cloud.identity.projects() if project.name.startswith(TENANT)}
+    for server in [server for server in cloud.compute.servers(all_projects=True) if server.project_id in left]:
+        cloud.compute.delete_server(server.id, force=True)
+        cloud.compute.wait_for_delete(server, interval=0.3, wait=60)
+    return cloud
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,7 @@ class Tenant:
 @pytest.fixture(scope="module")
 def tenant(lab: Settings, admin: Any) -> Iterator[Tenant]:
     """A project of the module's own; nothing is left of it."""
-    identity, name = admin.identity, f"tenant-{uuid.uuid4().hex[:6]}"
+    identity, name = admin.identity, f"{TENANT}{uuid.uuid4().hex[:6]}"
     project = identity.create_project(name=name, domain_id="default")
     user = identity.create_user(name=name, password="lab", domain_id="default")
     identity.assign_project_role_to_user(project, user, identity.find_role("member"))
@@ -195,3 +203,49 @@ def cluster(deployment: Deployment, tenant: Tenant, admin: Any, zones: object) -
     yield made
     for undo in reversed(made.undo):
         undo()
+
+
+SCOPES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "maintenance_zone": {"mz1": ("fake-1", "fake-2"), "mz2": ("fake-3", "fake-4"), "mz3": ("fake-5", "fake-6")},
+    "ip_zone": {"ip1": ("fake-1", "fake-3", "fake-5"), "ip2": ("fake-2", "fake-4", "fake-6")},
+    "switch": {"switch1": ("fake-1", "fake-2", "fake-3"), "switch2": ("fake-4", "fake-5", "fake-6")},
+}
+
+
+@pytest.fixture(scope="session")
+def front(lab: Settings, service: Access, folders: Path) -> Iterator[Front]:
+    """A Roost in front of the lab's Nova, with its plug-in in the scheduler; its scopes come from Nova's aggregates."""
+    with standing(lab, folders / "front", service.auth) as roost:
+        roost.plug_in()
+        compute = tenants.connect(lab).compute
+        made = []
+        for scope, aggregates in SCOPES.items():
+            for name, hosts in aggregates.items():
+                aggregate = compute.create_aggregate(name=name)
+                made.append((aggregate, hosts))
+                compute.set_aggregate_metadata(aggregate, {"policy_scope": scope})
+                for host in hosts:
+                    compute.add_host_to_aggregate(aggregate, host)
+        yield roost
+        for aggregate, hosts in made:
+            for host in hosts:
+                compute.remove_host_from_aggregate(aggregate, host)
+            compute.delete_aggregate(aggregate)
+        restart_scheduler(lab)
+
+
+@pytest.fixture
+def operator(lab: Settings, front: Front, admin: Any) -> Person:
+    """The administrator, who asks Roost."""
+    auth = {"username": "admin", "password": "admin", "project_name": "admin"}
+    domains = {"user_domain_id": "default", "project_domain_id": "default"}
+    return Person(front.connect({"auth_url": lab.auth_url, **auth, **domains}), admin)
+
+
+@pytest.fixture
+def somebody(front: Front, tenant: Tenant, admin: Any) -> Iterator[Person]:
+    """A tenant, who asks Roost; nothing is left of what they made."""
+    person = Person(front.connect(tenant.access.auth), admin)
+    person.await_scopes(SCOPES)
+    yield person
+    person.clean_up()

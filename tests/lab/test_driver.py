@@ -89,7 +89,7 @@ async def test_a_host_that_is_down_or_disabled_gets_no_server(admin: Any, subjec
         assert {host_of(admin, outcome.server_id) for outcome in made} == {"fake-5", "fake-6"}
         [refused] = await subject.cloud.create_servers(await subject.wanted(1, availability_zone="az1"))
         assert refused.error == (
-            "No valid host was found. No place for 1 server: 4 hosts are down or disabled, "
+            "No valid host was found. No place for 1 server: 4 hosts are down or disabled; "
             "2 hosts are outside the availability zone."
         )
     finally:
@@ -126,18 +126,24 @@ async def test_a_server_is_moved_and_evacuated(lab: Settings, admin: Any, subjec
         assert await subject.cloud.operate(made.server_id, "evacuate", {}) is None
         assert host_of(admin, made.server_id) != second
     finally:
-        await asyncio.to_thread(control.revive_hosts, lab)
-        await asyncio.to_thread(until, lambda: unforced(admin, service))
+        await asyncio.to_thread(bring_back, lab, admin, service)
     await subject.cloud.delete_servers([made.server_id])
 
 
-def unforced(admin: Any, service: Any) -> bool:
-    """Nova refuses until the host has started again."""
-    try:
-        admin.compute.update_service_forced_down(service, forced=False)
-    except openstack.exceptions.BadRequestException:
-        return False
-    return True
+def bring_back(lab: Settings, admin: Any, service: Any) -> None:
+    """Start a host again that was killed and forced down."""
+    control.revive_hosts(lab)
+
+    def lifted() -> bool:
+        # Nova refuses until the host has started again.
+        try:
+            admin.compute.update_service_forced_down(service, forced=False)
+        except openstack.exceptions.BadRequestException:
+            return False
+        return True
+
+    until(lifted)
+    tenants.await_hosts(lab)
 
 
 async def test_a_load_balancer_asked_for_twice_is_one_and_a_member_too(
@@ -149,17 +155,19 @@ async def test_a_load_balancer_asked_for_twice_is_one_and_a_member_too(
         pool={"protocol": "HTTP", "lb_method": "ROUND_ROBIN", "session_persistence": {"type": "SOURCE_IP"}},
         health_monitor={"type": "TCP", "delay": 5, "timeout": 3, "max_retries": 2},
     )
-    [made] = await subject.cloud.create_servers(await subject.wanted(1))
-    assert made.server_id is not None
+    made = await subject.cloud.create_servers(await subject.wanted(2))
+    servers = [outcome.server_id for outcome in made if outcome.server_id]
     balancer = await subject.cloud.create_load_balancer(request)
     assert await subject.cloud.create_load_balancer(request) == balancer
     assert len(list(admin.load_balancer.load_balancers(project_id=tenant.project_id))) == 1
-    members = [await subject.cloud.add_member(balancer, made.server_id, 8080, subnet=tenants.SUBNET) for _ in range(2)]
-    assert members[0] == members[1]
+    members = [
+        await subject.cloud.add_member(balancer, server, 8080, subnet=tenants.SUBNET) for server in (*servers, *servers)
+    ]
+    assert members[:2] == members[2:]
     await subject.cloud.remove_member(balancer, members[0])
     await subject.cloud.remove_member(balancer, members[0])
-    assert list(admin.load_balancer.members(balancer.pool)) == []
+    assert [member.id for member in admin.load_balancer.members(balancer.pool)] == members[1:2]
     await subject.cloud.delete_load_balancer(balancer)
     await subject.cloud.delete_load_balancer(balancer)
     assert admin.load_balancer.find_load_balancer(balancer.id) is None
-    await subject.cloud.delete_servers([made.server_id])
+    await subject.cloud.delete_servers(servers)

@@ -31,6 +31,10 @@ def rack(host: str) -> str:
     return host.rpartition("-")[0]
 
 
+def switch(host: str) -> str:
+    return f"{zone(host)}-{(int(rack(host)[-1]) + 1) // 2}"
+
+
 def zone(host: str) -> str:
     return host.partition("-")[0]
 
@@ -76,11 +80,14 @@ async def test_soft_rules_refuse_nobody_and_rank_in_their_order(nova: Nova) -> N
     scheduler = nova.schedulers[0]
     weights = await asyncio.to_thread(scheduler.preferences, wanted, offer(*EVERYWHERE))
     by_host = dict(zip(EVERYWHERE, weights, strict=True))
-    elsewhere = {by_host[host] for host in EVERYWHERE if zone(host) != zone(here)}
+    elsewhere = [by_host[host] for host in EVERYWHERE if zone(host) != zone(here)]
     same_zone = [by_host[host] for host in EVERYWHERE if zone(host) == zone(here)]
-    assert elsewhere == {max(weights)}
-    assert max(same_zone) < max(weights)
-    assert by_host[here] == max(same_zone) > min(same_zone), "within its zone, its switch is preferred"
+    assert max(same_zone) < min(elsewhere), "the first rule decides"
+    assert by_host[here] == max(same_zone) > min(same_zone), "then the second: its own switch"
+    [reserved] = (await nova.members(group))[wanted.instance_id]
+    best = {host for host in EVERYWHERE if by_host[host] == max(weights)}
+    assert reserved in best, "and then the place that is reserved, so that others can count on it"
+    assert {switch(host) for host in best} == {switch(reserved)}
 
 
 async def test_two_schedulers_never_break_a_rule_between_them(nova: Nova) -> None:

@@ -21,8 +21,9 @@ routes = Table("/v1/events")
 def _level(value: str) -> int:
     if value in LEVELS:
         return LEVELS[value]
-    if value.isdigit() and int(value) in LEVELS.values():
-        return int(value)
+    by_number = {str(level): level for level in LEVELS.values()}
+    if value in by_number:
+        return by_number[value]
     raise BadRequest(f"Field value {value} is invalid")
 
 

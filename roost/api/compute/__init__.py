@@ -1,5 +1,7 @@
 """The compute API, as Nova speaks it: one module a noun."""
 
+from dataclasses import replace
+
 from roost.api.compute import (
     aggregates,
     audits,
@@ -62,3 +64,8 @@ COMPUTE_API = Api(
     project_after="v2.1",
     request_id_header="X-Compute-Request-Id",
 )
+
+_OWN = (versions, server_groups, audits, explanations, policy_scopes, fleet)
+
+FRONT_API = replace(COMPUTE_API, table=Table().include(*(noun.routes for noun in _OWN)))
+"""What of it is Roost's own where everything else is a Nova's."""

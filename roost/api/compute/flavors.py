@@ -6,10 +6,10 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.compute import views
-from roost.api.compute.views import LINKS, MOST_DIGITS, PAGE, closed_query, next_page, open_query
+from roost.api.compute.views import LINKS, PAGE, closed_query, next_page, open_query
 from roost.api.permissions import ADMIN, ANYONE, READER, Rule
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import BOOLEAN, NAME, NULLABLE_STRING, STRING, Schema, array, boolean, thing
+from roost.api.schemas import BOOLEAN, MOST_DIGITS, NAME, NULLABLE_STRING, STRING, Schema, array, boolean, thing
 from roost.api.versions import Version
 from roost.compute import flavors
 from roost.compute.flavors import Flavor

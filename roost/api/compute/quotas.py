@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.api.compute.views import MOST_DIGITS, closed_query, open_query
+from roost.api.compute.views import closed_query, open_query
 from roost.api.permissions import ADMIN, ANYONE, READER, Rule
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import BOOLEAN, STRING, Schema, boolean, thing
+from roost.api.schemas import BOOLEAN, MOST_DIGITS, STRING, Schema, boolean, thing
 from roost.api.versions import Version
 from roost.compute import quotas
 from roost.config import QUOTA_DEFAULTS

@@ -16,7 +16,7 @@ from roost.api.compute import server_view
 from roost.api.compute.servers import METADATA, actor, owned
 from roost.api.permissions import ADMIN, MANAGER, MEMBER, Rule
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import BOOLEAN, NAME, STRING, Schema, Validator, thing
+from roost.api.schemas import BOOLEAN, NAME, STRING, Schema, Validator, boolean, thing
 from roost.api.versions import Version
 from roost.compute import moves, servers
 from roost.compute.claims import lost_race
@@ -86,7 +86,14 @@ async def _live_migrate(call: Call, connection: AsyncConnection, server: Server,
     target = value.get("host")
     if target is not None:
         call.permit("os_compute_api:os-migrate-server:migrate_live:host", project_id=server.project_id)
-    await moves.live_migrate(connection, call.services.scheduler, server, actor(call), target)
+    await moves.live_migrate(connection, call.services.scheduler, server, actor(call), target, forced=_forced(value))
+
+
+def _forced(value: Mapping[str, Any]) -> bool:
+    forced = boolean(value.get("force", False))
+    if forced and value.get("host") is None:
+        raise Invalid("Can't force to a non-provided destination")
+    return forced
 
 
 async def _evacuate(call: Call, connection: AsyncConnection, server: Server, value: Any) -> Response:
@@ -97,6 +104,7 @@ async def _evacuate(call: Call, connection: AsyncConnection, server: Server, val
         actor(call),
         value.get("host"),
         stopped=call.version >= Version(2, 95),
+        forced=_forced(value),
     )
     if call.version >= Version(2, 14):
         return Response(status_code=200)
@@ -135,6 +143,16 @@ async def _lock(call: Call, connection: AsyncConnection, server: Server, value: 
 async def _unlock(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
     await servers.update(connection, server.id, {"locked": False, "locked_reason": None})
     await servers.record(connection, server.id, "unlock", actor(call), done=True)
+
+
+async def _change_password(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    """Nothing runs in a server of simulated hosts that would have a password."""
+    servers.check(server, "changePassword", frozenset({"active"}), actor(call))
+    await servers.record(connection, server.id, "changePassword", actor(call), done=True)
+
+
+async def _force_delete(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    await servers.delete(connection, server, actor(call))
 
 
 async def _reset(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
@@ -272,6 +290,16 @@ ACTIONS: Mapping[str, Action] = {
         ),
     ),
     "unlock": Action("os_compute_api:os-lock-server:unlock", MEMBER, "Unlock a server.", _unlock, _ANYTHING),
+    "changePassword": Action(
+        "os_compute_api:os-admin-password",
+        MEMBER,
+        "Change the password of a server's administrator.",
+        _change_password,
+        _bodies(("2.1", thing({"adminPass": STRING}))),
+    ),
+    "forceDelete": Action(
+        "os_compute_api:os-deferred-delete:force", MEMBER, "Delete a server at once.", _force_delete, _ANYTHING
+    ),
     "os-resetState": Action(
         "os_compute_api:os-admin-actions:reset_state",
         ADMIN,

@@ -22,7 +22,7 @@ from roost.api.permissions import ADMIN, MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.api.versions import Version
-from roost.compute import audit, groups
+from roost.compute import audit, groups, mirror
 from roost.compute.groups import Group, Policy
 from roost.errors import Invalid
 from roost.placement import rules as placement
@@ -77,13 +77,14 @@ def _shown_as(optional: dict[str, Schema] | None = None, **more: Schema) -> Sche
     return thing({"id": schemas.STRING, "name": schemas.STRING, **more, "members": _STRINGS}, optional)
 
 
-_LIMITS: dict[str, Schema] = {str(limit): schemas.POSITIVE_INTEGER for limit in placement.Limit}
+_LIMIT: Schema = {**schemas.POSITIVE_INTEGER, "maximum": 10**schemas.MOST_DIGITS}
+_LIMITS: dict[str, Schema] = dict.fromkeys(map(str, placement.Limit), _LIMIT)
 _PLACE: dict[str, Schema] = {"scope": schemas.STRING, "identifier": schemas.STRING}
 _NESTED_POLICY: Schema = {
     "oneOf": [
         thing(
             {"name": {"type": "string", "enum": ["anti-affinity"]}},
-            {"rules": thing({}, {"max_server_per_host": schemas.POSITIVE_INTEGER})},
+            {"rules": thing({}, {"max_server_per_host": _LIMIT})},
         ),
         thing({"name": {"type": "string", "enum": ["affinity", "soft-anti-affinity", "soft-affinity"]}}),
     ]
@@ -287,16 +288,28 @@ async def index(call: Call) -> Reply:
 async def create(call: Call) -> Reply:
     """Make a server group."""
     body = call.body["server_group"]
-    policies = asked_policies(body, call.version)
-    async with call.services.database.begin() as connection:
-        group = await groups.create(
-            connection,
-            call.services.settings,
-            name=body["name"],
-            policies=policies,
-            project_id=call.caller.project_id or "",
-            user_id=call.caller.user_id,
-        )
+    policies, project_id = asked_policies(body, call.version), call.caller.project_id or ""
+    front, underneath = call.services.front, None
+    try:
+        async with call.services.database.begin() as connection:
+            if front is not None:
+                await mirror.hold_off(connection)
+                await groups.check_policies(connection, policies, project_id)
+                rules = [policy.rule for policy in policies]
+                underneath = await front.nova.create_group(call.token, body["name"], rules)
+            group = await groups.create(
+                connection,
+                call.services.settings,
+                name=body["name"],
+                policies=policies,
+                project_id=project_id,
+                user_id=call.caller.user_id,
+                group_id=underneath,
+            )
+    except BaseException:
+        if front is not None and underneath is not None:
+            await front.nova.delete_group(call.token, underneath)
+        raise
     return {"server_group": _view(group, call.version)}
 
 
@@ -320,8 +333,14 @@ for first, last, asked, group_shown in _WORDS:
 @routes.delete(_GROUP, rule=DELETE, status=204)
 async def delete(call: Call) -> Reply:
     """Delete a server group; its members stay."""
+    front = call.services.front
     async with call.services.database.begin() as connection:
-        await groups.delete(connection, call.services.settings, await find(call, connection, DELETE))
+        if front is not None:
+            await mirror.hold_off(connection)
+        group = await find(call, connection, DELETE)
+        await groups.delete(connection, call.services.settings, group)
+        if front is not None:
+            await front.nova.delete_group(call.token, group.id)
     return None
 
 
@@ -331,6 +350,8 @@ async def update(call: Call) -> Reply:
     policies = asked_policies(body, call.version) if "policies" in body else None
     async with call.services.database.begin() as connection:
         group = await find(call, connection, UPDATE)
+        if call.services.front is not None and policies is not None:
+            await call.services.front.check_change(group.id, [policy.rule for policy in policies])
         group = await groups.update(connection, call.services.settings, group, name=body.get("name"), policies=policies)
     return {"server_group": _view(group, call.version)}
 
@@ -346,6 +367,8 @@ async def act(call: Call) -> Reply:
     more = {"partition": subject["partition"]} if "partition" in subject else {}
     async with call.services.database.begin() as connection:
         group = await find(call, connection, rule)
+        if call.services.front is not None and action == "add_instance":
+            await call.services.front.adopt_server(connection, call.token, subject["instance_id"])
         group = await change(connection, call.services.settings, group, subject["instance_id"], **more)
     return {"server_group": _view(group, call.version)}
 

@@ -211,6 +211,9 @@ def _boot(call: Call) -> Boot:
 def _counts(body: Mapping[str, Any]) -> tuple[int, int]:
     least = int(body.get("min_count", 1))
     most = int(body.get("max_count", least))
+    for name, count in (("min_count", least), ("max_count", most)):
+        if count < 1:
+            raise Invalid(f"{name} must be >= 1")
     if least > most:
         raise Invalid("min_count must be <= max_count")
     if most > _MOST_AT_ONCE:
@@ -306,7 +309,7 @@ _SINGLE = ("name", "host", "reservation_id", "image", "flavor", "project_id", "t
 _QUERY: Schema = {
     "type": "object",
     "properties": {
-        "limit": {"type": "string", "pattern": "^[0-9]+$"},
+        "limit": {"type": "string", "pattern": "^[0-9]+$", "maxLength": schemas.MOST_DIGITS},
         "marker": STRING,
         "sort_dir": {"type": "string", "enum": ["asc", "desc"]},
     },

@@ -6,11 +6,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from roost.api.routes import Call
-from roost.api.schemas import BOOLEAN, DIGITS, STRING, Schema, array, thing
+from roost.api.schemas import BOOLEAN, DIGITS, MOST_DIGITS, STRING, Schema, array, thing
 from roost.errors import Invalid
-
-MOST_DIGITS = 18
-"""Longer than any number that means something, and short enough to be read as one."""
 
 PAGE: dict[str, Schema] = {"limit": {**DIGITS, "minLength": 1, "maxLength": MOST_DIGITS}, "marker": STRING}
 """The query parameters of a list that is read page by page."""

@@ -58,7 +58,7 @@ class _SignedIn:
     methods: tuple[str, ...]
     user: Any = None
     """With the password that was right, if one was asked for."""
-    first: Token | None = None
+    secret: str | None = None
     """The token that stood for a password."""
 
 
@@ -70,7 +70,11 @@ async def create(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         if signed_in.user is not None and not await users.is_current(connection, signed_in.user):
             raise Unauthorized(REFUSAL)
-        secret = await _issue(call, connection, signed_in, auth.get("scope"))
+        # Held, so that whoever revokes it finds the one made from it too, or this finds it gone.
+        first = await tokens.find(connection, signed_in.secret, hold=True) if signed_in.secret is not None else None
+        if signed_in.secret is not None and first is None:
+            raise Unauthorized(REFUSAL)
+        secret = await _issue(call, connection, signed_in, first, auth.get("scope"))
         token = await tokens.find(connection, secret)
         if token is None:
             # The user has no role there, or the project is disabled; either way nothing was issued.
@@ -109,8 +113,8 @@ async def _sign_in(call: Call, identity: dict[str, Any]) -> _SignedIn:
         raise Unauthorized(REFUSAL)
     methods = tuple(dict.fromkeys(method for proof in proofs for method in proof.methods))
     user = next((proof.user for proof in proofs if proof.user is not None), None)
-    first = next((proof.first for proof in proofs if proof.first is not None), None)
-    return _SignedIn(proofs[0].user_id, methods, user, first)
+    secret = next((proof.secret for proof in proofs if proof.secret is not None), None)
+    return _SignedIn(proofs[0].user_id, methods, user, secret)
 
 
 async def _by_password(call: Call, given: dict[str, Any]) -> _SignedIn:
@@ -131,11 +135,10 @@ async def _by_token(call: Call, given: dict[str, Any]) -> _SignedIn:
         token = await tokens.find(connection, given["id"])
     if token is None:
         raise NotFound("Failed to validate token")
-    return _SignedIn(token.caller.user_id, ("token", *token.methods), first=token)
+    return _SignedIn(token.caller.user_id, ("token", *token.methods), secret=given["id"])
 
 
-async def _issue(call: Call, connection: AsyncConnection, signed_in: _SignedIn, scope: Any) -> str:
-    first = signed_in.first
+async def _issue(call: Call, connection: AsyncConnection, signed_in: _SignedIn, first: Token | None, scope: Any) -> str:
     expires_at = tokens.expiry(call.services.settings.token_seconds)
     project_id = None
     system = isinstance(scope, dict) and "system" in scope

@@ -16,7 +16,7 @@ from roost.clusters import sizes, state
 from roost.clusters.actions.work import Plan, Refused, Work, derived
 from roost.clusters.bindings import Bound
 from roost.clusters.ids import new_id
-from roost.clusters.names import node_name
+from roost.clusters.names import FORMAT, node_name
 from roost.clusters.policies import victims
 from roost.clusters.policies.base import NodeView
 from roost.store.tables.clusters import nodes, profiles
@@ -197,7 +197,7 @@ def new_node(scene: Scene, index: int, data: Mapping[str, Any]) -> dict[str, Any
     """The row of a node to be made in the cluster."""
     return {
         "id": new_id(),
-        "name": node_name(scene.cluster.config.get("node.name.format"), index),
+        "name": node_name(scene.cluster.config.get(FORMAT), index),
         "profile_id": scene.cluster.profile_id,
         "index": index,
         "data": dict(data),

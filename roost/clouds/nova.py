@@ -1,0 +1,330 @@
+"""What Roost asks of the Nova that it stands in front of: as its own user, or with the token of whoever asks Roost.
+
+openstacksdk blocks, so everything is asked in threads beside the event loop.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import openstack
+from keystoneauth1 import exceptions as keystone
+from openstack import exceptions
+
+from roost.clouds import inventory
+from roost.clouds.base import CloudError
+from roost.clouds.patience import make_patient
+from roost.compute import mirror
+from roost.compute.aggregates import SCOPE
+from roost.errors import Conflict, Forbidden, Invalid, NotFound, RoostError, Unauthorized
+from roost.placement.fleet import Resources
+from roost.placement.rules import HOST, Kind, Rule
+
+_AT_ONCE = 16
+_PAGE = 1000
+_VERSION = "2.87"
+"""Of what Roost itself asks: servers tell their flavor's size, groups their rules."""
+_REFUSALS: Mapping[int, type[RoostError]] = {
+    400: Invalid,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What Nova said."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """The body; what is not JSON makes no sense."""
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise CloudError(f"Nova's answer is not JSON: {error}") from error
+
+    def accepted(self) -> "Answer":
+        """The same, if Nova did what it was asked to; else its refusal, in its own words."""
+        if self.status < 400:
+            return self
+        kind = _REFUSALS.get(self.status)
+        if kind is None:
+            raise CloudError(f"Nova answered {self.status}.")
+        ((_, fault),) = self.json().items()
+        raise kind(fault["message"])
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """The size of a server, in the words of Roost's own flavors."""
+
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+    ephemeral_gb: int
+
+
+@dataclass(slots=True)
+class Nova:
+    """A Nova, by the cloud of clouds.yaml that this process signs in as."""
+
+    cloud: str | None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_AT_ONCE, "nova"))
+    _connected: Any = None
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Answer:
+        """One request under Nova's root, such as GET /v2.1/servers, with a caller's token or as Roost's own user."""
+        own = {"X-Auth-Token": token} if token is not None else {}
+        sent = {"OpenStack-API-Version": f"compute {_VERSION}", **own, **(headers or {})}
+        return await self._send(method, path, sent, body, authenticated=token is None)
+
+    async def relay(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        """One request with these headers and no others."""
+        return await self._send(method, path, headers, body, authenticated=False)
+
+    async def _send(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, *, authenticated: bool
+    ) -> Answer:
+
+        def call(connection: Any) -> Answer:
+            response = connection.session.request(
+                _root(connection) + path,
+                method,
+                authenticated=authenticated,
+                headers=dict(headers),
+                data=body,
+                raise_exc=False,
+                redirect=False,
+                log=False,
+            )
+            return Answer(response.status_code, response.headers, response.content)
+
+        return await self._run(call)
+
+    async def _run(self, work: Callable[[Any], T]) -> T:
+        def call() -> T:
+            if self._connected is None:
+                self._connected = make_patient(openstack.connect(cloud=self.cloud, **self.config))
+            return work(self._connected)
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        except (keystone.ClientException, exceptions.SDKException) as error:
+            raise CloudError(f"Nova does not answer: {error}") from error
+
+    async def _get(self, path: str, **query: Any) -> Any:
+        given = {key: value for key, value in query.items() if value is not None}
+        return (await self.ask("GET", f"/v2.1{path}?{urlencode(given)}")).accepted().json()
+
+    async def _pages(self, path: str, key: str, **query: Any) -> list[dict[str, Any]]:
+        """Every item of a list, however long."""
+        found: list[dict[str, Any]] = []
+        while True:
+            marker = found[-1]["id"] if found else None
+            page = (await self._get(path, limit=_PAGE, marker=marker, **query))[key]
+            found += page
+            if len(page) < _PAGE:
+                return found
+
+    # What there is
+
+    async def hosts(self) -> list[mirror.Host]:
+        """Every compute host, with what Placement says it has; where there is none, with what it says itself."""
+
+        def ask_placement(connection: Any) -> Any:
+            if not connection.has_service("placement"):
+                return None
+            query = {"resources": "VCPU:1,MEMORY_MB:1"}
+            answer = connection.placement.get("/allocation_candidates", params=query, microversion="1.29")
+            exceptions.raise_from_response(answer)
+            return answer.json()["provider_summaries"]
+
+        rooms = await self._run(ask_placement)
+        found: dict[str, mirror.Host] = {}
+        for row in await self._pages("/os-hypervisors/detail", "hypervisors"):
+            total, used = _own_room(row) if rooms is None else _placement_room(rooms.get(row["id"]))
+            service = row["service"]
+            found[service["host"]] = mirror.Host(
+                service["host"],
+                row["host_ip"] or "",
+                row["status"] == "enabled",
+                service["disabled_reason"],
+                row["state"] == "up",
+                total,
+                used,
+            )
+        return list(found.values())
+
+    async def aggregates(self) -> list[mirror.Aggregate]:
+        """Every aggregate."""
+        return [
+            mirror.Aggregate(
+                row["id"],
+                row["uuid"],
+                row["name"],
+                row["availability_zone"] or "",
+                tuple(row["hosts"]),
+                {key: value for key, value in row["metadata"].items() if key != "availability_zone"},
+            )
+            for row in (await self._get("/os-aggregates"))["aggregates"]
+        ]
+
+    async def groups(self) -> list[mirror.Group]:
+        """The server groups of all projects."""
+        found: list[mirror.Group] = []
+        while True:
+            answer = await self._get("/os-server-groups", all_projects=True, limit=_PAGE, offset=len(found))
+            page = answer["server_groups"]
+            found += [_group(row) for row in page]
+            if len(page) < _PAGE:
+                return found
+
+    async def group(self, group_id: str) -> mirror.Group | None:
+        """One server group."""
+        answer = await self.ask("GET", f"/v2.1/os-server-groups/{quote(group_id, safe='')}")
+        return None if answer.status == 404 else _group(answer.accepted().json()["server_group"])
+
+    async def servers(self, changed_since: datetime | None) -> tuple[list[mirror.Server], set[str]]:
+        """All servers, or those that changed since a moment; and the ids of those that were deleted since then."""
+        since = None if changed_since is None else changed_since.astimezone(UTC).isoformat()
+        rows = await self._pages("/servers/detail", "servers", all_tenants=1, **{"changes-since": since})
+        there = [_server(row) for row in rows if row["status"] not in _GONE]
+        return there, {row["id"] for row in rows if row["status"] in _GONE}
+
+    async def servers_by_id(self, server_ids: Sequence[str]) -> tuple[list[mirror.Server], set[str]]:
+        """These servers, and the ids of those of them that are not there any more."""
+        answers = await asyncio.gather(*(self.ask("GET", _server_path(server_id)) for server_id in server_ids))
+        gone = {server_id for server_id, answer in zip(server_ids, answers, strict=True) if answer.status == 404}
+        rows = (answer.accepted().json()["server"] for answer in answers if answer.status != 404)
+        return [_server(row) for row in rows], gone
+
+    async def shows_server(self, token: str, server_id: str) -> bool:
+        """Whether a server is there for whoever has this token."""
+        answer = await self.ask("GET", _server_path(server_id), token=token)
+        return answer.status != 404 and bool(answer.accepted())
+
+    async def flavor(self, token: str, flavor_id: str) -> Flavor:
+        """A flavor that the caller may use."""
+        answer = await self.ask("GET", f"/v2.1/flavors/{quote(flavor_id, safe='')}", token=token)
+        row = answer.accepted().json()["flavor"]
+        return Flavor(row["vcpus"], row["ram"], row["disk"], row["OS-FLV-EXT-DATA:ephemeral"])
+
+    # What the caller may do
+
+    async def create_group(self, token: str, name: str, rules: Sequence[Rule]) -> str:
+        """Make the group that a group of Roost's has underneath; its id."""
+        policy, limits = nearest_policy(rules)
+        body = {"server_group": {"name": name, "policy": policy, **({"rules": limits} if limits else {})}}
+        answer = await self._post("/v2.1/os-server-groups", body, token)
+        return str(answer["server_group"]["id"])
+
+    async def delete_group(self, token: str, group_id: str) -> None:
+        """Delete a group; one that is gone is gone."""
+        answer = await self.ask("DELETE", f"/v2.1/os-server-groups/{quote(group_id, safe='')}", token=token)
+        if answer.status != 404:
+            answer.accepted()
+
+    async def set_scope(self, token: str, aggregate_id: int, scope: str | None) -> None:
+        """Say in an aggregate's metadata which scope it belongs to."""
+        body = {"set_metadata": {"metadata": {SCOPE: scope}}}
+        await self._post(f"/v2.1/os-aggregates/{aggregate_id}/action", body, token)
+
+    async def _post(self, path: str, body: Any, token: str) -> Any:
+        content = json.dumps(body).encode()
+        answer = await self.ask("POST", path, token=token, headers={"Content-Type": "application/json"}, body=content)
+        return answer.accepted().json()
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.shutdown(wait=False)
+
+
+_MOST = 2**31 - 1
+_GONE = ("DELETED", "SOFT_DELETED")
+
+
+def nearest_policy(rules: Sequence[Rule]) -> tuple[str, dict[str, int]]:
+    """Nova's own policy that comes nearest to some rules and is never stricter, with its limits.
+
+    A host is in at most one aggregate of a scope, so a limit for aggregates holds for hosts as well.
+    """
+    limits = [rule.limit for rule in rules if rule.limit is not None]
+    if limits:
+        return "anti-affinity", {"max_server_per_host": min(limits)} if min(limits) > 1 else {}
+    if any(rule.together and rule.scope == HOST for rule in rules):
+        return "affinity", {}
+    return "soft-affinity" if rules[0].kind is Kind.AFFINITY else "soft-anti-affinity", {}
+
+
+def is_stricter(native: Rule, rules: Sequence[Rule]) -> bool:
+    """Whether the policy of a Nova group forbids what these rules allow."""
+    if native.soft:
+        return False
+    limits = [rule.limit for rule in rules if rule.limit is not None]
+    if native.kind is Kind.ANTI_AFFINITY:
+        return not limits or (native.limit or 1) < min(limits)
+    return not any(rule.together and rule.scope == HOST for rule in rules)
+
+
+def _root(connection: Any) -> str:
+    """Where Nova is, without the version in its address."""
+    endpoint: str = connection.compute.get_endpoint()
+    return endpoint.rpartition("/v2")[0] or endpoint.rstrip("/")
+
+
+def _own_room(row: Mapping[str, Any]) -> tuple[Resources, Resources]:
+    names = ("vcpus", "memory_mb", "local_gb")
+    return Resources(*(row[name] for name in names)), Resources(*(row[f"{name}_used"] for name in names))
+
+
+def _placement_room(summary: Mapping[str, Any] | None) -> tuple[Resources, Resources]:
+    total, free = inventory.room(summary)
+    used = Resources(*(whole - left for whole, left in zip(total, free, strict=True)))
+    return Resources(*(min(amount, _MOST) for amount in total)), used
+
+
+def _server_path(server_id: str) -> str:
+    return f"/v2.1/servers/{quote(server_id, safe='')}"
+
+
+def _group(row: Mapping[str, Any]) -> mirror.Group:
+    rule = Rule.parse(row["policy"], row["rules"] or {})
+    return mirror.Group(row["id"], row["name"], row["project_id"], row["user_id"], rule, tuple(row["members"]))
+
+
+def _server(row: Mapping[str, Any]) -> mirror.Server:
+    flavor, launched = row["flavor"], row["OS-SRV-USG:launched_at"]
+    vm_state, task_state = row["OS-EXT-STS:vm_state"], row["OS-EXT-STS:task_state"]
+    return mirror.Server(
+        id=row["id"],
+        name=row["name"],
+        project_id=row["tenant_id"],
+        user_id=row["user_id"],
+        host=row["OS-EXT-SRV-ATTR:host"],
+        resources=Resources(flavor["vcpus"], flavor["ram"], flavor["disk"] + flavor["ephemeral"]),
+        vm_state=vm_state,
+        task_state=task_state,
+        launched_at=None if launched is None else datetime.fromisoformat(launched).replace(tzinfo=UTC),
+        settled=task_state is None and vm_state not in ("building", "resized"),
+    )

@@ -1,0 +1,202 @@
+"""A Roost of its own in front of the lab's Nova, with its plug-in in the lab's nova-scheduler."""
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import openstack
+
+from lab import control, tenants
+from lab.settings import Settings
+from roost.store import schema
+from roost.store.embedded import EmbeddedPostgres
+from tests.lab.deployment import Deployment
+
+FILTER = "roost.nova.ScopedGroupFilter"
+WEIGHER = "roost.nova.ScopedGroupWeigher"
+
+_MORE = """topic = {topic}
+[groups]
+follow_seconds = 1
+audit_seconds = 5
+"""
+
+_NOVA_CONF = """
+[roost]
+url = {url}
+auth_type = password
+auth_url = {auth_url}
+username = nova
+password = lab
+project_name = service
+user_domain_name = Default
+project_domain_name = Default
+on_failure = {on_failure}
+"""
+
+
+class Front(Deployment):
+    """Roost's API and an engine in front of the lab's Nova."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.topic = f"roost_{secrets.token_hex(4)}"
+        self.config.write_text(self.config.read_text() + _MORE.format(topic=self.topic))
+
+    def begin(self) -> None:
+        """Start the API and the engine."""
+        self.start_api()
+        self.start("engine")
+
+    def plug_in(self, on_failure: str = "refuse", **more: Any) -> None:
+        """Let the lab's nova-scheduler load the filter and the weigher."""
+        conf = self.folder / "nova-roost.conf"
+        conf.write_text(_NOVA_CONF.format(url=self.url, auth_url=self.lab.auth_url, on_failure=on_failure))
+        restart_scheduler(replace(self.lab, filters=FILTER, weighers=WEIGHER, nova_conf=str(conf), **more))
+
+    def connect(self, auth: Mapping[str, str]) -> Any:
+        """openstacksdk as somebody, with Roost in Nova's place."""
+        return connect(auth, compute_endpoint_override=f"{self.url}/compute/v2.1")
+
+
+def connect(auth: Mapping[str, str], **more: Any) -> Any:
+    """openstacksdk as somebody."""
+    settings = {"load_yaml_config": False, "load_envvars": False, "region_name": "RegionOne", **more}
+    return openstack.connect(auth=dict(auth), **settings)
+
+
+def restart_scheduler(lab: Settings) -> None:
+    """Start nova-scheduler again with these settings, and wait until it takes requests."""
+    compute = tenants.connect(lab).compute
+
+    def signs_of_life() -> dict[str, str]:
+        return {row.id: row.updated_at for row in compute.services(binary="nova-scheduler") if row.state == "up"}
+
+    control.restart(lab, ["nova-scheduler"])
+    before, until = signs_of_life(), time.monotonic() + 120
+    while not set(signs_of_life().items()) - set(before.items()):
+        assert time.monotonic() < until, "nova-scheduler does not start"
+        time.sleep(0.5)
+
+
+@contextmanager
+def standing(lab: Settings, folder: Path, service: Mapping[str, str]) -> Iterator[Front]:
+    """A Roost on a database of its own; `service` says how it signs in."""
+    folder.mkdir(parents=True, exist_ok=True)
+    postgres = EmbeddedPostgres(folder / "postgres", {"fsync": "off"})
+    postgres.start()
+    try:
+        schema.upgrade(postgres.url)
+        front = Front(lab, folder, postgres.url, service)
+        front.begin()
+        try:
+            yield front
+        finally:
+            front.stop()
+    finally:
+        postgres.stop()
+
+
+@dataclass
+class Person:
+    """Somebody who uses the cloud through Roost; where their servers really are is read from Nova, as its admin."""
+
+    connection: Any
+    admin: Any
+    _groups: list[str] = field(default_factory=list)
+
+    def ask(self, method: str, path: str, body: Any = None, *, version: str = "2.1003") -> Any:
+        """One request to the compute API: the answer's status and body."""
+        response = self.connection.compute.request(path, method, json=body, microversion=version, raise_exc=False)
+        return response.status_code, response.json() if response.content else None
+
+    def await_scopes(self, wanted: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
+        """Wait until Roost has heard of all aggregates."""
+        until = time.monotonic() + 60
+        while True:
+            _, found = self.ask("GET", "/os-policy-scopes")
+            if {scope["name"] for scope in found["policy_scopes"]} >= wanted.keys():
+                return
+            assert time.monotonic() < until, found
+            time.sleep(0.5)
+
+    def group(self, *policies: str) -> str:
+        """A server group with these policies."""
+        body = {"server_group": {"name": "group", "policies": list(policies)}}
+        status, answer = self.ask("POST", "/os-server-groups", body, version="2.1002")
+        assert status == 200, answer
+        self._groups.append(answer["server_group"]["id"])
+        return self._groups[-1]
+
+    def begin(self, group: str | None = None, **more: Any) -> str:
+        """Ask for a server; its id."""
+        compute = self.connection.compute
+        made = compute.create_server(
+            name="server",
+            image_id=self.connection.image.find_image(tenants.IMAGE).id,
+            flavor_id=compute.find_flavor("m1.lab").id,
+            networks="none",
+            **({"scheduler_hints": {"group": group}} if group else {}),
+            **more,
+        )
+        return str(made.id)
+
+    def settled(self, server: str) -> Any:
+        """A server as Nova's admin sees it, once it is neither being made nor moved."""
+        until = time.monotonic() + 120
+        while True:
+            found = self.admin.compute.get_server(server)
+            if found.status in ("ACTIVE", "ERROR", "VERIFY_RESIZE", "SHELVED_OFFLOADED") and not found.task_state:
+                return found
+            assert time.monotonic() < until, (found.status, found.task_state)
+            time.sleep(0.2)
+
+    def boot(self, group: str | None = None, **more: Any) -> str:
+        """A server that runs."""
+        server = self.begin(group, **more)
+        found = self.settled(server)
+        assert found.status == "ACTIVE", found.fault
+        return server
+
+    def host(self, server: str) -> str:
+        """Where a server really is."""
+        return str(self.settled(server).compute_host)
+
+    def hosts(self, servers: Sequence[str]) -> list[str]:
+        """Where servers really are."""
+        return [self.host(server) for server in servers]
+
+    def delete(self, server: str) -> None:
+        """Delete a server, and wait until Nova has."""
+        self.connection.compute.delete_server(server)
+        self.admin.compute.wait_for_delete(self.admin.compute.get_server(server), interval=0.3, wait=120)
+
+    def violations(self, group: str) -> list[Any]:
+        """The broken rules of a group, as soon as Roost sees any."""
+        until = time.monotonic() + 60
+        while True:
+            status, answer = self.ask("GET", f"/os-server-groups/{group}/audit")
+            found = answer["server_group_policy_audit"]["violations"] if status == 200 else []
+            if found or time.monotonic() > until:
+                return list(found)
+            time.sleep(0.5)
+
+    def clean_up(self) -> None:
+        """Delete everything."""
+        compute = self.connection.compute
+        left = list(compute.servers(details=False))
+        for server in left:
+            compute.delete_server(server.id, ignore_missing=True)
+        for server in left:
+            compute.wait_for_delete(server, interval=0.3, wait=120)
+        while self._groups:
+            self.ask("DELETE", f"/os-server-groups/{self._groups.pop()}")
+
+
+def part(scopes: Mapping[str, Sequence[str]], host: str) -> str:
+    """The aggregate of a scope that a host is in."""
+    return next(name for name, hosts in scopes.items() if host in hosts)
