@@ -24,7 +24,7 @@ def choose(settings: Settings, database: Database, scheduler: Scheduler) -> Clou
         from roost.clouds.openstack import OpenStackClouds
     except ImportError:
         raise Unavailable(_NO_SDK) from None
-    return OpenStackClouds(settings.clusters.os_cloud, database=database)
+    return OpenStackClouds(settings.clusters.os_cloud, database=database, settings=settings)
 
 
 def front(settings: Settings, database: Database) -> "Front | None":

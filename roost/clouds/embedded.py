@@ -25,18 +25,16 @@ from roost.clouds.base import (
     ServerRequest,
     Zone,
 )
-from roost.compute import groups, hosts, lifecycle, moves, servers, zones
-from roost.compute.groups import Policy
+from roost.clouds.groups import OwnGroups
+from roost.compute import hosts, lifecycle, moves, servers, zones
 from roost.compute.scheduling import Boot, NewServer, Scheduler
 from roost.compute.servers import Actor
 from roost.config import Settings
-from roost.errors import NotFound, RoostError
-from roost.placement.rules import Rule
+from roost.errors import RoostError
 from roost.store.database import Database
 from roost.store.tables.balancers import load_balancer_members, load_balancers
 from roost.store.tables.compute import flavor_access, flavors, images, keypairs
 from roost.store.tables.compute import hosts as hosts_table
-from roost.store.tables.servers import server_groups
 from roost.store.tables.servers import servers as servers_table
 
 BATCH = 1000
@@ -282,40 +280,23 @@ class EmbeddedCloud:
 
     # Server groups
 
+    @property
+    def _groups(self) -> OwnGroups:
+        return OwnGroups(self.database, self.settings, self.project_id, self.user_id)
+
     async def find_server_group(self, name_or_id: str) -> ServerGroup | None:
         """By id, else by name."""
-        async with self.database.begin() as connection:
-            query = sa.select(sa.cast(server_groups.c.id, sa.Text)).where(
-                server_groups.c.project_id == self.project_id,
-                sa.or_(sa.cast(server_groups.c.id, sa.Text) == name_or_id, server_groups.c.name == name_or_id),
-            )
-            by_id_first = query.order_by(sa.cast(server_groups.c.id, sa.Text) != name_or_id, server_groups.c.number)
-            found = await connection.scalar(by_id_first.limit(1))
-            return _group(await groups.find(connection, found)) if found is not None else None
+        return await self._groups.find(name_or_id)
 
     async def create_server_group(
         self, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None = None
     ) -> ServerGroup:
         """Rules belong to the first policy."""
-        parsed = [Rule.parse(policy, (rules or {}) if place == 0 else {}) for place, policy in enumerate(policies)]
-        async with self.database.begin() as connection:
-            made = await groups.create(
-                connection,
-                self.settings,
-                name=name,
-                policies=[Policy(rule) for rule in parsed],
-                project_id=self.project_id,
-                user_id=self.user_id,
-            )
-        return _group(made)
+        return await self._groups.create(name, policies, rules)
 
     async def delete_server_group(self, group_id: str) -> None:
         """Its members stay."""
-        try:
-            async with self.database.begin() as connection:
-                await groups.delete(connection, self.settings, await groups.find(connection, group_id))
-        except NotFound:
-            return
+        await self._groups.delete(group_id)
 
     # What there is
 
@@ -515,8 +496,3 @@ def _server(row: sa.Row[Any]) -> Server:
             "created": row.created_at.isoformat(),
         },
     )
-
-
-def _group(group: groups.Group) -> ServerGroup:
-    rules = {key: value for policy in group.policies[:1] for key, value in policy.flat_rules.items()}
-    return ServerGroup(group.id, group.name, tuple(str(policy) for policy in group.policies), rules)

@@ -73,16 +73,20 @@ def _demand(flavor: Any, volume_backed: bool) -> tuple[dict[str, int], dict[str,
 
 
 def _aggregates(aggregates: Any) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """The zone of each host, and its aggregate in each scope that it is in."""
+    """The zone of each host, and its aggregate in each scope that it is in; two of one scope count as none."""
     zones: dict[str, str] = {}
-    scopes: dict[str, dict[str, str]] = {}
+    found: dict[str, dict[str, set[str]]] = {}
     for aggregate in aggregates:
         scope = (aggregate.metadata or {}).get(POLICY_SCOPE)
         for host in aggregate.hosts or ():
             if aggregate.availability_zone:
                 zones[host] = aggregate.availability_zone
             if scope:
-                scopes.setdefault(host, {})[scope] = str(aggregate.id)
+                found.setdefault(host, {}).setdefault(scope, set()).add(str(aggregate.id))
+    scopes = {
+        host: {scope: next(iter(ids)) for scope, ids in belongs.items() if len(ids) == 1}
+        for host, belongs in found.items()
+    }
     return zones, scopes
 
 

@@ -39,9 +39,13 @@ from roost.clouds.base import (
     ServerRequest,
     Zone,
 )
+from roost.clouds.groups import OwnGroups
+from roost.clouds.nova import nearest_policy
 from roost.clouds.octavia import Octavia
 from roost.clouds.patience import make_patient
 from roost.clouds.placing import Place
+from roost.config import Settings
+from roost.placement.rules import HOST, Rule
 from roost.store.database import Database
 
 NODE_ID = "cluster_node_id"
@@ -71,6 +75,8 @@ class OpenStackClouds:
     config: Mapping[str, Any] = field(default_factory=dict)
     database: Database | None = None
     """Where engines take turns; without one, only those of this process do."""
+    settings: Settings | None = None
+    """With these and a database, Roost stands in front of Nova: server groups are its own, Nova's are underneath."""
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_AT_ONCE, "openstack"))
     _connections: dict[str, Any] = field(default_factory=dict)
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
@@ -78,7 +84,10 @@ class OpenStackClouds:
     def of(self, project_id: str, user_id: str, *, privileged: bool = False) -> "OpenStackCloud":
         """The cloud as one project sees it."""
         connect = functools.partial(self._connection, project_id)
-        return OpenStackCloud(self._threads, connect, project_id, user_id, self._turn, privileged)
+        own = None
+        if self.database is not None and self.settings is not None:
+            own = OwnGroups(self.database, self.settings, project_id, user_id)
+        return OpenStackCloud(self._threads, connect, project_id, user_id, self._turn, own, privileged)
 
     def _connection(self, project_id: str) -> Any:
         """Signed in to the project; in a thread, since it asks the identity service."""
@@ -122,6 +131,7 @@ class OpenStackCloud:
     project_id: str
     user_id: str
     turn: Callable[[str], Any]
+    groups: OwnGroups | None
     privileged: bool = False
 
     @property
@@ -170,11 +180,16 @@ class OpenStackCloud:
             if server.details.get("locked") and not force
         }
 
-        def delete(server_id: str) -> Callable[[Any], Any]:
-            return lambda connection: connection.compute.delete_server(server_id, ignore_missing=True, force=force)
+        def delete(server: Server) -> Callable[[Any], Any]:
+            def work(connection: Any) -> None:
+                if server.details.get("locked"):
+                    connection.compute.unlock_server(server.id)
+                connection.compute.delete_server(server.id, ignore_missing=True, force=force)
+
+            return work
 
         going = [server_id for server_id in there if server_id not in refused]
-        reasons = await _gathered(self._reason(delete(server_id)) for server_id in going)
+        reasons = await _gathered(self._reason(delete(there[server_id])) for server_id in going)
         refused |= {server_id: reason for server_id, reason in zip(going, reasons, strict=True) if reason}
         until = time.monotonic() + _BUILD_SECONDS
         for pause in _pauses():
@@ -268,14 +283,20 @@ class OpenStackCloud:
     # Server groups
 
     async def find_server_group(self, name_or_id: str) -> ServerGroup | None:
-        """By id, else by name."""
+        """By id, else by name; one that Roost does not know yet as Nova has it."""
+        own = await self.groups.find(name_or_id) if self.groups is not None else None
+        if own is not None:
+            return own
         found = await self._ask(lambda connection: connection.compute.find_server_group(name_or_id))
-        return None if found is None or found.project_id != self.project_id else _group(found)
+        return None if found is None else _group(found)
 
     async def create_server_group(
         self, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None = None
     ) -> ServerGroup:
-        """One policy in Nova's own words, its scope among the rules; several only where Roost is asked."""
+        """Roost's own with Nova's underneath; or Nova's alone, which has room for one policy, its scope among the rules
+        where the other side is a Roost."""
+        if self.groups is not None:
+            return await self._create_own_group(self.groups, name, policies, rules)
         kind, *scope = policies[0].split(":")
         more = dict(zip(("scope", "identifier"), scope, strict=False))
 
@@ -290,9 +311,30 @@ class OpenStackCloud:
 
         return await self._ask(create)
 
+    async def _create_own_group(
+        self, own: OwnGroups, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None
+    ) -> ServerGroup:
+        underneath: list[str] = []
+
+        async def make_underneath(parsed: Sequence[Rule]) -> str:
+            policy, limits = nearest_policy(parsed)
+            given = {"name": name, "policy": policy, **({"rules": limits} if limits else {})}
+            made = await self._ask(lambda connection: connection.compute.create_server_group(**given))
+            underneath.append(made.id)
+            return str(made.id)
+
+        try:
+            return await own.create(name, policies, rules, make_underneath)
+        except BaseException:
+            if underneath:
+                await self._ask(lambda connection: connection.compute.delete_server_group(underneath[0]))
+            raise
+
     async def delete_server_group(self, group_id: str) -> None:
         """Its members stay."""
         await self._ask(lambda connection: connection.compute.delete_server_group(group_id, ignore_missing=True))
+        if self.groups is not None:
+            await self.groups.delete(group_id)
 
     # What there is
 
@@ -385,11 +427,15 @@ class _Creation:
         self.refused: dict[str, str] = {}
         self.placed: dict[str, str] = {}
         self.keys: dict[str, str] = {}
+        self.rules: dict[str, tuple[Rule, ...]] = {}
         self.avoided: dict[str, set[str]] = defaultdict(set)
         self.found: dict[str, Server] = {}
 
     async def run(self) -> list[ServerOutcome]:
         """One outcome a request, in order."""
+        groups = {request.server_group for request in self.requests.values() if request.server_group}
+        if groups and self.cloud.groups is not None:
+            self.rules = await self.cloud.groups.rules(groups)
         self.found = await self.cloud.find_servers(list(self.requests))
         for attempt in range(1, _ATTEMPTS + 1):
             last = attempt == _ATTEMPTS
@@ -417,7 +463,7 @@ class _Creation:
         missing = self._missing()
         if not missing:
             return None
-        await self._place([] if leave_it_to_nova else missing)
+        await self._place([request for request in missing if not (leave_it_to_nova and self._is_novas(request))])
         await self._bring_keys(missing)
         asked = [request for request in missing if request.node_id not in self.refused]
         answers = await asyncio.gather(*map(self._create, asked), return_exceptions=True)
@@ -434,12 +480,17 @@ class _Creation:
     async def _place(self, missing: Sequence[ServerRequest]) -> None:
         """Choose the host of each server that Roost can choose one for, or learn that there is none."""
         self.placed = {}
-        places = await self.cloud._ask(lambda connection: placing.place(connection, missing, self.avoided))
+        places = await self.cloud._ask(lambda connection: placing.place(connection, missing, self.avoided, self.rules))
         for node_id, place in places.items():
             if isinstance(place, Place):
                 self.placed[node_id] = place.host
             else:
                 self.refused[node_id] = place
+
+    def _is_novas(self, request: ServerRequest) -> bool:
+        """Whether Nova by itself would keep to all rules of the server's group."""
+        rules = self.rules.get(request.server_group or "", ())
+        return len(rules) < 2 and all(rule.scope == HOST and rule.max_skew is None for rule in rules)
 
     async def _bring_keys(self, missing: Sequence[ServerRequest]) -> None:
         """Have each key pair that servers ask for, or learn that there is none."""

@@ -32,21 +32,25 @@ class _Kind:
 
 
 def place(
-    connection: Any, requests: Sequence[ServerRequest], avoided: Mapping[str, Collection[str]]
+    connection: Any,
+    requests: Sequence[ServerRequest],
+    avoided: Mapping[str, Collection[str]],
+    rules: Mapping[str, Sequence[Rule]],
 ) -> dict[str, Place | str]:
-    """The host of each server, or why there is none, by node id. Those that ask for more than Roost knows of, or for
-    what does not exist, are left out: Nova places or refuses them."""
+    """The host of each server, or why there is none, by node id; `rules` are those of the groups that are Roost's own.
+    Servers that ask for more than Roost knows of, or for what does not exist, are left out: Nova places or refuses
+    them."""
     flavors: dict[tuple[str, bool], list[ServerRequest]] = {}
     for request in requests:
         if _is_ours(request):
             flavors.setdefault((request.flavor, _is_volume_backed(request)), []).append(request)
-    groups: dict[str, tuple[list[Rule], Sequence[str]]] = {}
+    groups: dict[str, tuple[Sequence[Rule], Sequence[str]]] = {}
     places: dict[str, Place | str] = {}
     for (flavor, volume_backed), alike in flavors.items():
         seen = inventory.read(connection, flavor, volume_backed=volume_backed)
         for group in {request.server_group for request in alike if request.server_group} - groups.keys():
             if (found := connection.compute.find_server_group(group)) is not None:
-                groups[group] = _group(connection, found)
+                groups[group] = _rules(found, rules), _hosts(connection, found)
         known = [request for request in alike if not request.server_group or request.server_group in groups]
         if seen is not None:
             places |= _places(seen, known, groups, avoided)
@@ -65,19 +69,23 @@ def _is_volume_backed(request: ServerRequest) -> bool:
     )
 
 
-def _group(connection: Any, group: Any) -> tuple[list[Rule], list[str]]:
-    """The rules of a group, and the hosts of its members."""
+def _rules(group: Any, known: Mapping[str, Sequence[Rule]]) -> Sequence[Rule]:
+    """The rules of a group: Roost's, or the one that Nova has."""
     limits = {limit: value for limit, value in (group.rules or {}).items() if limit in set(Limit)}
+    return known.get(group.id) or [Rule.parse(group.policy, limits)]
+
+
+def _hosts(connection: Any, group: Any) -> list[str]:
+    """The hosts of a group's members."""
     ids = set(group.member_ids or ())
     servers = connection.compute.servers(details=True) if ids else ()
-    hosts = [server.compute_host for server in servers if server.id in ids and server.compute_host]
-    return [Rule.parse(group.policy, limits)], hosts
+    return [server.compute_host for server in servers if server.id in ids and server.compute_host]
 
 
 def _places(
     seen: Inventory,
     requests: Sequence[ServerRequest],
-    groups: Mapping[str, tuple[list[Rule], Sequence[str]]],
+    groups: Mapping[str, tuple[Sequence[Rule], Sequence[str]]],
     avoided: Mapping[str, Collection[str]],
 ) -> dict[str, Place | str]:
     """One decision for all that are alike, each knowing what the ones before it took."""

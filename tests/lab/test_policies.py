@@ -1,12 +1,15 @@
 """The policies' scenarios on real Nova and Octavia: a tenant works through the SDK, an administrator reads back."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from lab import tenants
 from tests.lab.conftest import ZONES, LabCluster
+from tests.lab.deployment import Deployment, until
 
 SPREAD: dict[str, Any] = {"zones": [{"name": zone} for zone in ZONES]}
 
@@ -89,6 +92,49 @@ def test_a_cluster_that_is_not_an_administrators_has_no_drs(cluster: LabCluster)
     answer = cluster.clustering.attach_policy_to_cluster(cluster.id, policy.id)
     action = cluster.until(lambda: cluster.ended(answer["action"]))
     assert action.status_reason.endswith("needs a cluster that is owned by an administrator of the cloud.")
+
+
+RACKS = {"rack-a": ("fake-1", "fake-2", "fake-3"), "rack-b": ("fake-4", "fake-5"), "rack-c": ("fake-6",)}
+
+
+@pytest.fixture
+def racks(deployment: Deployment, admin: Any) -> Iterator[None]:
+    """Aggregates of a scope, as an operator makes them in Nova; Roost has seen them."""
+    compute = admin.compute
+    made = [(compute.create_aggregate(name=rack), hosts) for rack, hosts in RACKS.items()]
+    for aggregate, hosts in made:
+        compute.set_aggregate_metadata(aggregate, {"policy_scope": "rack"})
+        for host in hosts:
+            compute.add_host_to_aggregate(aggregate, host)
+    until(lambda: "rack" in scopes_that_roost_knows(deployment, admin))
+    yield
+    for aggregate, hosts in made:
+        for host in hosts:
+            compute.remove_host_from_aggregate(aggregate, host)
+        compute.delete_aggregate(aggregate)
+
+
+def scopes_that_roost_knows(deployment: Deployment, admin: Any) -> set[str]:
+    headers = {"X-Auth-Token": admin.auth_token, "OpenStack-API-Version": "compute 2.1002"}
+    answer = httpx.get(f"{deployment.url}/compute/v2.1/os-policy-scopes", headers=headers)
+    return {scope["name"] for scope in answer.json()["policy_scopes"]}
+
+
+def test_no_two_servers_share_a_rack_though_nova_knows_of_none(cluster: LabCluster, racks: None) -> None:
+    rules = [{"name": "anti-affinity", "scope": "rack"}]
+    policy = cluster.make(0).attach("affinity", "1.1", servergroup={"policies": rules})
+    group = bound(cluster, policy)["servergroup_id"]
+    assert cluster.admin.compute.get_server_group(group).policy == "anti-affinity"
+    cluster.do("scale_out_cluster", 3)
+    assert sorted(rack for host in cluster.hosts() for rack, hosts in RACKS.items() if host in hosts) == sorted(RACKS)
+    answer = cluster.clustering.scale_out_cluster(cluster.id, 1)
+    action = cluster.until(lambda: cluster.ended(answer["action"]))
+    assert action.status == "FAILED"
+    reasons = [action.status_reason, *(node.status_reason for node in cluster.clustering.nodes(cluster_id=cluster.id))]
+    assert any("6 hosts are in a rack with as many members" in reason for reason in reasons), reasons
+    assert len(cluster.hosts()) == 3
+    cluster.do("detach_policy_from_cluster", policy)
+    assert cluster.cloud.compute.find_server_group(group) is None
 
 
 # Zone placement

@@ -13,6 +13,7 @@ from roost import logs
 from tests.clusters.house import House, clustering
 from tests.compute.cloud import IMAGE
 from tests.conftest import Api
+from tests.security.world import patiently
 
 LONG = "9" * 5000
 INJECTED = (
@@ -51,7 +52,7 @@ async def house(database_url: str) -> AsyncIterator[House]:
 
 async def _ask(api: Api, method: str, path: str, **more: Any) -> httpx.Response:
     version = {"compute": "2.1003", "clustering": "1.14"}.get(path.split("/")[1])
-    return await api.request(method, path, version=version, **more)
+    return await patiently(api, method, path, version=version, **more)
 
 
 async def test_no_parameter_of_a_list_is_sql_or_a_failure(house: House) -> None:

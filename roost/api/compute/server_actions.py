@@ -145,6 +145,16 @@ async def _unlock(call: Call, connection: AsyncConnection, server: Server, value
     await servers.record(connection, server.id, "unlock", actor(call), done=True)
 
 
+async def _change_password(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    """Nothing runs in a server of simulated hosts that would have a password."""
+    servers.check(server, "changePassword", frozenset({"active"}), actor(call))
+    await servers.record(connection, server.id, "changePassword", actor(call), done=True)
+
+
+async def _force_delete(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    await servers.delete(connection, server, actor(call))
+
+
 async def _reset(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
     await moves.reset(connection, server, value["state"])
 
@@ -280,6 +290,16 @@ ACTIONS: Mapping[str, Action] = {
         ),
     ),
     "unlock": Action("os_compute_api:os-lock-server:unlock", MEMBER, "Unlock a server.", _unlock, _ANYTHING),
+    "changePassword": Action(
+        "os_compute_api:os-admin-password",
+        MEMBER,
+        "Change the password of a server's administrator.",
+        _change_password,
+        _bodies(("2.1", thing({"adminPass": STRING}))),
+    ),
+    "forceDelete": Action(
+        "os_compute_api:os-deferred-delete:force", MEMBER, "Delete a server at once.", _force_delete, _ANYTHING
+    ),
     "os-resetState": Action(
         "os_compute_api:os-admin-actions:reset_state",
         ADMIN,

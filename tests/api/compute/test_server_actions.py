@@ -17,6 +17,7 @@ STEPS: list[tuple[list[tuple[str, Any]], tuple[str, Any], str, str, int]] = [
     ([("pause", None)], ("unpause", None), "PAUSED", "ACTIVE", 1),
     ([], ("suspend", None), "ACTIVE", "SUSPENDED", 7),
     ([("suspend", None)], ("resume", None), "SUSPENDED", "ACTIVE", 1),
+    ([], ("changePassword", {"adminPass": "x"}), "ACTIVE", "ACTIVE", 1),
     ([], ("rebuild", {"imageRef": IMAGE}), "REBUILD", "ACTIVE", 1),
     ([("os-stop", None)], ("rebuild", {"imageRef": IMAGE}), "REBUILD", "SHUTOFF", 4),
     ([], ("resize", {"flavorRef": "2"}), "RESIZE", "VERIFY_RESIZE", 1),
@@ -56,6 +57,7 @@ REFUSED = {
     "unpause": "active stopped suspended resized shelved_offloaded error",
     "suspend": "stopped paused suspended resized shelved_offloaded error",
     "resume": "active stopped paused resized shelved_offloaded error",
+    "changePassword": "stopped paused suspended resized shelved_offloaded error",
     "resize": "paused suspended resized shelved_offloaded error",
     "confirmResize": "active stopped paused suspended shelved_offloaded error",
     "revertResize": "active stopped paused suspended shelved_offloaded error",
@@ -66,6 +68,7 @@ REFUSED = {
     "rebuild": "resized shelved_offloaded",
 }
 VALUES: dict[str, Any] = {
+    "changePassword": {"adminPass": "x"},
     "resize": {"flavorRef": "2"},
     "os-migrateLive": NULL_HOST,
     "rebuild": {"imageRef": IMAGE},
@@ -234,4 +237,15 @@ async def test_answers_have_nova_s_statuses(cloud: Cloud) -> None:
     assert response.status_code == 202
     assert response.json()["server"]["name"] == "renamed"
     await cloud.settle()
+    await cloud.check()
+
+
+async def test_a_server_is_deleted_at_once_unless_somebody_locked_it(cloud: Cloud) -> None:
+    server = await cloud.boot()
+    await cloud.done(server, "lock")
+    assert await cloud.refused(server, "forceDelete", cloud="roost") == (409, f"Instance {server} is locked")
+    await cloud.done(server, "unlock")
+    assert (await cloud.act(server, "forceDelete", cloud="roost")).status_code == 202
+    await cloud.settle()
+    assert (await cloud.ask("GET", f"/servers/{server}")).status_code == 404
     await cloud.check()
