@@ -210,7 +210,7 @@ def serve(folder: Path, *arguments: str) -> Served:
 
 
 @pytest.fixture(scope="session")
-def served(folders: Path) -> Iterator[Served]:
+def serving(folders: Path) -> Iterator[Served]:
     """One `roost serve` for all tests that only need one."""
     settings = folders / "served.conf"
     settings.write_text("[clusters]\nhealth_interval_min = 1\n")
@@ -218,3 +218,20 @@ def served(folders: Path) -> Iterator[Served]:
     yield started
     started.process.terminate()
     assert started.process.wait(30) == 0
+
+
+@pytest.fixture(scope="module")
+def served(serving: Served) -> Iterator[Served]:
+    """A `roost serve` in which nobody has anything: whatever a file of tests makes, it takes away again."""
+    yield serving
+    until = time.monotonic() + 60
+    while left := _left(serving):
+        assert time.monotonic() < until, left
+        time.sleep(0.5)
+
+
+def _left(served: Served) -> list[tuple[str, str, str]]:
+    tables = ("servers", "server_groups", "clusters", "nodes", "receivers")
+    query = " UNION ALL ".join(f"SELECT '{table}', name, project_id FROM {table}" for table in tables)
+    with psycopg.connect(EmbeddedPostgres(served.folder).url) as connection:
+        return connection.execute(query).fetchall()

@@ -110,9 +110,8 @@ def _kept(fleet: Fleet, rule: Rule, present: Members, hosts: Ints, feasible: Boo
         return bool(np.all((chosen == _target(fleet, rule)) == (rule.kind is Kind.AFFINITY)))
     before = _tally(division, present)
     if rule.kind is Kind.AFFINITY:
-        if _torn(division, present):
-            return False
-        return bool(np.all(before[chosen] > 0) if present.total else np.all(chosen == chosen[0]))
+        settled = _settled(division, present, before)
+        return bool(np.all(settled[chosen] > 0) if present.total else np.all(chosen == chosen[0]))
     after = before.copy()
     np.add.at(after, chosen, 1)
     limit = rule.limit
@@ -123,10 +122,17 @@ def _kept(fleet: Fleet, rule: Rule, present: Members, hosts: Ints, feasible: Boo
     return bool(after[chosen].max() <= after[np.flatnonzero(feasible)].min() + rule.max_skew)
 
 
-def _torn(division: Division, members: Members) -> bool:
-    """Whether a member is on its way from one aggregate to another: until it has arrived, or is back, nobody can be
-    sure to be with it."""
-    return any(division.column[source] != division.column[target] for source, target in members.between)
+def _settled(division: Division, members: Members, tally: Ints) -> Ints:
+    """How many members each aggregate holds that stay there: nobody can be sure to be with one that is on its way to
+    another aggregate until it has arrived, or is back."""
+    if not members.between:
+        return tally
+    settled = tally.copy()
+    for source, target in members.between:
+        here, there = division.column[source], division.column[target]
+        if here != there:
+            settled[[here, there]] -= 1
+    return settled
 
 
 def _divided(division: Division, present: Members, decision: Decision) -> bool:
@@ -352,8 +358,7 @@ class _Board:
     def _check_members(self, rule: Rule, division: Division) -> None:
         """With members there are, a host must share an aggregate with some; which one is free where there are none."""
         if self.present.total:
-            enough = self.present.total if _torn(division, self.present) else 0
-            holding = self._tally_of(rule.scope, division) > enough
+            holding = _settled(division, self.present, self._tally_of(rule.scope, division)) > 0
             self._keep(self._by_host(rule.scope, division, holding), Refusal.AWAY_FROM_MEMBERS, rule)
 
     def _check_limit(self, rule: Rule, division: Division, limit: int) -> None:

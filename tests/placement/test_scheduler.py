@@ -41,6 +41,23 @@ def test_an_only_member_may_leave_its_affinity() -> None:
     assert place(fleet, request).hosts == (1,)
 
 
+def test_nobody_can_be_sure_to_be_with_a_member_that_moves_to_another_rack() -> None:
+    fleet = fleet_in("a", "a", "b", "c")
+    group = Members([0, 2])
+    group.between = ((0, 2),)
+    alone = Request(ONE, 1, rules("affinity:rack"), group)
+    assert [(each.reason, each.hosts) for each in place(fleet, alone).refused] == [(Refusal.AWAY_FROM_MEMBERS, 4)]
+    group.add(3)
+    joined = place(fleet, alone)
+    assert joined.hosts == (3,)
+    assert broken_rules(fleet, joined, group) == ()
+    group.remove(3)
+    assert broken_rules(fleet, joined, group) == alone.rules
+    within = Members([0, 1])
+    within.between = ((0, 1),)
+    assert place(fleet, Request(ONE, 1, rules("affinity:rack"), within)).hosts in {(0,), (1,)}
+
+
 def test_a_member_may_stay_where_only_it_fills_the_host() -> None:
     fleet = fleet_in("a", "b")
     fleet.claim(0, Resources(4, 4, 4))
