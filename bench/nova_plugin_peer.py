@@ -82,7 +82,7 @@ def compare(states, admin, members, rules, repeats, dice):
     )  # fmt: skip
     group.policies = ["anti-affinity"]
     places = {member: [state.host] for member, state in inside.items()}
-    known = {"id": group_id, "version": 1, "rules": rules, "members": places, "building": [new]}
+    known = {"id": group_id, "version": 1, "rules": rules, "members": places, "building": [new], "partitions": {}}
     here, there = multiprocessing.Pipe()
     answers = (json.dumps(topology_of(states)).encode(), json.dumps({"group": known}).encode())
     process = multiprocessing.Process(target=serve, args=(there, *answers), daemon=True)

@@ -84,8 +84,9 @@ class KeystoneAuthenticator:
             raise Unavailable(missing) from None
         threads.import_eventlet()
         self._request = webob.Request
-        # What these change would only cost time here: we use no catalogue, and decide ourselves what needs a token.
-        ours = {"include_service_catalog": False, "delay_auth_decision": False}
+        # The catalogue is not used here, and asked for all the same: other services that share the memcached would find
+        # the token there without one. What needs a token we decide ourselves.
+        ours = {"include_service_catalog": True, "delay_auth_decision": False}
         try:
             self._middleware = AuthProtocol(webob.Response(), {"oslo_config_config": settings.source, **ours})
         except ClientException as error:

@@ -172,8 +172,9 @@ class _Protocol(HttpToolsProtocol):
 
     _in_head = False
     _head_bytes = 0
+    _head: asyncio.TimerHandle | None = None
+    _rest: asyncio.TimerHandle | None = None
     _unsent = 0
-    _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -181,49 +182,49 @@ class _Protocol(HttpToolsProtocol):
             transport.write(_TOO_MANY_CONNECTIONS)
             transport.close()
         else:
-            self._wait(self._give_up)
+            self._expect_a_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
+        for waiting in (self._head, self._rest):
+            if waiting is not None:
+                waiting.cancel()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head, self._head_bytes = True, 0
-        self._wait(self._give_up)
+        self._expect_a_head()
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._stop_waiting()
+        if self._head is not None:
+            self._head.cancel()
         super().on_headers_complete()
+
+    def _expect_a_head(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+        self._head = self.loop.call_later(self.patience, self.transport.close)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._look_at_the_rest()
+        self._expect_some_to_be_taken()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stop_waiting()
+        if self._rest is not None:
+            self._rest.cancel()
+
+    def _expect_some_to_be_taken(self) -> None:
+        self._unsent = self.transport.get_write_buffer_size()
+        self._rest = self.loop.call_later(self.patience, self._look_at_the_rest)
 
     def _look_at_the_rest(self) -> None:
         """Wait on as long as the client takes some of what is there for it."""
-        self._unsent = self.transport.get_write_buffer_size()
-        self._wait(lambda: self._look_at_the_rest() if self._takes_some() else self.transport.abort())
-
-    def _takes_some(self) -> bool:
-        return self.transport.get_write_buffer_size() < self._unsent
-
-    def _give_up(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.close()
-
-    def _wait(self, then: Callable[[], None]) -> None:
-        self._stop_waiting()
-        self._waiting = self.loop.call_later(self.patience, then)
-
-    def _stop_waiting(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
+        if self.transport.get_write_buffer_size() < self._unsent:
+            self._expect_some_to_be_taken()
+        else:
+            self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

@@ -288,7 +288,7 @@ class OpenStackCloud:
         if own is not None:
             return own
         found = await self._ask(lambda connection: connection.compute.find_server_group(name_or_id))
-        return None if found is None else _group(found)
+        return None if found is None or found.project_id != self.project_id else _group(found)
 
     async def create_server_group(
         self, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None = None

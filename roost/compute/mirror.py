@@ -341,8 +341,7 @@ async def put_servers(
         elif await _put_server(connection, row, found[server_id], host_ids):
             moved.add(row.group_id)
     for server_id, group_id in joining.items():
-        if group_id is None or group_id in locked:
-            await _follow(connection, found[server_id], group_id, host_ids)
+        if (group_id is None or group_id in locked) and await _follow(connection, found[server_id], group_id, host_ids):
             moved.add(group_id or "")
     await claims.touch_groups(connection, moved & locked.keys())
 
@@ -362,7 +361,8 @@ async def _put_server(
 
 async def _follow(
     connection: AsyncConnection, server: Server, group_id: str | None, host_ids: Mapping[str, int]
-) -> None:
+) -> bool:
+    """Follow a server from now on; not so where a scheduler has just reserved a place for it, which then stands."""
     host_id = host_ids.get(server.host or "")
     values = {
         "id": server.id,
@@ -373,8 +373,10 @@ async def _follow(
         "host_id": host_id,
         **server.row(),
     }
-    await connection.execute(insert(servers).values(values).on_conflict_do_nothing())
-    await reservations.occupy(connection, server.id, {host_id})
+    new = insert(servers).values(values).on_conflict_do_nothing().returning(servers.c.id)
+    if await connection.scalar(new) is None:
+        return False
+    return await reservations.occupy(connection, server.id, {host_id})
 
 
 async def _forget_server(connection: AsyncConnection, settings: Settings, row: sa.Row[Any]) -> None:

@@ -80,7 +80,7 @@ class Group:
             tuple(Rule.parse(rule["policy"], rule["rules"]) for rule in answer["rules"]),
             {member: tuple(hosts) for member, hosts in answer["members"].items()},
             frozenset(answer["building"]),
-            answer["partitions"],
+            answer.get("partitions", {}),  # a Roost may be older than the plug-in
         )
 
     def after(self, version: int, member: str, hosts: Iterable[str], partitions: Sequence[int]) -> "Group":

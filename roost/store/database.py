@@ -26,8 +26,8 @@ _KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_coun
 # A serialization failure or a deadlock: nothing was done, and the same again may well succeed.
 _TRY_AGAIN = {"40001", "40P01"}
 
-
-_CONNECTING: dict[str, Any] = {"connect_timeout": _CONNECT_SECONDS, **_KEEPALIVES}
+CONNECTING: dict[str, Any] = {"connect_timeout": _CONNECT_SECONDS, **_KEEPALIVES}
+"""How every connection is made, also by those that are not in the pool."""
 
 
 class Database:
@@ -44,7 +44,7 @@ class Database:
             pool_timeout=_POOL_SECONDS,
             # What a statement was given may be a secret, and an error goes into the log.
             hide_parameters=True,
-            connect_args=_CONNECTING,
+            connect_args=CONNECTING,
         )
         sa.event.listen(self._engine.sync_engine, "connect", _prepare)
 
@@ -67,7 +67,7 @@ class Database:
         dsn = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
         while True:
             try:
-                async with await psycopg.AsyncConnection.connect(dsn, autocommit=True, **_CONNECTING) as connection:
+                async with await psycopg.AsyncConnection.connect(dsn, autocommit=True, **CONNECTING) as connection:
                     await connection.execute(f'LISTEN "{channel}"')
                     await received("")
                     async for notification in connection.notifies():

@@ -1,5 +1,6 @@
 """Nova's hosts, aggregates, groups and members in Roost's tables: what is taken over, and what stays Roost's own."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -222,6 +223,29 @@ async def test_what_was_reserved_since_nova_was_asked_stands(nova: Mirror) -> No
     await nova.reserve(group, "h1", new)
     await nova.put(gone=[new], ago=120)
     assert await nova.members(group) == {new: ("h1",)}
+
+
+async def test_a_member_that_is_being_reserved_while_nova_lists_it_keeps_its_place(nova: Mirror) -> None:
+    group, new = await nova.group(), str(uuid4())
+    listed = server(None, new, vm_state="building", launched_at=None, settled=False)
+    async with nova.database.begin() as connection:
+        known = await reservations.show(connection, group)
+        generation = (await reservations.topology(connection, -1)).generation
+        order = Order(new, "demo", "user", {"vcpus": 1}, "h1", known.version, generation, {})
+        await reservations.reserve(connection, nova.settings, group, order)
+        putting = asyncio.create_task(nova.put(listed, group=group, ago=120))
+        async with nova.database.begin() as other:
+            for _ in range(3000):
+                if await other.scalar(_WAITING):
+                    break
+                await asyncio.sleep(0.01)
+    await putting
+    assert await nova.members(group) == {new: ("h1",)}
+
+
+_WAITING = sa.text(
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+)
 
 
 async def test_a_server_that_moves_keeps_both_places_until_it_has_settled(nova: Mirror) -> None:

@@ -173,9 +173,13 @@ class Deployment:
         for number in (1, 2):
             self.apis.append(self._process("api", number, settings))
             self.engines.append(self._process("engine", number, settings))
-        for each in self.processes:
-            each.start()
-        self.wait_until_served()
+        try:
+            for each in self.processes:
+                each.start()
+            self.wait_until_served()
+        except BaseException:
+            self.stop()
+            raise
 
     @property
     def processes(self) -> list[Process]:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import re
+import shutil
 import time
 import traceback
 from collections import Counter, defaultdict
@@ -246,11 +247,14 @@ class Drill:
                 found[operation.subject or ""].append(operation)
         return found
 
-    def dump(self, path: Path) -> None:
-        """Write down every request with its times, for whoever has to find out what happened."""
-        with path.open("w") as history:
+    def keep(self, folder: Path) -> None:
+        """Write down every request with its times, and the logs, for whoever has to find out what happened."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "history.txt").open("w") as history:
             for each in self.clients.history:
                 print(f"{each.asked_at:.3f} {each.answered_at:.3f} {each} {each.body} {each.answer}", file=history)
+        for log in self.folder.glob("*.log"):
+            shutil.copy(log, folder)
 
     def summary(self) -> dict[str, Any]:
         """What was done, and what came of it."""

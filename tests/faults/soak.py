@@ -39,7 +39,7 @@ def main() -> int:
             print(_line(drill, (time.monotonic() - begun) / 60), flush=True)
     except Violation as violation:
         drill.violations = drill.violations or [str(violation)]
-        drill.dump(folder / "history.txt")
+        drill.keep(WRITTEN.parent / "drill")
     minutes = (time.monotonic() - begun) / 60
     drill.stop()
     summary = {"minutes": round(minutes, 1), **drill.summary()}
@@ -47,7 +47,7 @@ def main() -> int:
     WRITTEN.write_text(json.dumps(summary, indent=2) + "\n")
     print(_told(summary))
     if drill.violations:
-        print(f"The logs of all processes, and every request: {folder}")
+        print(f"The logs of all processes, and every request: {WRITTEN.parent / 'drill'}")
     return 1 if drill.violations else 0
 
 

@@ -19,12 +19,14 @@ PROGRAMS, STEPS = 2, 20
 
 @pytest.fixture(scope="module")
 def drill(folders: Path) -> Iterator[Drill]:
-    """A deployment to be broken; the logs of its processes are kept if it was."""
+    """A deployment to be broken; the logs of its processes are kept in build/drill if it was."""
     print(f"SEED={SEED}")
     started = Drill(folders / "drill", SEED)
     started.start()
     yield started
     started.stop()
+    if started.violations:
+        started.keep(Path("build/drill"))
     assert not started.violations
 
 

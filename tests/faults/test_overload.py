@@ -237,7 +237,7 @@ async def test_who_waits_too_long_for_a_connection_to_the_database_is_told_to_co
 
 
 async def test_a_database_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(connections._CONNECTING, "connect_timeout", 2)
+    monkeypatch.setitem(connections.CONNECTING, "connect_timeout", 2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         database = Database(f"postgresql://roost@127.0.0.1:{silent.getsockname()[1]}/roost")
         with pytest.raises(sa.exc.OperationalError):

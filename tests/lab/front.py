@@ -1,7 +1,6 @@
 """A Roost of its own in front of the lab's Nova, with its plug-in in the lab's nova-scheduler."""
 
 import secrets
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from lab import control, tenants
 from lab.settings import Settings
 from roost.store import schema
 from roost.store.embedded import EmbeddedPostgres
-from tests.lab.deployment import Deployment
+from tests.lab.deployment import Deployment, until
 
 FILTER = "roost.nova.ScopedGroupFilter"
 WEIGHER = "roost.nova.ScopedGroupWeigher"
@@ -77,10 +76,8 @@ def restart_scheduler(lab: Settings) -> None:
         return {row.id: row.updated_at for row in compute.services(binary="nova-scheduler") if row.state == "up"}
 
     control.restart(lab, ["nova-scheduler"])
-    before, until = signs_of_life(), time.monotonic() + 120
-    while not set(signs_of_life().items()) - set(before.items()):
-        assert time.monotonic() < until, "nova-scheduler does not start"
-        time.sleep(0.5)
+    before = set(signs_of_life().items())
+    until(lambda: set(signs_of_life().items()) - before)
 
 
 @contextmanager
@@ -116,13 +113,11 @@ class Person:
 
     def await_scopes(self, wanted: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
         """Wait until Roost has heard of all aggregates."""
-        until = time.monotonic() + 60
-        while True:
-            _, found = self.ask("GET", "/os-policy-scopes")
-            if {scope["name"] for scope in found["policy_scopes"]} >= wanted.keys():
-                return
-            assert time.monotonic() < until, found
-            time.sleep(0.5)
+
+        def known() -> set[str]:
+            return {scope["name"] for scope in self.ask("GET", "/os-policy-scopes")[1]["policy_scopes"]}
+
+        until(lambda: known() >= wanted.keys())
 
     def group(self, *policies: str) -> str:
         """A server group with these policies."""
@@ -147,13 +142,13 @@ class Person:
 
     def settled(self, server: str) -> Any:
         """A server as Nova's admin sees it, once it is neither being made nor moved."""
-        until = time.monotonic() + 120
-        while True:
+
+        def at_rest() -> Any:
             found = self.admin.compute.get_server(server)
-            if found.status in ("ACTIVE", "ERROR", "VERIFY_RESIZE", "SHELVED_OFFLOADED") and not found.task_state:
-                return found
-            assert time.monotonic() < until, (found.status, found.task_state)
-            time.sleep(0.2)
+            rests = found.status in ("ACTIVE", "ERROR", "VERIFY_RESIZE", "SHELVED_OFFLOADED") and not found.task_state
+            return found if rests else None
+
+        return until(at_rest)
 
     def boot(self, group: str | None = None, **more: Any) -> str:
         """A server that runs."""
@@ -177,13 +172,12 @@ class Person:
 
     def violations(self, group: str) -> list[Any]:
         """The broken rules of a group, as soon as Roost sees any."""
-        until = time.monotonic() + 60
-        while True:
+
+        def broken() -> Any:
             status, answer = self.ask("GET", f"/os-server-groups/{group}/audit")
-            found = answer["server_group_policy_audit"]["violations"] if status == 200 else []
-            if found or time.monotonic() > until:
-                return list(found)
-            time.sleep(0.5)
+            return answer["server_group_policy_audit"]["violations"] if status == 200 else None
+
+        return list(until(broken))
 
     def clean_up(self) -> None:
         """Delete everything."""

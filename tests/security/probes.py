@@ -282,18 +282,22 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
 # Of these a receiver that takes messages is meant.
 _QUEUES = f"{_V1}/receivers/{{receiver_id}}/notify"
 
+MARKERS = {
+    "servers": "server_id",
+    "os-server-groups": "server_group_id",
+    "flavors": "flavor_id",
+    "os-keypairs": "name",
+    "clusters": "cluster_id",
+    "nodes": "node_id",
+    "profiles": "profile_id",
+    "policies": "policy_id",
+    "receivers": "receiver_id",
+    "actions": "action_id",
+    "events": "event_id",
+}
+"""By what a page of each list begins."""
+
 QUERIES: tuple[dict[str, str], ...] = (
-    {"marker": "<server_id>"},
-    {"marker": "<server_group_id>"},
-    {"marker": "<flavor_id>"},
-    {"marker": "<name>"},
-    {"marker": "<cluster_id>", "sort": "name"},
-    {"marker": "<node_id>"},
-    {"marker": "<profile_id>"},
-    {"marker": "<policy_id>"},
-    {"marker": "<receiver_id>"},
-    {"marker": "<action_id>"},
-    {"marker": "<event_id>"},
     {"name": "<group_name>"},
     {"name": "<flavor_id>"},
     {"name": "<cluster_name>"},
@@ -323,7 +327,7 @@ QUERIES: tuple[dict[str, str], ...] = (
     {"sort_key": "host"},
     {"host": "host"},
 )
-"""By what lists and views may be limited, widened or begun, whether or not a route knows it."""
+"""By what lists and views may be limited or widened, whether or not a route knows it."""
 
 
 def row_name(api: Api, route: Route) -> str:
@@ -384,5 +388,9 @@ def probes(api: Api, route: Route, named: Things, *owners: Things, **query: str)
 
 def searches(probe: Probe, named: Things, queries: Iterable[Mapping[str, str]] = QUERIES) -> Iterator[Probe]:
     """The same look with everything by which it could be limited, widened or begun."""
-    for query in queries:
+    marked = [
+        {"marker": f"<{kind}>", "sort": "name"} for noun, kind in MARKERS.items() if noun in probe.path.split("/")
+    ]
+    marked += [{"marker": f"<{kind}>"} for noun, kind in MARKERS.items() if noun in probe.path.split("/")]
+    for query in [*queries, *marked]:
         yield replace(probe, query=_filled(query)(named, Version(0, 0)))

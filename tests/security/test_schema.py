@@ -47,7 +47,7 @@ class InProcess(HTTPAdapter):
         assert request.method is not None
         assert isinstance(request.body, bytes | str | None)
         headers = [(str(name), str(value)) for name, value in request.headers.items()]
-        asked = self.http.request(request.method, str(request.url), content=request.body or b"", headers=headers)
+        asked = self._ask(request.method, str(request.url), content=request.body or b"", headers=headers)
         answer = asyncio.run_coroutine_threadsafe(asked, self.loop).result(60)
         raw = urllib3.HTTPResponse(
             body=io.BytesIO(answer.content),
@@ -56,6 +56,11 @@ class InProcess(HTTPAdapter):
             preload_content=False,
         )
         return self.build_response(request, raw)
+
+    async def _ask(self, method: str, url: str, **more: Any) -> httpx.Response:
+        """Again, as long as a busy machine says so."""
+        answer = await self.http.request(method, url, **more)
+        return answer if answer.status_code != 503 else await self._ask(method, url, **more)
 
 
 class Inside:

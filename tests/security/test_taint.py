@@ -129,9 +129,13 @@ def _requests(world: World) -> Iterator[Probe]:
 async def test_no_tenant_is_told_a_host_an_aggregate_or_what_is_anothers(world: World) -> None:
     hidden = {**world.hidden, **{f"a stranger's {kind}": value for kind, value in own(world.stranger).items()}}
     leaks: list[str] = []
+    seen: set[tuple[str, str, str]] = set()
     answered: dict[str, set[int]] = {}
     for probe in _requests(world):
-        for tenant in (OWNER,) if probe.query else (READER, MANAGER, OWNER):
+        # What differs between roles is the same in all versions.
+        again = probe.query or (probe.method, probe.path, str(probe.body)) in seen
+        seen.add((probe.method, probe.path, str(probe.body)))
+        for tenant in (OWNER,) if again else (READER, MANAGER, OWNER):
             answer = await world.ask(cloud=tenant, **probe.request)
             told = _told(answer)
             secret = {"secret of a webhook": world.owner["secret"]} if tenant == READER else {}

@@ -77,13 +77,14 @@ def _shown_as(optional: dict[str, Schema] | None = None, **more: Schema) -> Sche
     return thing({"id": schemas.STRING, "name": schemas.STRING, **more, "members": _STRINGS}, optional)
 
 
-_LIMITS: dict[str, Schema] = {str(limit): schemas.POSITIVE_INTEGER for limit in placement.Limit}
+_LIMIT: Schema = {**schemas.POSITIVE_INTEGER, "maximum": 10**schemas.MOST_DIGITS}
+_LIMITS: dict[str, Schema] = dict.fromkeys(map(str, placement.Limit), _LIMIT)
 _PLACE: dict[str, Schema] = {"scope": schemas.STRING, "identifier": schemas.STRING}
 _NESTED_POLICY: Schema = {
     "oneOf": [
         thing(
             {"name": {"type": "string", "enum": ["anti-affinity"]}},
-            {"rules": thing({}, {"max_server_per_host": schemas.POSITIVE_INTEGER})},
+            {"rules": thing({}, {"max_server_per_host": _LIMIT})},
         ),
         thing({"name": {"type": "string", "enum": ["affinity", "soft-anti-affinity", "soft-affinity"]}}),
     ]

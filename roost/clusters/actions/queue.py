@@ -17,7 +17,7 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import DeleteJobCondition
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.store.database import Database
+from roost.store.database import CONNECTING, Database
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class _InHand:
 
 def _app(database: Database, carry_out: Callable[[str], Awaitable[None]], in_hand: _InHand) -> procrastinate.App:
     dsn = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    connector = procrastinate.PsycopgConnector(conninfo=dsn, min_size=1, max_size=4)
+    connector = procrastinate.PsycopgConnector(conninfo=dsn, kwargs=dict(CONNECTING), min_size=1, max_size=4)
     app = procrastinate.App(connector=connector)
 
     @app.task(name=_TASK, queue=_QUEUE, pass_context=True)
