@@ -46,6 +46,10 @@ def admin(lab: Settings) -> Any:
     for server in [server for server in cloud.compute.servers(all_projects=True) if server.project_id in left]:
         cloud.compute.delete_server(server.id, force=True)
         cloud.compute.wait_for_delete(server, interval=0.3, wait=60)
+    for aggregate in [each for each in cloud.compute.aggregates() if "policy_scope" in (each.metadata or {})]:
+        for host in aggregate.hosts or ():
+            cloud.compute.remove_host_from_aggregate(aggregate, host)
+        cloud.compute.delete_aggregate(aggregate)
     return cloud
 
 
