@@ -178,8 +178,10 @@ class App:
             return self._refuse_method(exchange, _METHODS)
         if "\x00" in exchange.path:
             raise errors.NotFound(api.not_found)  # nothing has such a name, and the database cannot be asked for it
-        if api is FRONT_API and self._services.front is not None and not _is_own(exchange):
-            return await self._relay(exchange, self._services.front)
+        if api is FRONT_API and self._services.front is not None:
+            self._services.front.must_not_ask_itself(exchange.headers.get("via"))
+            if not _is_own(exchange):
+                return await self._relay(exchange, self._services.front)
         by_method, values, project_id = api.find(exchange.path)
         routes = by_method.get("GET" if scope["method"] == "HEAD" else scope["method"])
         if not routes and api.says_wrong_method:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.clouds.nova import Nova, is_stricter
+from roost.clouds.nova import VIA, Nova, is_stricter
 from roost.compute import groups, mirror
 from roost.config import Settings
 from roost.errors import Conflict, NotFound, RoostError
@@ -43,6 +43,14 @@ class Front:
     settings: Settings
     _since: datetime | None = None
     _read: dict[str, float] = field(default_factory=dict)
+
+    def must_not_ask_itself(self, via: str | None) -> None:
+        """Refuse a request that this Roost, or another process of it, sent where it takes Nova to be."""
+        if VIA in (via or ""):
+            raise Conflict(
+                "Roost asks itself where it should ask Nova: in Roost's clouds.yaml, for the cloud "
+                f"{self.nova.cloud!r}, set compute_endpoint_override to Nova's own address."
+            )
 
     async def keep_following(self) -> None:
         """Go round again and again, until cancelled."""

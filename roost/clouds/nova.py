@@ -27,6 +27,8 @@ from roost.placement.rules import HOST, Kind, Rule
 
 _AT_ONCE = 16
 _PAGE = 1000
+VIA = "1.1 roost"
+"""What each request to Nova says of where it came through, so that a Roost which asks itself notices it."""
 _VERSION = "2.87"
 """Of what Roost itself asks: servers tell their flavor's size, groups their rules."""
 _REFUSALS: Mapping[int, type[RoostError]] = {
@@ -100,7 +102,7 @@ class Nova:
         return await self._send(method, path, sent, body, authenticated=token is None)
 
     async def relay(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        """One request with these headers and no others."""
+        """One request with these headers of the caller's and no others."""
         return await self._send(method, path, headers, body, authenticated=False)
 
     async def _send(
@@ -112,7 +114,7 @@ class Nova:
                 _root(connection) + path,
                 method,
                 authenticated=authenticated,
-                headers=dict(headers),
+                headers={**headers, "Via": VIA},
                 data=body,
                 raise_exc=False,
                 redirect=False,

@@ -19,6 +19,8 @@ from roost.store.tables.compute import hosts
 from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import project_usage, server_groups
 
+ATTEMPTS = 30
+"""How often one who loses to others tries again."""
 _LOCK_NOT_AVAILABLE = "55P03"
 
 

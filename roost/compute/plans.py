@@ -16,13 +16,16 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute import claims, displacements, explain, groups, identifiers, occupants, repairs, trials
+from roost.compute.batches import Overtaken
+from roost.compute.boots import Boot, asked_partition
 from roost.compute.changes import latest_generation
 from roost.compute.displacements import Rules
 from roost.compute.drift import aggregate_name
+from roost.compute.flavors import resources_of
 from roost.compute.groups import Group, Policy
 from roost.compute.occupants import Occupant
 from roost.compute.repairs import Budget, Step
-from roost.compute.scheduling import Boot, Overtaken, Scheduler, asked_partition, resources_of
+from roost.compute.scheduling import Scheduler
 from roost.compute.servers import Actor
 from roost.errors import Conflict, Invalid, NotFound
 from roost.placement.audit import Violation

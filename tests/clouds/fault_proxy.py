@@ -41,6 +41,8 @@ class FaultProxy:
     """Forwards to `target` what no fault catches."""
 
     target: str
+    transport: httpx.AsyncBaseTransport | None = None
+    """Another way to the target than over the network."""
     faults: list[Fault] = field(default_factory=list)
     seen: list[tuple[str, str]] = field(default_factory=list)
     url: str = ""
@@ -56,7 +58,7 @@ class FaultProxy:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["FaultProxy"]:
         """On a free port."""
-        async with httpx.AsyncClient(base_url=self.target, timeout=120) as self._http:
+        async with httpx.AsyncClient(base_url=self.target, transport=self.transport, timeout=120) as self._http:
             server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
             self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             try:

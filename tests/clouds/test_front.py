@@ -4,6 +4,7 @@ one."""
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,12 +14,13 @@ import yaml
 from roost import config
 from roost.api.app import App, make_services
 from roost.clouds.front import Front
-from roost.clouds.nova import is_stricter, nearest_policy
+from roost.clouds.nova import Nova, is_stricter, nearest_policy
 from roost.compute import images
 from roost.errors import Unauthorized
 from roost.identity.tokens import Caller
 from roost.placement.rules import Rule
 from roost.store.database import Database
+from tests.clouds.fault_proxy import FaultProxy
 from tests.conftest import Served
 
 NEWEST = "2.1003"
@@ -124,6 +126,26 @@ async def clean_up(cloud: Cloud) -> None:
         await cloud.tenant.ask("DELETE", f"/os-server-groups/{group['id']}", version="2.87", straight=True)
 
 
+@pytest.mark.parametrize("path", ["/servers", "/os-server-groups"])
+async def test_a_roost_in_novas_place_in_the_catalogue_says_so_instead_of_asking_itself(
+    cloud: Cloud, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    in_front = cloud.tenant.front
+    async with FaultProxy(str(in_front.base_url), in_front._transport).running() as proxy:
+        clouds = yaml.safe_load(served.clouds.read_text())
+        clouds["clouds"]["roost-admin"]["compute_endpoint_override"] = f"{proxy.url}/compute/v2.1"
+        (tmp_path / "clouds.yaml").write_text(yaml.safe_dump(clouds))
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
+        nova, cloud.front.nova = cloud.front.nova, Nova("roost-admin")
+        body = {"server_group": {"name": "g", "policies": ["affinity"]}}
+        answer = await cloud.tenant.ask("POST", path, body, version="2.1002")
+        cloud.front.nova.close()
+        cloud.front.nova = nova
+    assert answer.status_code == 409, answer.text
+    assert "set compute_endpoint_override to Nova's own address" in answer.json()["conflictingRequest"]["message"]
+    assert proxy.count("POST", path) == 1
+
+
 async def test_a_group_has_the_id_of_the_one_underneath(cloud: Cloud) -> None:
     group = await cloud.tenant.group("anti-affinity:rack")
     underneath = await cloud.tenant.ask("GET", f"/os-server-groups/{group}", version="2.64", straight=True)
@@ -177,7 +199,7 @@ async def test_policies_that_the_group_underneath_forbids_are_refused(cloud: Clo
     group = await cloud.tenant.group("anti-affinity")
     weaker = {"server_group": {"policies": ["soft-anti-affinity"]}}
     answer = await cloud.tenant.ask("POST", f"/os-server-groups/{group}", weaker, version="2.1002")
-    assert answer.status_code == 409
+    assert answer.status_code == 409, answer.text
     stricter = {"server_group": {"policies": ["anti-affinity:rack"]}}
     answer = await cloud.tenant.ask("POST", f"/os-server-groups/{group}", stricter, version="2.1002")
     assert answer.status_code == 200

@@ -9,9 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from roost.compute import claims
+from roost.compute.boots import Boot, Booted, NewServer, asked_partition, named_servers
 from roost.compute.changes import host_changed
 from roost.compute.claims import Claim
-from roost.compute.scheduling import Boot, Booted, NewServer, Scheduler, asked_partition, named_servers
+from roost.compute.scheduling import Scheduler
 from roost.config import Settings
 from roost.errors import Invalid, OverQuota
 from roost.placement.fleet import Resources

@@ -20,7 +20,7 @@ from roost.compute import images
 from roost.store.embedded import EmbeddedPostgres
 from tests.cli.test_processes import free_port, running, wait_for
 from tests.cli.test_serve import ask, sign_in
-from tests.conftest import Served
+from tests.conftest import serve
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROMETHEUS = DEPLOY / "prometheus"
@@ -81,8 +81,9 @@ def scrape(url: str) -> Samples:
 
 
 @pytest.fixture(scope="module")
-def exported(served: Served) -> Samples:
+def exported(folders: Path) -> Iterator[Samples]:
     """What a Roost exports after a little of everything."""
+    served = serve(folders / "watched")
     token = sign_in(served, "roost")
     server = {"name": "s", "flavorRef": "1", "imageRef": images.USUAL[0].id}
     ask(served, "/compute/v2.1/servers", {"server": server}, token)
@@ -103,7 +104,9 @@ def exported(served: Served) -> Samples:
     while not late <= (samples := scrape(f"{served.url}/metrics")).keys():
         assert time.monotonic() < until, late - samples.keys()
         time.sleep(0.5)
-    return samples
+    yield samples
+    served.process.terminate()
+    assert served.process.wait(30) == 0
 
 
 @pytest.mark.parametrize(("title", "expression", "shown"), queries())

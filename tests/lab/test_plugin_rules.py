@@ -3,12 +3,17 @@
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from openstack import exceptions
 
+from lab import control
+from lab.settings import Settings
 from tests.lab.conftest import SCOPES
+from tests.lab.deployment import until
 from tests.lab.front import Front, Person, connect, part
+from tests.lab.test_driver import bring_back
 
 ZONES = SCOPES["maintenance_zone"]
 
@@ -70,6 +75,65 @@ def test_a_server_that_moves_keeps_the_rules(somebody: Person) -> None:
     admin.wait_for_server(admin.get_server(first), interval=0.3, wait=60)
     assert somebody.host(first) != before
     assert zone(somebody.host(first)) != forbidden
+
+
+def test_a_server_that_is_resized_keeps_the_rules(somebody: Person) -> None:
+    group = somebody.group("anti-affinity:maintenance_zone")
+    first, second = somebody.boot(group), somebody.boot(group)
+    compute = somebody.connection.compute
+    compute.resize_server(first, compute.find_flavor("m2.lab").id)
+    assert somebody.settled(first).status == "VERIFY_RESIZE"
+    assert zone(somebody.host(first)) != zone(somebody.host(second))
+    compute.confirm_server_resize(first)
+    assert somebody.settled(first).status == "ACTIVE"
+    assert len({zone(host) for host in somebody.hosts([first, second, somebody.boot(group)])}) == 3
+
+
+def test_a_server_comes_back_from_the_shelf_only_where_the_rules_have_room(somebody: Person) -> None:
+    group = somebody.group("anti-affinity:maintenance_zone")
+    shelved, *others = (somebody.boot(group) for _ in range(3))
+    compute = somebody.connection.compute
+    compute.shelve_server(shelved)
+    until(lambda: somebody.settled(shelved).status == "SHELVED_OFFLOADED")
+    others.append(somebody.boot(group))
+    compute.unshelve_server(shelved)
+    events = until(lambda: failed_events(somebody, shelved, "unshelve"))
+    assert "NoValidHost" in str(events)
+    assert somebody.settled(shelved).status == "SHELVED_OFFLOADED"
+    freed = zone(somebody.host(others[0]))
+    somebody.delete(others[0])
+    compute.unshelve_server(shelved)
+    until(lambda: somebody.settled(shelved).status == "ACTIVE")
+    assert zone(somebody.host(shelved)) == freed
+
+
+def failed_events(person: Person, server: str, action: str) -> list[Any]:
+    """What failed of an action on a server, in Nova's own words."""
+    compute = person.admin.compute
+    asked = [each.request_id for each in compute.server_actions(server) if each.action == action]
+    events = [event for each in asked for event in compute.get_server_action(each, server).events]
+    return [event for event in events if event.result == "Error"]
+
+
+def test_a_server_is_evacuated_only_where_the_rules_allow(lab: Settings, somebody: Person) -> None:
+    group = somebody.group("anti-affinity:maintenance_zone")
+    first, second = somebody.boot(group), somebody.boot(group)
+    compute, dead = somebody.admin.compute, somebody.host(first)
+    forbidden = zone(somebody.host(second))
+    [service] = [each for each in compute.services(binary="nova-compute") if each.host == dead]
+    control.kill_host(lab, int(dead.removeprefix("fake-")))
+    compute.update_service_forced_down(service, forced=True)
+    try:
+        [target, *_] = [host for host in ZONES[forbidden] if host != somebody.host(second)]
+        compute.evacuate_server(first, host=target)
+        assert somebody.settled(first).status == "ERROR"
+        assert somebody.host(first) == dead
+        compute.evacuate_server(first)
+        until(lambda: somebody.settled(first).status == "ACTIVE")
+        assert somebody.host(first) != dead
+        assert zone(somebody.host(first)) != forbidden
+    finally:
+        bring_back(lab, somebody.admin, service)
 
 
 def test_a_group_that_was_made_in_nova_is_held_too(somebody: Person) -> None:
