@@ -21,7 +21,7 @@ import pytest
 import requests
 import schemathesis
 import urllib3
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize
 from requests.adapters import HTTPAdapter
@@ -31,8 +31,11 @@ from schemathesis.generation.stateful import run_state_machine_as_test
 from roost.api import openapi
 from roost.api.app import APIS
 from roost.api.frame import Api
+from roost.api.scheduler import SCHEDULER_API
 from roost.api.versions import Version
 from tests.api.test_openapi import changes
+from tests.api.test_scheduler import served_in_front
+from tests.conftest import Api as Served
 from tests.security.probes import BODIES, OPERATORS
 from tests.security.world import FEED, OPERATOR, Things, World, inhabited
 
@@ -81,6 +84,8 @@ class Inside:
         self._thread.start()
         self._context = inhabited(database_url)
         self.world: World = self._wait(self._context.__aenter__())
+        self._in_front = served_in_front(self.world.house.database, database_url)
+        self.front: Served = self._wait(self._in_front.__aenter__())
         self.session = requests.Session()
         self.adapter = InProcess(self.loop, self.world.house.api.http)
         self.session.mount(SITE, self.adapter)
@@ -90,6 +95,7 @@ class Inside:
         """How to call, in that version."""
         service = api.negotiation.service if api.negotiation else api.name
         self.adapter.version = {"OpenStack-API-Version": f"{service} {version}"}
+        self.adapter.http = self.front.http if api is SCHEDULER_API else self.world.house.api.http
         return {"base_url": SITE + api.prefix, "session": self.session}
 
     def _wait(self, coroutine: Any) -> Any:
@@ -97,6 +103,7 @@ class Inside:
 
     def close(self) -> None:
         """Leave the world and end its loop."""
+        self._wait(self._in_front.__aexit__(None, None, None))
         self._wait(self._context.__aexit__(None, None, None))
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
@@ -123,7 +130,7 @@ def documents() -> list[tuple[Api, Version]]:
 
 def existing(things: Things) -> Mapping[str, str]:
     """What to put into a path where something that exists is wanted."""
-    return {**OPERATORS, **things}
+    return {**OPERATORS, **things, "group_id": things["server_group_id"]}
 
 
 def said(api: Api, version: Version) -> Any:
@@ -169,7 +176,8 @@ def test_what_was_made_can_be_asked_for_whatever_a_document_allows(inside: Insid
     numbers, found = itertools.count(), Counter[str]()
 
     class Following(schema.as_state_machine()):  # type: ignore[misc]
-        # What was made before is still there: no run is like another, and none must seem to begin as another did.
+        # What was made before is still there: of two runs that begin alike the second may go on otherwise, which
+        # Hypothesis takes for a fault. So a run has one try (after the simplest one), which begins like no other.
         @initialize(_=st.binary(min_size=16, max_size=16))
         def begin(self, _: bytes) -> None: ...
 
@@ -185,7 +193,9 @@ def test_what_was_made_can_be_asked_for_whatever_a_document_allows(inside: Insid
             if response.status_code < 300:
                 found[case.operation.label] += 1
 
-    run_state_machine_as_test(Following, settings=limits(EXAMPLES * 10, stateful_step_count=8))
+    for number in range(EXAMPLES * 6):
+        print(f"seed {number}")
+        run_state_machine_as_test(seed(number)(Following), settings=limits(2, stateful_step_count=8))
     assert any("{" in label for label in found), f"nothing that was made was found again: {found}"
 
 
