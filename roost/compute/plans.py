@@ -170,10 +170,10 @@ async def apply(
     New servers are booted by `boot_planned` instead, in the scheduler's own transaction.
     """
     kept = await _take(connection, group, change, generation)
-    await claims.lock_groups(connection, [group.id])
     if isinstance(change, Displace):
         if change.lost:
             raise Invalid("To lose an aggregate is a question, nothing that could be applied.")
+        await claims.lock_groups(connection, [group.id])
         outcome = await _displaced(connection, scheduler, group, change)
         _compare(kept, outcome)
         steps = [Step(move["server_id"], move["source"]["host"], move["target"]["host"]) for move in outcome.moves]
@@ -277,6 +277,7 @@ async def _made(
     if isinstance(change, ChangePolicies):
         await groups.update(connection, settings, group, name=None, policies=change.policies)
     else:
+        await groups.lock_servers(connection, group, [*change.add, *change.remove])
         steps: list[tuple[Callable[..., Awaitable[Group]], Sequence[str]]] = [
             (groups.add_member, change.add),
             (groups.remove_member, change.remove),
