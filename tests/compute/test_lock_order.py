@@ -122,6 +122,19 @@ async def test_who_changes_policies_does_not_hold_the_group_while_a_scope_is_ren
         await changing
 
 
+async def test_who_joins_a_divided_group_does_not_wait_for_a_member_without_a_number(house: House) -> None:
+    await in_a_transaction(house, divide)
+    async with house.database.begin() as connection:
+        await connection.execute(servers_table.update().values(partition=None))
+        group = await groups.find(connection, house.group.id)
+    async with house.database.begin() as connection:
+        await servers.find(connection, house.member, lock=True)
+        async with house.database.begin() as other:
+            joined = await groups.add_member(other, house.settings, group, house.loose)
+        await claims.lock_groups(connection, [house.group.id])
+    assert joined.partitions == {house.member: None, house.loose: 2}
+
+
 @pytest.mark.parametrize("change", [divide, delete])
 async def test_a_server_may_join_and_move_while_its_group_is_changed(house: House, change: Change) -> None:
     async def move() -> None:
