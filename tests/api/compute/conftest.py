@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from roost.api.compute import COMPUTE_API
 from roost.api.versions import Version
-from tests.conftest import Api
+from tests.conftest import Api, refusal_of
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,7 @@ class Compute:
 
     async def refusal(self, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, str]:
         """The status and the message of a request that must fail."""
-        response = await self.ask(method, path, **({"json": body} if body is not None else {}), **more)
-        assert not response.is_success, response.text
-        ((_, fault),) = response.json().items()
-        assert fault["code"] == response.status_code
-        return response.status_code, fault["message"]
+        return refusal_of(await self.ask(method, path, **({"json": body} if body is not None else {}), **more))
 
 
 @pytest.fixture
