@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute import explain, groups
 from roost.compute.scheduling import Scheduler, named_servers
-from roost.placement.decision import Decision, Request
+from roost.placement.decision import Decision, Move, Request
 from roost.placement.fleet import Members, Resources
 from roost.placement.record import Record
 from roost.placement.remedy import Remedy, remedies
@@ -77,6 +77,23 @@ async def same_again(connection: AsyncConnection, scheduler: Scheduler, server: 
         zone=server.zone,
         same_host=None if near is None else await _places(connection, scheduler, near),
         different_host=await _places(connection, scheduler, named_servers(server.hints, "different_host") or ()),
+        partition=server.partition,
+    )
+    return await decide(connection, scheduler, request)
+
+
+async def moved(connection: AsyncConnection, scheduler: Scheduler, server: sa.Row[Any], target: str) -> Trial:
+    """A server moved to one host, under the rules of its group; those on the way count in both places."""
+    await scheduler.live.sync(connection)
+    rules, members = await _group(connection, scheduler, server.group_id)
+    source, host = scheduler.live.index(server.host_id), scheduler.live.fleet.index(target)
+    size = Resources(*(server.flavor[key] for key in Resources._fields))
+    request = Request(
+        size,
+        rules=rules,
+        members=members,
+        targets=[] if host is None else [host],
+        moving=None if source is None else Move(source, size),
         partition=server.partition,
     )
     return await decide(connection, scheduler, request)
