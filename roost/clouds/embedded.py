@@ -27,7 +27,8 @@ from roost.clouds.base import (
 )
 from roost.clouds.groups import OwnGroups
 from roost.compute import hosts, lifecycle, moves, servers, zones
-from roost.compute.scheduling import Boot, NewServer, Scheduler
+from roost.compute.boots import Boot, NewServer
+from roost.compute.scheduling import Scheduler
 from roost.compute.servers import Actor
 from roost.config import Settings
 from roost.errors import RoostError

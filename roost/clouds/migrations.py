@@ -12,8 +12,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute import trials
+from roost.compute.relocation import NoValidHost
 from roost.compute.repairs import DELETED, FAILED, LEFT, STOPPED, Standing
-from roost.compute.scheduling import NoValidHost, Scheduler
+from roost.compute.scheduling import Scheduler
 from roost.compute.servers import Actor, Server
 from roost.errors import RoostError, Unavailable
 

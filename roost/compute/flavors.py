@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.errors import Conflict, Invalid, NotFound
+from roost.placement.fleet import Resources
 from roost.store.database import violated
 from roost.store.tables.compute import flavor_access, flavors
 
@@ -166,6 +167,29 @@ async def disallow(connection: AsyncConnection, flavor_id: str, project_id: str)
     of_both = (flavor_access.c.flavor_id == flavor_id, flavor_access.c.project_id == project_id)
     if (await connection.execute(flavor_access.delete().where(*of_both))).rowcount == 0:
         raise NotFound(f"Flavor access not found for {flavor_id} / {project_id} combination.")
+
+
+def resources_of(flavor: sa.Row[Any]) -> Resources:
+    """What a server of this flavor takes of a host."""
+    return Resources(flavor.vcpus, flavor.memory_mb, flavor.disk_gb + flavor.ephemeral_gb)
+
+
+def embedded(flavor: sa.Row[Any]) -> dict[str, Any]:
+    """The flavor as a server keeps it, whatever becomes of the flavor; `disk_gb` is all that the server takes."""
+    return {
+        "id": flavor.id,
+        "name": flavor.name,
+        "root_gb": flavor.disk_gb,
+        "ephemeral_gb": flavor.ephemeral_gb,
+        "swap_mb": flavor.swap_mb,
+        "extra_specs": flavor.extra_specs,
+        **resources_of(flavor)._asdict(),
+    }
+
+
+def size_of(kept: Mapping[str, Any]) -> Resources:
+    """What a server takes of a host, by the flavor that it keeps."""
+    return Resources(*(kept[key] for key in Resources._fields))
 
 
 def _usable_by(project_id: str) -> sa.ColumnElement[bool]:

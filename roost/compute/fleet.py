@@ -7,13 +7,14 @@ claims are announced and read again lazily, and the claim itself looks at the tr
 
 import logging
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost.compute import claims
 from roost.compute.changes import CLAIMS, latest_generation
 from roost.compute.hosts import DEFAULT_ZONE
 from roost.placement.fleet import Fleet, Resources
@@ -56,6 +57,18 @@ class LiveFleet:
     def host(self, index: int) -> Host:
         """The host at a place in the columns."""
         return self._hosts[index]
+
+    def indexes(self, host_ids: Iterable[int | None]) -> list[int]:
+        """The places of those of these hosts that there are."""
+        found = (self._indexes.get(host_id) for host_id in host_ids if host_id is not None)
+        return [index for index in found if index is not None]
+
+    def targets(self, name: str | None) -> list[int] | None:
+        """The place of the one host to use, if there is such a host; None where any may be used."""
+        if name is None:
+            return None
+        index = self.fleet.index(name)
+        return [] if index is None else [index]
 
     def places(self, index: int) -> Mapping[str, str]:
         """The aggregate of a host, by its real identifier, in each scope that it is in."""
@@ -109,6 +122,21 @@ class LiveFleet:
             self._put(row, belongs.get(row.id, {}))
         for host_id in set(host_ids) - {row.id for row in rows}:
             self._remove(host_id)
+
+    async def can_take(
+        self,
+        connection: AsyncConnection,
+        needs: Mapping[int, Sequence[Resources]],
+        *,
+        wait: bool,
+        forced: bool = False,
+    ) -> bool:
+        """Lock the hosts; whether all of them can take what is wanted of them. Those that cannot are read again."""
+        rows = await claims.lock_hosts(connection, needs, wait=wait)
+        short = [host_id for host_id, wanted in needs.items() if not _has_room(rows.get(host_id), wanted, forced)]
+        if short:
+            await self.refresh(connection, short)
+        return not short
 
     async def read_room(self, connection: AsyncConnection) -> None:
         """Read again how much room every host has left: before somebody is told that there is none."""
@@ -170,6 +198,17 @@ class LiveFleet:
         if index is not None:
             self.fleet.remove_host(index)
             del self._hosts[index], self._memberships[index]
+
+
+def _has_room(row: sa.Row[Any] | None, wanted: Sequence[Resources], forced: bool) -> bool:
+    if row is None or row.forced_down or not (row.enabled or forced):
+        return False
+    vcpus, memory_mb, disk_gb = (sum(column) for column in zip(*wanted, strict=True))
+    return bool(
+        row.vcpus - row.vcpus_used >= vcpus
+        and row.memory_mb - row.memory_mb_used >= memory_mb
+        and row.disk_gb - row.disk_gb_used >= disk_gb
+    )
 
 
 async def memberships(connection: AsyncConnection, host_ids: Collection[int] | None) -> dict[int, dict[str, str]]:

@@ -19,8 +19,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute import claims, topology
 from roost.compute.claims import NOTHING, Claim, Usage, lost_race
+from roost.compute.flavors import size_of
 from roost.compute.fleet import announce_claims
-from roost.placement.fleet import Resources
 from roost.store.database import Database, notify
 from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import instance_actions, migrations, servers
@@ -160,7 +160,7 @@ def _finish_one(row: sa.Row[Any], step: Mapping[str, Any], outcome: _Outcome, fa
     flavor, next_step = step.get("flavor", row.flavor), step.get("then")
     _count(outcome, row.project_id, Usage.of(flavor, next_step) - counted)
     if step.get("shrink"):
-        size = Resources(*(flavor[key] for key in Resources._fields))
+        size = size_of(flavor)
         outcome.resized.append(Claim(row.id, row.host_id, size))
     message = step.get("fault")
     fault = {"code": 500, "created": datetime.now(UTC).isoformat(), "message": message} if message else None

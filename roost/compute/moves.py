@@ -11,19 +11,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute import claims, quotas, servers, zones
 from roost.compute.claims import Claim, Usage
+from roost.compute.flavors import embedded, resources_of, size_of
 from roost.compute.fleet import announce_claims
-from roost.compute.scheduling import Scheduler, embedded, resources_of
+from roost.compute.relocation import relocate
+from roost.compute.scheduling import Scheduler
 from roost.compute.servers import NO_STATE, RUNNING, SHUTDOWN, Actor, Server
 from roost.errors import Conflict, Invalid, OverQuota
-from roost.placement.fleet import Resources
 from roost.store.tables.compute import flavor_access, flavors, hosts
 from roost.store.tables.servers import migrations
 
 _MOVABLE = frozenset({"active", "stopped"})
-
-
-def _held(server: Server) -> Resources:
-    return Resources(*(server.flavor[key] for key in Resources._fields))
 
 
 async def _host(connection: AsyncConnection, name: str, *, must_run: bool = False) -> sa.Row[Any]:
@@ -62,7 +59,7 @@ async def migrate(
         await _host(connection, target)
         if target == server.host:
             raise Invalid(f"Cannot migrate to the host ({target}) where the server exists.")
-    host_id = await scheduler.relocate(connection, server, _held(server), target=target)
+    host_id = await relocate(connection, scheduler, server, size_of(server.flavor), target=target)
     await _start_resize(connection, server, actor, "migrate", "migration", host_id, server.flavor)
 
 
@@ -75,7 +72,7 @@ async def resize(
     if flavor.id == server.flavor["id"]:
         raise Invalid("When resizing, instances must change flavor!")
     await _use_more(connection, scheduler, server, flavor)
-    host_id = await scheduler.relocate(connection, server, resources_of(flavor), may_stay=True)
+    host_id = await relocate(connection, scheduler, server, resources_of(flavor), may_stay=True)
     await _start_resize(connection, server, actor, "resize", "resize", host_id, embedded(flavor))
 
 
@@ -171,7 +168,7 @@ async def _give_back(
         changed = await claims.release(connection, [(server.id, left)])
     else:
         await claims.lock_hosts(connection, [stays])
-        size = Resources(*((flavor or server.flavor)[key] for key in Resources._fields))
+        size = size_of(flavor or server.flavor)
         await claims.change(connection, Claim(server.id, stays, size))
         changed = {stays}
     await claims.touch_groups(connection, groups)
@@ -196,7 +193,7 @@ async def reset(connection: AsyncConnection, server: Server, vm_state: str) -> N
     await claims.lock_hosts(connection, held)
     changed = await claims.release(connection, [(server.id, host_id) for host_id in held if host_id != server.host_id])
     if server.host_id is not None:
-        await claims.change(connection, Claim(server.id, server.host_id, _held(server)))
+        await claims.change(connection, Claim(server.id, server.host_id, size_of(server.flavor)))
         changed.add(server.host_id)
     await claims.touch_groups(connection, groups)
     await announce_claims(connection, changed)
@@ -220,7 +217,7 @@ async def live_migrate(
         await _host(connection, target, must_run=forced)
         if target == server.host:
             raise Invalid(f"Unable to migrate instance ({server.id}) to current host ({target}).")
-    host_id = await scheduler.relocate(connection, server, _held(server), target=target, forced=forced)
+    host_id = await relocate(connection, scheduler, server, size_of(server.flavor), target=target, forced=forced)
     migration = await _record_move(connection, server, host_id, "live-migration", "running", actor, server.flavor["id"])
     step = {
         "host_id": host_id,
@@ -252,7 +249,7 @@ async def evacuate(
         await _host(connection, target, must_run=forced)
         if target == server.host:
             raise Invalid("The target host can't be the same one.")
-    host_id = await scheduler.relocate(connection, server, _held(server), target=target, forced=forced)
+    host_id = await relocate(connection, scheduler, server, size_of(server.flavor), target=target, forced=forced)
     migration = await _record_move(connection, server, host_id, "evacuation", "accepted", actor, server.flavor["id"])
     off = stopped or server.vm_state == "stopped"
     step = {
@@ -307,7 +304,7 @@ async def unshelve(
     if zone is not None or any_zone:
         await servers.update(connection, server.id, {"zone": zone})
         server = await servers.find(connection, server.id)
-    host_id = await scheduler.relocate(connection, server, _held(server), target=target)
+    host_id = await relocate(connection, scheduler, server, size_of(server.flavor), target=target)
     step = {
         "vm_state": "active",
         "power_state": RUNNING,

@@ -16,13 +16,16 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute import claims, displacements, explain, groups, identifiers, occupants, repairs, trials
+from roost.compute.batches import Overtaken
+from roost.compute.boots import Boot, asked_partition
 from roost.compute.changes import latest_generation
 from roost.compute.displacements import Rules
 from roost.compute.drift import aggregate_name
+from roost.compute.flavors import resources_of
 from roost.compute.groups import Group, Policy
 from roost.compute.occupants import Occupant
 from roost.compute.repairs import Budget, Step
-from roost.compute.scheduling import Boot, Overtaken, Scheduler, asked_partition, resources_of
+from roost.compute.scheduling import Scheduler
 from roost.compute.servers import Actor
 from roost.errors import Conflict, Invalid, NotFound
 from roost.placement.audit import Violation
@@ -167,10 +170,10 @@ async def apply(
     New servers are booted by `boot_planned` instead, in the scheduler's own transaction.
     """
     kept = await _take(connection, group, change, generation)
-    await claims.lock_groups(connection, [group.id])
     if isinstance(change, Displace):
         if change.lost:
             raise Invalid("To lose an aggregate is a question, nothing that could be applied.")
+        await claims.lock_groups(connection, [group.id])
         outcome = await _displaced(connection, scheduler, group, change)
         _compare(kept, outcome)
         steps = [Step(move["server_id"], move["source"]["host"], move["target"]["host"]) for move in outcome.moves]
@@ -274,6 +277,7 @@ async def _made(
     if isinstance(change, ChangePolicies):
         await groups.update(connection, settings, group, name=None, policies=change.policies)
     else:
+        await groups.lock_servers(connection, group, [*change.add, *change.remove])
         steps: list[tuple[Callable[..., Awaitable[Group]], Sequence[str]]] = [
             (groups.add_member, change.add),
             (groups.remove_member, change.remove),

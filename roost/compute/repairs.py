@@ -22,7 +22,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute import explain, groups, moves, occupants
 from roost.compute import servers as servers_room
-from roost.compute.scheduling import NoValidHost, Scheduler
+from roost.compute.relocation import NoValidHost
+from roost.compute.scheduling import Scheduler
 from roost.compute.servers import Actor
 from roost.errors import Conflict, NotFound, RoostError, Unavailable
 from roost.placement.repair import Repair, Server, repair

@@ -1,7 +1,6 @@
 """Decisions that nobody carries out: what would become of a request if it were made now."""
 
 import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,14 +8,15 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute import explain, groups
-from roost.compute.scheduling import Scheduler, named_servers
+from roost.compute.boots import hinted_hosts
+from roost.compute.flavors import size_of
+from roost.compute.scheduling import Scheduler
 from roost.placement.decision import Decision, Move, Request
 from roost.placement.fleet import Members, Resources
 from roost.placement.record import Record
 from roost.placement.remedy import Remedy, remedies
 from roost.placement.rules import Rule
 from roost.placement.scheduler import place
-from roost.store.tables.servers import servers
 
 _SECONDS_TO_HELP = 0.2
 """How long the exact search may take for each change that is tried."""
@@ -68,15 +68,15 @@ async def same_again(connection: AsyncConnection, scheduler: Scheduler, server: 
     """A request for servers like one that found no host."""
     await scheduler.live.sync(connection)
     rules, members = await _group(connection, scheduler, server.group_id)
-    near = named_servers(server.hints, "same_host")
+    near, apart = await hinted_hosts(connection, scheduler.live, server)
     request = Request(
-        resources=Resources(*(server.flavor[key] for key in Resources._fields)),
+        resources=size_of(server.flavor),
         count=count,
         rules=rules,
         members=members,
         zone=server.zone,
-        same_host=None if near is None else await _places(connection, scheduler, near),
-        different_host=await _places(connection, scheduler, named_servers(server.hints, "different_host") or ()),
+        same_host=near,
+        different_host=apart,
         partition=server.partition,
     )
     return await decide(connection, scheduler, request)
@@ -87,7 +87,7 @@ async def moved(connection: AsyncConnection, scheduler: Scheduler, server: sa.Ro
     await scheduler.live.sync(connection)
     rules, members = await _group(connection, scheduler, server.group_id)
     source, host = scheduler.live.index(server.host_id), scheduler.live.fleet.index(target)
-    size = Resources(*(server.flavor[key] for key in Resources._fields))
+    size = size_of(server.flavor)
     request = Request(
         size,
         rules=rules,
@@ -104,11 +104,6 @@ async def _group(
 ) -> tuple[tuple[Rule, ...], Members]:
     if group_id is None:
         return (), Members()
-    rules = (await groups.rules_of(connection, [group_id]))[group_id]
-    return rules, await scheduler.members_of(connection, group_id)
-
-
-async def _places(connection: AsyncConnection, scheduler: Scheduler, server_ids: Iterable[str]) -> list[int]:
-    query = sa.select(servers.c.host_id).where(sa.cast(servers.c.id, sa.Text).in_(list(server_ids)))
-    indexes = [scheduler.live.index(host_id) for host_id in await connection.scalars(query) if host_id is not None]
-    return [index for index in indexes if index is not None]
+    rules = await groups.rules_of(connection, [group_id])
+    members, _ = (await scheduler.groups.read(connection, rules))[group_id]
+    return rules[group_id], members

@@ -290,6 +290,7 @@ class Fleet:
             kept.put(hosts, whole)
             left.put(hosts, unused)
             share = np.minimum(share, np.where(whole > 0, 100 * unused // np.maximum(whole, 1), 100))
+        share[~np.any(total, axis=0)] = 0
         self._order.put(hosts, LIVE | np.maximum(share, 0) << TIE_BITS | (hosts * _SCRAMBLE & TIES))
 
     def join(self, host: int, scope: str, identifier: str) -> None:

@@ -10,10 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from roost.compute import groups, lifecycle, plans
+from roost.compute.boots import Boot, NewServer
 from roost.compute.changes import host_changed
 from roost.compute.groups import Group, Policy
 from roost.compute.plans import Change, ChangeMembers, ChangePolicies, Create
-from roost.compute.scheduling import Boot, NewServer, Scheduler
+from roost.compute.scheduling import Scheduler
 from roost.compute.servers import Actor
 from roost.config import Settings
 from roost.errors import RoostError

@@ -9,9 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from roost.compute import claims
+from roost.compute.boots import Boot, Booted, NewServer, asked_partition, named_servers
 from roost.compute.changes import host_changed
 from roost.compute.claims import Claim
-from roost.compute.scheduling import Boot, Booted, NewServer, Scheduler, asked_partition, named_servers
+from roost.compute.scheduling import Scheduler
 from roost.config import Settings
 from roost.errors import Invalid, OverQuota
 from roost.placement.fleet import Resources
@@ -126,6 +127,30 @@ async def test_partitions_share_no_rack_between_processes_that_do_not_hear_each_
         members[rack.partitions[0]] += rack.servers
     assert members == {1: 8, 2: 8, 3: 8}
     await cloud.check()
+
+
+async def test_members_that_a_process_of_the_release_before_left_without_a_number_get_one(
+    schedulers: list[Scheduler], cloud: Cloud
+) -> None:
+    await cloud.hosts(20)
+    project = await cloud.project()
+    group = await cloud.group({"name": "anti-affinity", "scope": "rack", "rules": {"partitions": 3}})
+    old = [await cloud.boot(group=group) for _ in range(2)]
+    unnumbered = servers.update().values(partition=None)
+    async with cloud.database.begin() as connection:
+        await connection.execute(unnumbered)
+        await claims.touch_groups(connection, [group])
+    await schedulers[0].boot(boot(project_id=project, group_id=group))
+    await cloud.settle()
+    await cloud.check()
+    async with cloud.database.begin() as connection:
+        numbers = (await connection.scalars(sa.select(servers.c.partition).order_by(servers.c.number))).all()
+        assert sorted(filter(None, numbers)) == [1, 2, 3]
+        await connection.execute(unnumbered)
+        await claims.touch_groups(connection, [group])
+    # It gets a number for the move, too, and may then not go to where another partition is.
+    there = {"host": await cloud.host(old[1]), "block_migration": "auto"}
+    assert (await cloud.refused(old[0], "os-migrateLive", there))[0] == 400
 
 
 @pytest.mark.parametrize("value", [True, 1.0, "two", "1" * 10, ["1"], {}])

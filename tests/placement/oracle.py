@@ -34,7 +34,8 @@ class PlainRule:
 @dataclass(frozen=True)
 class PlainRequest:
     """What is asked for; `members` are the hosts of the members that count, one entry each, `numbers` their partitions
-    where the group is divided, and `partition` the one asked for."""
+    where the group is divided, and `partition` the one asked for. A member on the way `between` two hosts has an entry
+    for both."""
 
     need: Triple
     count: int
@@ -47,6 +48,7 @@ class PlainRequest:
     different: tuple[int, ...] = ()
     numbers: tuple[int, ...] = ()
     partition: int | None = None
+    between: tuple[tuple[int, int], ...] = ()
 
 
 World = list[PlainHost]
@@ -95,13 +97,21 @@ def fits(world: World, request: PlainRequest, chosen: tuple[int, ...]) -> bool:
     return True
 
 
-def keeps(world: World, rule: PlainRule, members: tuple[int, ...], chosen: tuple[int, ...]) -> bool:
+def company(world: World, scope: str, request: PlainRequest) -> set[str | None]:
+    """The aggregates in which a member will be for sure: one that is on the way is, if it is on the way within one."""
+    staying = Counter(request.members)
+    staying.subtract(host for pair in request.between for host in pair)
+    sure = {aggregate(world, host, scope) for host in staying.elements()}
+    ways = [{aggregate(world, host, scope) for host in pair} for pair in request.between]
+    return sure.union(*(way for way in ways if len(way) == 1))
+
+
+def keeps(world: World, rule: PlainRule, request: PlainRequest, chosen: tuple[int, ...]) -> bool:
     """Whether a hard rule without a target holds for the servers placed, skew aside."""
     new = {aggregate(world, host, rule.scope) for host in chosen}
-    before = held(world, rule.scope, members)
     if rule.together:
-        return all(before[place] for place in new) if members else len(new) == 1
-    after = held(world, rule.scope, members + chosen)
+        return new <= company(world, rule.scope, request) if request.members else len(new) == 1
+    after = held(world, rule.scope, request.members + chosen)
     return rule.limit is None or all(after[place] <= rule.limit for place in new)
 
 
@@ -138,9 +148,7 @@ def passes(world: World, request: PlainRequest, chosen: tuple[int, ...]) -> bool
         all(eligible(world, request, host) for host in set(chosen))
         and fits(world, request, chosen)
         and all(
-            keeps(world, rule, request.members, chosen)
-            for rule in request.rules
-            if not rule.soft and rule.identifier is None
+            keeps(world, rule, request, chosen) for rule in request.rules if not rule.soft and rule.identifier is None
         )
     )
 

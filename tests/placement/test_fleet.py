@@ -37,6 +37,21 @@ def some_fleet() -> Fleet:
     return fleet
 
 
+ROOM = st.integers(0, 40)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(*[st.tuples(ROOM, ROOM, ROOM)] * 2), min_size=1, max_size=3))
+def test_the_room_of_many_hosts_set_at_once_is_that_set_one_by_one(rooms: list[tuple[tuple[int, ...], ...]]) -> None:
+    at_once, one_by_one = some_fleet(), some_fleet()
+    for host, (total, used) in enumerate(rooms):
+        one_by_one.set_total(host, Resources(*total))
+        one_by_one.claim(host, Resources(*used))
+    totals, used_up = np.array(rooms).transpose(1, 2, 0)
+    at_once.set_room(np.arange(len(rooms)), totals, totals - used_up)
+    assert seen(at_once) == seen(one_by_one)
+
+
 EVENTS: list[Callable[[Fleet], object]] = [
     lambda fleet: fleet.claim(0, SMALL),
     lambda fleet: fleet.release(1, SMALL, 2),

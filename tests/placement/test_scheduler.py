@@ -1,7 +1,10 @@
 """The scheduler by example: moves, batches, races, ties, and the honest word when time runs out."""
 
+import sys
+
 import pytest
 
+from roost import placement
 from roost.placement import scheduler
 from roost.placement.decision import Move, Refusal, Request, Verdict
 from roost.placement.fleet import Fleet, Members, Resources
@@ -135,6 +138,14 @@ def test_no_time_is_said_to_be_no_time() -> None:
     decision = place(fleet, Request(ONE, 3, request.rules, time_limit=0.0))
     assert decision.verdict is Verdict.UNDECIDED
     assert decision.sentence().startswith("no place found in time for 3 servers")
+
+
+def test_without_a_solver_what_the_quick_search_misses_is_not_said_to_be_impossible(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(placement, "exact", raising=False)
+    monkeypatch.setitem(sys.modules, "roost.placement.exact", None)
+    assert place(*dead_end()).verdict is Verdict.UNDECIDED
 
 
 def test_more_soft_rules_than_one_word_holds() -> None:

@@ -1,7 +1,7 @@
 """The scheduler against the oracle: never a wrong placement, never a refusal where there is a way."""
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import pytest
 from hypothesis import given, settings
@@ -104,6 +104,16 @@ def test_one_server_gets_the_best_soft_score_and_then_the_best_capacity(case: Ca
             host: (*oracle.liking(case.world, case.plain, host), sign * oracle.share(case.world[host])) for host in ways
         }
         assert scores[decision.hosts[0]] == max(scores.values())
+
+
+@often
+@given(cases())
+def test_preferences_order_the_candidates_as_the_soft_rules_like_them(case: Case) -> None:
+    preferences = place(case.fleet, case.request).ranking.preferences()
+    _, ways = oracle.considered(case.world, case.plain)
+    likes = {host: oracle.liking(case.world, case.plain, host) for host in ways}
+    for one, other in permutations(ways, 2):
+        assert (preferences[one] < preferences[other]) == (likes[one] < likes[other])
 
 
 @often

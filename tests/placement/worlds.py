@@ -124,12 +124,21 @@ def numbered(dice: Dice, rules: tuple[Rule, ...], members: int) -> tuple[int, ..
     return () if divided is None else tuple(dice.randint(1, divided.partitions or 0) for _ in range(members))
 
 
-def members_in(hosts: tuple[int, ...], numbers: tuple[int, ...]) -> Members:
+def members_in(hosts: tuple[int, ...], numbers: tuple[int, ...], between: tuple[tuple[int, int], ...] = ()) -> Members:
     """The core's members, with their partitions where there are any."""
     members = Members()
+    members.between = between
     for host, number in zip(hosts, numbers or (None,) * len(hosts), strict=True):
         members.add(host, partition=number)
     return members
+
+
+def some_moves(dice: Dice, hosts: int, most: int) -> tuple[tuple[int, int], ...]:
+    """Members on the way from one host to another, now and then."""
+    if hosts < 2 or dice.random() < 0.5:
+        return ()
+    moves = (dice.sample(range(hosts), 2) for _ in range(dice.randint(0, most)))
+    return tuple((source, target) for source, target in moves)
 
 
 def soft_rules(dice: Dice) -> tuple[Rule, ...]:
@@ -141,9 +150,13 @@ def make_case(dice: Dice, most_servers: int, rules: tuple[Rule, ...], most_hosts
     """A request for one to `most_servers` servers, with all that can narrow it."""
     world = make_hosts(dice, most_hosts)
     size = len(world)
-    members = tuple(dice.randrange(size) for _ in range(dice.randint(0, most_members)))
+    staying = tuple(dice.randrange(size) for _ in range(dice.randint(0, most_members)))
+    between = some_moves(dice, size, most_members - len(staying))
+    members = (*staying, *(host for move in between for host in move))
     need = (dice.randint(0, 2), dice.randint(0, 1), dice.randint(0, 1))
-    numbers = numbered(dice, rules, len(members))
+    numbers = numbered(dice, rules, len(staying))
+    for number in numbered(dice, rules, len(between)):
+        numbers += (number, number)
     divided = division_of(rules)
     asked = None if divided is None or dice.random() < 0.6 else dice.randint(1, divided.partitions or 0)
     plain = PlainRequest(
@@ -158,12 +171,13 @@ def make_case(dice: Dice, most_servers: int, rules: tuple[Rule, ...], most_hosts
         different=dice.some(size, 0.3) if dice.rarely() else (),
         numbers=numbers,
         partition=asked,
+        between=between,
     )
     request = Request(
         Resources(*need),
         plain.count,
         rules,
-        members_in(members, numbers),
+        members_in(members, numbers, between),
         zone=plain.zone,
         targets=plain.targets,
         excluded=plain.excluded,

@@ -11,7 +11,7 @@ from roost.api.permissions import ADMIN, READER, Rule
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.compute import explain, flavors, identifiers, trials
-from roost.compute.scheduling import resources_of
+from roost.compute.flavors import resources_of
 from roost.errors import Invalid, NotFound
 
 routes = Table(prefix="/v2.1")

@@ -19,10 +19,10 @@ from roost.api.permissions import ADMIN, MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.compute import explain, plans
+from roost.compute.boots import Boot, NewServer
 from roost.compute.groups import Group
 from roost.compute.identifiers import Surrogates
 from roost.compute.plans import Change, ChangeMembers, ChangePolicies, Create, Displace, Outcome, Plan
-from roost.compute.scheduling import Boot, NewServer
 from roost.errors import Invalid
 from roost.placement import rules as placement
 from roost.placement.audit import SENTENCES, Breach

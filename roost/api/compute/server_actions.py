@@ -20,7 +20,7 @@ from roost.api.schemas import BOOLEAN, NAME, STRING, Schema, Validator, boolean,
 from roost.api.versions import Version
 from roost.compute import moves, servers
 from roost.compute.claims import lost_race
-from roost.compute.scheduling import NoValidHost
+from roost.compute.relocation import NoValidHost
 from roost.compute.servers import Server
 from roost.errors import Invalid
 

@@ -19,7 +19,7 @@ from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import BOOLEAN, NAME, POSITIVE_INTEGER, STRING, Schema, array, boolean, thing
 from roost.api.versions import Version
 from roost.compute import servers
-from roost.compute.scheduling import Boot, NewServer, named_servers
+from roost.compute.boots import Boot, NewServer, named_servers
 from roost.compute.servers import Actor, Filters, Server
 from roost.errors import Forbidden, Invalid, NotFound
 
