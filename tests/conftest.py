@@ -18,11 +18,15 @@ import httpx
 import psycopg
 import pytest
 import sqlalchemy as sa
+from jsonschema import Draft202012Validator
+from starlette.datastructures import Headers
 
 from roost import config
-from roost.api.app import App, make_services
+from roost.api.app import APIS, App, make_services
 from roost.api.auth import RoostAuthenticator
+from roost.api.compute import COMPUTE_API
 from roost.api.routes import Services
+from roost.api.versions import Version
 from roost.cli import bootstrap
 from roost.config import Settings
 from roost.identity import tokens
@@ -95,9 +99,34 @@ def settings(database_url: str) -> Settings:
     return config.with_database(config.load(), database_url)
 
 
+def as_declared(services: Services, answer: httpx.Response) -> None:
+    """A good answer has a status and a shape that its route declares."""
+    asked = answer.request
+    path, method = asked.url.path, "GET" if asked.method == "HEAD" else asked.method
+    api = next((one for one in APIS if one.prefix and path.startswith(one.prefix + "/")), None)
+    if api is None or (api is COMPUTE_API and services.settings.in_front_of_nova):
+        return
+    routes = api.find(path.removeprefix(api.prefix))[0][method]
+    negotiated = api.negotiation is not None and not routes[0].public
+    version = api.negotiation.choose(Headers(asked.headers)) if negotiated else Version(0, 0)  # type: ignore[union-attr]
+    route = next(route for route in routes if route.serves(version))
+    shapes = route.answers(version)
+    assert answer.status_code in shapes, f"{asked}: {answer.status_code} is not declared"
+    shape = shapes[answer.status_code]
+    if shape is None:
+        # What an action of a server answers depends on which it is; what is not JSON has no schema.
+        told = route.path.endswith("/{server_id}/action") or answer.headers.get("content-type") != "application/json"
+        assert told, f"{asked}: no body is declared"
+    elif asked.method != "HEAD":
+        Draft202012Validator(shape).validate(answer.json())
+
+
 @dataclass
 class Api:
-    """The whole API in this process: `await api.get("/compute/v2.1/flavors", cloud="roost", version="2.61")`."""
+    """The whole API in this process: `await api.get("/compute/v2.1/flavors", cloud="roost", version="2.61")`.
+
+    Every good answer is held against what its route declares.
+    """
 
     services: Services
     http: httpx.AsyncClient
@@ -127,7 +156,10 @@ class Api:
             headers["X-Auth-Token"] = await self.token(cloud)
         if version is not None:
             headers["OpenStack-API-Version"] = f"{path.split('/')[1]} {version}"
-        return await self.http.request(method, path, headers=headers, **more)
+        answer = await self.http.request(method, path, headers=headers, **more)
+        if answer.is_success:
+            as_declared(self.services, answer)
+        return answer
 
     async def get(self, path: str, **more: Any) -> httpx.Response:
         return await self.request("GET", path, **more)

@@ -41,7 +41,7 @@ def _operation(api: Api, route: Route, version: Version) -> dict[str, Any]:
         "tags": [module],
         "summary": summary,
         "parameters": [*_path_parameters(route), *_query_parameters(route), *_version_parameter(api, route, version)],
-        "responses": {str(route.status): _success(route), "4XX": _error("The request was refused.")},
+        "responses": _responses(route, version),
         "security": [] if route.public else [{"token": []}],
     }
     body = route.body.schema if route.body is not None else route.described
@@ -71,10 +71,13 @@ def _version_parameter(api: Api, route: Route, version: Version) -> list[dict[st
     return [{"name": "OpenStack-API-Version", "in": "header", "required": True, "schema": schema}]
 
 
-def _success(route: Route) -> dict[str, Any]:
-    if route.response is None:
-        return {"description": "Done."}
-    return {"description": "Done.", "content": _json(route.response)}
+def _responses(route: Route, version: Version) -> dict[str, Any]:
+    done = {str(status): _done(schema) for status, schema in route.answers(version).items()}
+    return {**done, "4XX": _error("The request was refused.")}
+
+
+def _done(schema: Schema | None) -> dict[str, Any]:
+    return {"description": "Done."} if schema is None else {"description": "Done.", "content": _json(schema)}
 
 
 def _error(description: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ One path and method may be declared several times, for different versions, each 
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from starlette.datastructures import Headers
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 Reply: TypeAlias = "dict[str, Any] | list[Any] | Response | None"
 Handler: TypeAlias = "Callable[[Call], Awaitable[Reply]]"
+Answer: TypeAlias = Schema | Callable[[Version], Schema]
+"""What a route gives: the same in all versions that it serves, or by the version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +108,19 @@ class Route:
     described: Schema | None
     """What a body may be, where the handler reads it by itself."""
     query: Validator | None
-    response: Schema | None
+    response: Answer | None
     status: int
+    also: Mapping[int, Schema | None]
+    """Other answers than the usual, by their status."""
 
     def serves(self, version: Version) -> bool:
         """Whether this row is for that version."""
         return self.since <= version and (self.until is None or version <= self.until)
+
+    def answers(self, version: Version) -> dict[int, Schema | None]:
+        """The shape of each good answer in that version, by its status; None where it has no body."""
+        usual = self.response(version) if callable(self.response) else self.response
+        return {self.status: usual, **self.also}
 
 
 @dataclass(slots=True)
@@ -144,8 +154,9 @@ class Table:
         body: Schema | None = None,
         described: Schema | None = None,
         query: Schema | None = None,
-        response: Schema | None = None,
+        response: Answer | None = None,
         status: int = 200,
+        also: Mapping[int, Schema | None] = MappingProxyType({}),
     ) -> Callable[[Handler], Handler]:
         """Declare a handler, as a decorator."""
 
@@ -164,6 +175,7 @@ class Table:
                 query=Validator(query) if query is not None else None,
                 response=response,
                 status=status,
+                also=also,
             )
             self._insert(route)
             return handler

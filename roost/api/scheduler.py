@@ -11,7 +11,7 @@ from roost.api.errors import identity_body
 from roost.api.frame import Api
 from roost.api.permissions import Rule
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import Schema, array, thing
+from roost.api.schemas import Schema, array, by_name, thing
 from roost.compute import reservations
 from roost.compute.reservations import Order, Reserved, Snapshot
 from roost.errors import NotFound
@@ -25,7 +25,7 @@ USE = "roost:scheduler"
 RULES = (Rule(USE, "role:service or role:admin", "Decide where members of server groups go, as a nova-scheduler."),)
 
 _WHOLE: Schema = {"type": "integer"}
-_NAMES: Schema = {"type": "object", "additionalProperties": schemas.STRING}
+_NAMES = by_name(schemas.STRING)
 _SINCE: Schema = {
     "type": "object",
     "properties": {"since": {"type": "string", "pattern": "^-?[0-9]{1,18}$"}},
@@ -34,7 +34,7 @@ _SINCE: Schema = {
 _TOPOLOGY = thing(
     {
         "generation": _WHOLE,
-        "hosts": {"type": "object", "additionalProperties": _NAMES},
+        "hosts": by_name(_NAMES),
         "complete": {"type": "boolean"},
         "adopted": _NAMES,
     }
@@ -44,9 +44,9 @@ _GROUP = thing(
         "id": schemas.UUID,
         "version": _WHOLE,
         "rules": array(thing({"policy": schemas.STRING, "rules": {"type": "object"}})),
-        "members": {"type": "object", "additionalProperties": array(schemas.STRING)},
+        "members": by_name(array(schemas.STRING)),
         "building": array(schemas.UUID),
-        "partitions": {"type": "object", "additionalProperties": _WHOLE},
+        "partitions": by_name(_WHOLE),
     }
 )
 _ORDER = thing(

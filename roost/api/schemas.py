@@ -7,6 +7,7 @@ from typing import Any
 from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import ValidationError
 
+from roost.api.versions import Version
 from roost.errors import Invalid
 
 Schema = dict[str, Any]
@@ -49,6 +50,9 @@ BOOLEAN: Schema = {
 UUID: Schema = {"type": "string", "format": "uuid"}
 STRING: Schema = {"type": "string"}
 NULLABLE_STRING: Schema = {"type": ["string", "null"]}
+INTEGER: Schema = {"type": "integer"}
+TRUTH: Schema = {"type": "boolean"}
+NULL: Schema = {"type": "null"}
 ANY: Schema = {}
 
 
@@ -66,6 +70,24 @@ def thing(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None 
 def array(items: Schema, **more: Any) -> Schema:
     """A list of these."""
     return {"type": "array", "items": items, **more}
+
+
+def since(version: Version, known: Mapping[str, Version], properties: Mapping[str, Schema], **more: Schema) -> Schema:
+    """An object without what is known only since a later version; it may have `more`."""
+    return thing({name: each for name, each in properties.items() if version >= known.get(name, version)}, more)
+
+
+def by_name(values: Schema, **more: Any) -> Schema:
+    """A map from names to these."""
+    return {"type": "object", "additionalProperties": values, **more}
+
+
+def version_document(*texts: str) -> Schema:
+    """What an API says of one of its major versions."""
+    links = array(thing({"rel": STRING, "href": STRING}, {"type": STRING}))
+    kinds = array(thing({"base": STRING, "type": STRING}))
+    named = dict.fromkeys(("id", "status", *texts), STRING)
+    return thing({**named, "links": links}, {"media-types": kinds})
 
 
 class Validator:

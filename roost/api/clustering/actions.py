@@ -6,13 +6,14 @@ from typing import Any
 import sqlalchemy as sa
 from starlette.responses import Response
 
-from roost.api.clustering import fields
+from roost.api.clustering import fields, shapes
 from roost.api.clustering.asking import asking
 from roost.api.clustering.fields import Field
 from roost.api.clustering.lists import Listing, boolean, one_of, text
 from roost.api.clustering.moments import moment
 from roost.api.permissions import MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import Schema, array, since, thing
 from roost.api.versions import Version
 from roost.clusters import lookup
 from roost.clusters.actions import control
@@ -96,11 +97,28 @@ def _view(row: sa.Row[Any], version: Version) -> dict[str, Any]:
     return {**shown, "cluster_id": row.cluster_id} if version >= Version(1, 14) else shown
 
 
+_SECONDS: Schema = {"type": ["number", "null"]}
+_INSIDE = ("sequence", "lock", "parent_id", "part", "attempt", "wake_at", "control", "is_admin", "plan")
+_ACTION = shapes.of(
+    actions,
+    hides=_INSIDE,
+    start_time=_SECONDS,
+    end_time=_SECONDS,
+    status={"enum": list(STATUSES)},
+    depends_on=shapes.IDS,
+    depended_by=shapes.IDS,
+)
+
+
+def _shape(version: Version) -> Schema:
+    return since(version, {"cluster_id": Version(1, 14)}, _ACTION)
+
+
 def _seconds(when: datetime | None) -> float | None:
     return None if when is None else when.timestamp()
 
 
-@routes.get("", rule="actions:index")
+@routes.get("", rule="actions:index", response=lambda version: thing({"actions": array(_shape(version))}))
 async def index(call: Call) -> Reply:
     """The actions of the project."""
     page = _LISTING.read(call)
@@ -111,7 +129,7 @@ async def index(call: Call) -> Reply:
     return {"actions": [_view(row, call.version) for row in rows]}
 
 
-@routes.get("/{action_id}", rule="actions:get")
+@routes.get("/{action_id}", rule="actions:get", response=lambda version: thing({"action": _shape(version)}))
 async def show(call: Call) -> Reply:
     """One action."""
     async with call.services.database.begin() as connection:

@@ -4,11 +4,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from roost.api.clustering import shapes
 from roost.api.clustering.asking import asking
 from roost.api.clustering.lists import Listing, boolean, text
 from roost.api.clustering.moments import moment
 from roost.api.permissions import READER, Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import STRING, array, thing
 from roost.clusters import lookup
 from roost.clusters.errors import PolicyBindingNotFound
 from roost.store.tables.clusters import cluster_policies, clusters, policies
@@ -56,7 +58,11 @@ def _view(row: sa.Row[Any]) -> dict[str, Any]:
     }
 
 
-@routes.get("", rule="cluster_policies:index")
+_NAMES = {"cluster_name": STRING, "policy_name": STRING, "policy_type": STRING}
+_BINDING = thing(shapes.of(cluster_policies, hides=("created_at",), **_NAMES))
+
+
+@routes.get("", rule="cluster_policies:index", response=thing({"cluster_policies": array(_BINDING)}))
 async def index(call: Call) -> Reply:
     """The policies on a cluster."""
     page = _LISTING.read(call)
@@ -72,7 +78,7 @@ async def index(call: Call) -> Reply:
     return {"cluster_policies": [_view(row) for row in rows]}
 
 
-@routes.get("/{policy_id}", rule="cluster_policies:get")
+@routes.get("/{policy_id}", rule="cluster_policies:get", response=thing({"cluster_policy": _BINDING}))
 async def show(call: Call) -> Reply:
     """One policy on a cluster."""
     async with asking(call) as ask:

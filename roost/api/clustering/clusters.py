@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import JSONResponse
 
-from roost.api.clustering import fields
+from roost.api.clustering import fields, shapes
 from roost.api.clustering.asking import accepted, asking, cloud_of, started
 from roost.api.clustering.fields import Field
 from roost.api.clustering.lists import Listing, boolean, one_of, text
@@ -16,7 +16,7 @@ from roost.api.clustering.moments import moment
 from roost.api.clustering.paths import follow
 from roost.api.permissions import MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import STRING, Schema, array
+from roost.api.schemas import ANY, NULL, NULLABLE_STRING, STRING, UUID, Schema, array, by_name, thing
 from roost.api.versions import CLUSTERING, Version
 from roost.clusters import clusters, nodes
 from roost.clusters.actions import rehearsals
@@ -105,10 +105,23 @@ async def _shown(connection: AsyncConnection, cluster_id: str) -> dict[str, Any]
     return {"cluster": _view(row)}
 
 
+_CLUSTER = thing(
+    shapes.of(
+        tables.clusters,
+        hides=("next_index",),
+        status={"enum": list(clusters.STATUSES)},
+        profile_name=STRING,
+        nodes=shapes.IDS,
+        policies=shapes.IDS,
+    )
+)
+_ONE = thing({"cluster": _CLUSTER})
+
+
 # The collection
 
 
-@routes.get("", rule="clusters:index")
+@routes.get("", rule="clusters:index", response=thing({"clusters": array(_CLUSTER)}))
 async def index(call: Call) -> Reply:
     """The clusters of the project."""
     page = _LISTING.read(call)
@@ -146,7 +159,13 @@ _UPDATE = {
 }
 
 
-@routes.post("", rule="clusters:create", status=202, described=fields.enveloped("cluster", _create(None)))
+@routes.post(
+    "",
+    rule="clusters:create",
+    status=202,
+    described=fields.enveloped("cluster", _create(None)),
+    response=_ONE,
+)
 async def create(call: Call) -> Reply:
     """Make a cluster."""
     known = _create(call.services.settings.clusters.max_nodes)
@@ -156,7 +175,7 @@ async def create(call: Call) -> Reply:
         return accepted(call, action_id, await _shown(ask.connection, row.id))
 
 
-@routes.get("/{cluster_id}", rule="clusters:get")
+@routes.get("/{cluster_id}", rule="clusters:get", response=_ONE)
 async def show(call: Call) -> Reply:
     """One cluster."""
     async with asking(call) as ask:
@@ -164,7 +183,13 @@ async def show(call: Call) -> Reply:
         return await _shown(ask.connection, row.id)
 
 
-@routes.patch("/{cluster_id}", rule="clusters:update", status=202, described=fields.enveloped("cluster", _UPDATE))
+@routes.patch(
+    "/{cluster_id}",
+    rule="clusters:update",
+    status=202,
+    described=fields.enveloped("cluster", _UPDATE),
+    response=_ONE,
+)
 async def update(call: Call) -> Reply:
     """Change a cluster."""
     given = fields.read(_UPDATE, fields.envelope(call.body, "cluster", change=True))
@@ -185,7 +210,7 @@ def forced(call: Call) -> bool:
     return "force" in call.query and boolean("force", call.query["force"])
 
 
-@routes.delete("/{cluster_id}", rule="clusters:delete", status=202)
+@routes.delete("/{cluster_id}", rule="clusters:delete", status=202, response=NULL)
 async def delete(call: Call) -> Reply:
     """Delete a cluster with its nodes."""
     async with asking(call) as ask:
@@ -353,12 +378,30 @@ _ACTIONS: Mapping[str, _Action] = {
 ONE_KEY: Schema = {"type": "object", "minProperties": 1, "maxProperties": 1}
 """What is to be done, with what it takes."""
 
+_COUNTED: Schema = {"type": "integer", "minimum": 0}
+_REHEARSAL = thing(
+    {
+        "action": STRING,
+        "accepted": {"type": "boolean"},
+        "sentence": STRING,
+        "refusal": NULLABLE_STRING,
+        "policies": array(
+            thing({"policy": STRING, "type": STRING, "decision": shapes.OBJECT, "refusal": NULLABLE_STRING})
+        ),
+        "steps": array(thing({"action": STRING, "node": STRING}, {"placement": shapes.OBJECT})),
+        "size": thing({"now": _COUNTED, "then": _COUNTED}),
+        "distribution": by_name(by_name(_COUNTED)),
+    }
+)
+
 
 @routes.post(
     "/{cluster_id}/actions",
     rule=_ACT,
     status=202,
     described={**ONE_KEY, "properties": {name: {"type": ["object", "null"]} for name in _ACTIONS}},
+    response=shapes.STARTED,
+    also={200: thing({"dry_run": _REHEARSAL, "warnings": array(STRING)})},
 )
 async def act(call: Call) -> Reply:
     """Have something done to a cluster."""
@@ -393,7 +436,14 @@ class MethodVersionNotFound(Invalid):
     """The method exists, but not in this version."""
 
 
-@routes.post("/{cluster_id}/ops", since="1.4", rule="clusters:operation", status=202, described=ONE_KEY)
+@routes.post(
+    "/{cluster_id}/ops",
+    since="1.4",
+    rule="clusters:operation",
+    status=202,
+    described=ONE_KEY,
+    response=shapes.STARTED,
+)
 async def operate(call: Call) -> Reply:
     """Have one of the profile's operations done to the nodes of a cluster."""
     name, value = fields.single(call.body, "operation", ())
@@ -414,7 +464,12 @@ async def collect_nothing(call: Call) -> Reply:
     raise BadRequest("Required path attribute is missing.")
 
 
-@routes.get("/{cluster_id}/attrs/{path}", since="1.2", rule="clusters:collect")
+@routes.get(
+    "/{cluster_id}/attrs/{path}",
+    since="1.2",
+    rule="clusters:collect",
+    response=thing({"cluster_attributes": array(thing({"id": UUID, "value": ANY}))}),
+)
 async def collect(call: Call) -> Reply:
     """One attribute of every node, by its path."""
     path = call.path["path"]

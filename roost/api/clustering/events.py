@@ -4,10 +4,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from roost.api.clustering import shapes
 from roost.api.clustering.lists import Listing, one_of, text
 from roost.api.clustering.moments import moment
 from roost.api.permissions import READER, Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import NULL, array, thing
 from roost.clusters import lookup
 from roost.clusters.errors import BadRequest
 from roost.clusters.events import LEVELS
@@ -61,7 +63,11 @@ def _view(row: sa.Row[Any]) -> dict[str, Any]:
     }
 
 
-@routes.get("", rule="events:index")
+_LEVEL = {"enum": [str(level) for level in LEVELS.values()]}
+_EVENT = thing(shapes.of(events, hides=("domain_id",), cluster=NULL, level=_LEVEL))
+
+
+@routes.get("", rule="events:index", response=thing({"events": array(_EVENT)}))
 async def index(call: Call) -> Reply:
     """The events of the project."""
     page = _LISTING.read(call)
@@ -69,7 +75,7 @@ async def index(call: Call) -> Reply:
         return {"events": [_view(row) for row in await _LISTING.rows(connection, call, page)]}
 
 
-@routes.get("/{event_id}", rule="events:get")
+@routes.get("/{event_id}", rule="events:get", response=thing({"event": _EVENT}))
 async def show(call: Call) -> Reply:
     """One event."""
     async with call.services.database.begin() as connection:

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.api.clustering import fields
+from roost.api.clustering import fields, shapes
 from roost.api.clustering.asking import accepted, asking, cloud_of, started
 from roost.api.clustering.clusters import ONE_KEY, forced
 from roost.api.clustering.fields import Field
@@ -14,6 +14,7 @@ from roost.api.clustering.lists import Listing, boolean, one_of, text
 from roost.api.clustering.moments import moment
 from roost.api.permissions import MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import NULL, STRING, Schema, array, since, thing
 from roost.api.versions import Version
 from roost.clusters import lookup, nodes
 from roost.clusters.errors import BadRequest, ResourceNotFound
@@ -97,6 +98,18 @@ def _view(row: sa.Row[Any], version: Version) -> dict[str, Any]:
     return {**shown, "tainted": row.tainted} if version >= Version(1, 13) else shown
 
 
+_SPEC = thing({"type": STRING, "version": STRING, "properties": shapes.OBJECT})
+_NODE = shapes.of(tables.nodes, cluster_id=STRING, status={"enum": list(nodes.STATUSES)}, profile_name=STRING)
+
+
+def _shape(version: Version, **more: Schema) -> Schema:
+    return since(version, {"tainted": Version(1, 13)}, _NODE, **more)
+
+
+def _one(version: Version) -> Schema:
+    return thing({"node": _shape(version)})
+
+
 async def _shown(connection: AsyncConnection, node_id: str, version: Version) -> dict[str, Any]:
     row = (await connection.execute(_query().where(tables.nodes.c.id == node_id))).one_or_none()
     if row is None:  # It went between the two looks.
@@ -104,7 +117,7 @@ async def _shown(connection: AsyncConnection, node_id: str, version: Version) ->
     return {"node": _view(row, version)}
 
 
-@routes.get("", rule="nodes:index")
+@routes.get("", rule="nodes:index", response=lambda version: thing({"nodes": array(_shape(version))}))
 async def index(call: Call) -> Reply:
     """The nodes of the project."""
     page = _LISTING.read(call)
@@ -120,7 +133,7 @@ async def index(call: Call) -> Reply:
     return {"nodes": [_view(row, call.version) for row in rows]}
 
 
-@routes.post("", rule="nodes:create", status=202, described=fields.enveloped("node", _CREATE))
+@routes.post("", rule="nodes:create", status=202, described=fields.enveloped("node", _CREATE), response=_one)
 async def create(call: Call) -> Reply:
     """Make a node."""
     given = fields.read(_CREATE, fields.envelope(call.body, "node"))
@@ -129,7 +142,7 @@ async def create(call: Call) -> Reply:
         return accepted(call, action_id, await _shown(ask.connection, row.id, call.version))
 
 
-@routes.post("/adopt", since="1.7", rule="nodes:adopt", described=fields.described(_ADOPT))
+@routes.post("/adopt", since="1.7", rule="nodes:adopt", described=fields.described(_ADOPT), response=_one)
 async def adopt(call: Call) -> Reply:
     """Make a node of a server that exists."""
     given = fields.read(_ADOPT, fields.as_map("node", call.body))
@@ -138,7 +151,13 @@ async def adopt(call: Call) -> Reply:
         return await _shown(ask.connection, row.id, call.version)
 
 
-@routes.post("/adopt-preview", since="1.7", rule="nodes:adopt_preview", described=fields.described(_PREVIEW))
+@routes.post(
+    "/adopt-preview",
+    since="1.7",
+    rule="nodes:adopt_preview",
+    described=fields.described(_PREVIEW),
+    response=thing({"node_profile": thing({"node_preview": _SPEC})}),
+)
 async def preview(call: Call) -> Reply:
     """What profile a server that exists would have."""
     given = fields.read(_PREVIEW, fields.as_map("node", call.body))
@@ -146,7 +165,11 @@ async def preview(call: Call) -> Reply:
         return {"node_profile": {"node_preview": await nodes.preview(ask, cloud_of(call), given)}}
 
 
-@routes.get("/{node_id}", rule="nodes:get")
+@routes.get(
+    "/{node_id}",
+    rule="nodes:get",
+    response=lambda version: thing({"node": _shape(version, details=shapes.OBJECT)}),
+)
 async def show(call: Call) -> Reply:
     """One node; with `show_details`, also what the cloud shows of it."""
     detailed = "show_details" in call.query and boolean("show_details", call.query["show_details"])
@@ -158,7 +181,7 @@ async def show(call: Call) -> Reply:
         return shown
 
 
-@routes.patch("/{node_id}", rule="nodes:update", status=202, described=fields.enveloped("node", _UPDATE))
+@routes.patch("/{node_id}", rule="nodes:update", status=202, described=fields.enveloped("node", _UPDATE), response=_one)
 async def update(call: Call) -> Reply:
     """Change a node."""
     given = fields.read(_UPDATE, fields.envelope(call.body, "node", change=True))
@@ -169,14 +192,14 @@ async def update(call: Call) -> Reply:
         return accepted(call, action_id, await _shown(ask.connection, row.id, call.version))
 
 
-@routes.delete("/{node_id}", rule="nodes:delete", status=202)
+@routes.delete("/{node_id}", rule="nodes:delete", status=202, response=NULL)
 async def delete(call: Call) -> Reply:
     """Delete a node."""
     async with asking(call) as ask:
         return accepted(call, await nodes.delete(ask, call.path["node_id"], force=forced(call)), None)
 
 
-@routes.post("/{node_id}/actions", rule="nodes:action", status=202, described=ONE_KEY)
+@routes.post("/{node_id}/actions", rule="nodes:action", status=202, described=ONE_KEY, response=shapes.STARTED)
 async def act(call: Call) -> Reply:
     """Have a node checked or recovered."""
     name, value = fields.single(call.body, "action", ("check", "recover"))
@@ -188,7 +211,9 @@ async def act(call: Call) -> Reply:
         return started(call, await do(ask, call.path["node_id"], given))
 
 
-@routes.post("/{node_id}/ops", since="1.4", rule="nodes:operation", status=202, described=ONE_KEY)
+@routes.post(
+    "/{node_id}/ops", since="1.4", rule="nodes:operation", status=202, described=ONE_KEY, response=shapes.STARTED
+)
 async def operate(call: Call) -> Reply:
     """Have one of the profile's operations done."""
     name, value = fields.single(call.body, "operation", ())

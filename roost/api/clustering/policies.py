@@ -4,11 +4,12 @@ from functools import partial
 
 from starlette.responses import Response
 
-from roost.api.clustering import fields, specified
+from roost.api.clustering import fields, shapes, specified
 from roost.api.clustering.asking import cloud_of
 from roost.api.clustering.fields import Field
 from roost.api.permissions import MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import array, thing
 from roost.clusters import plugins, policy_objects
 from roost.clusters.lookup import find
 from roost.store.tables import clusters as tables
@@ -28,9 +29,11 @@ _CREATE = {"name": Field(fields.as_name, required=True), "spec": Field(fields.as
 _VALIDATE = {"spec": Field(fields.as_map, required=True)}
 _UPDATE = {"name": Field(fields.as_name, required=True)}
 _view = partial(specified.view, keeps="data")
+_SHAPE = shapes.of(tables.policies)
+_ONE = thing({"policy": thing(_SHAPE)})
 
 
-@routes.get("", rule="policies:index")
+@routes.get("", rule="policies:index", response=thing({"policies": array(thing(_SHAPE))}))
 async def index(call: Call) -> Reply:
     """The policies of the project."""
     page = _LISTING.read(call)
@@ -38,7 +41,7 @@ async def index(call: Call) -> Reply:
         return {"policies": [_view(row) for row in await _LISTING.rows(connection, call, page)]}
 
 
-@routes.post("", rule="policies:create", status=201, described=fields.enveloped("policy", _CREATE))
+@routes.post("", rule="policies:create", status=201, described=fields.enveloped("policy", _CREATE), response=_ONE)
 async def create(call: Call) -> Reply:
     """Make a policy from a spec."""
     given = fields.read(_CREATE, fields.envelope(call.body, "policy"))
@@ -49,7 +52,13 @@ async def create(call: Call) -> Reply:
     return {"policy": _view(row)}
 
 
-@routes.post("/validate", since="1.2", rule="policies:validate", described=fields.enveloped("policy", _VALIDATE))
+@routes.post(
+    "/validate",
+    since="1.2",
+    rule="policies:validate",
+    described=fields.enveloped("policy", _VALIDATE),
+    response=thing({"policy": thing(_SHAPE | specified.NOT_KEPT)}),
+)
 async def validate(call: Call) -> Reply:
     """Check a spec against its schema."""
     given = fields.read(_VALIDATE, fields.envelope(call.body, "policy"))
@@ -57,7 +66,7 @@ async def validate(call: Call) -> Reply:
     return {"policy": {**policy.to_dict(), "id": None}}
 
 
-@routes.get("/{policy_id}", rule="policies:get")
+@routes.get("/{policy_id}", rule="policies:get", response=_ONE)
 async def show(call: Call) -> Reply:
     """One policy."""
     async with call.services.database.begin() as connection:
@@ -65,7 +74,12 @@ async def show(call: Call) -> Reply:
     return {"policy": _view(row)}
 
 
-@routes.patch("/{policy_id}", rule="policies:update", described=fields.enveloped("policy", _UPDATE))
+@routes.patch(
+    "/{policy_id}",
+    rule="policies:update",
+    described=fields.enveloped("policy", _UPDATE),
+    response=_ONE,
+)
 async def update(call: Call) -> Reply:
     """Rename a policy."""
     given = fields.read(_UPDATE, fields.envelope(call.body, "policy", change=True))

@@ -1,9 +1,12 @@
 """Policy types: which there are, what their specs may say, and since when they are supported."""
 
+from collections.abc import Callable
 from typing import Any
 
+from roost.api.clustering.shapes import OBJECT
 from roost.api.permissions import READER, Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import STRING, Schema, array, by_name, since, thing
 from roost.api.versions import Version
 from roost.clusters import plugins, spec
 
@@ -34,14 +37,30 @@ def shown(name: str, kind: Any, version: Version) -> dict[str, Any]:
     return text
 
 
-@routes.get("", rule="policy_types:index")
+_STATUS = by_name(array(by_name(STRING), minItems=1), minProperties=1, maxProperties=1)
+_SINCE = {"version": WITH_STATUS, "support_status": WITH_STATUS}
+_LISTED = {"name": STRING, "version": STRING, "support_status": _STATUS}
+_SHOWN = {"name": STRING, "schema": OBJECT, "support_status": _STATUS}
+
+
+def listed_as(key: str) -> Callable[[Version], Schema]:
+    """What a list of types looks like."""
+    return lambda version: thing({key: array(since(version, _SINCE, _LISTED))})
+
+
+def shown_as(key: str) -> Callable[[Version], Schema]:
+    """What one type looks like."""
+    return lambda version: thing({key: since(version, _SINCE, _SHOWN)})
+
+
+@routes.get("", rule="policy_types:index", response=listed_as("policy_types"))
 async def index(call: Call) -> Reply:
     """All policy types."""
     known = plugins.load(call.services.settings).policies
     return {"policy_types": [listed(name, kind, call.version) for name, kind in known.items()]}
 
 
-@routes.get("/{policy_type}", rule="policy_types:get")
+@routes.get("/{policy_type}", rule="policy_types:get", response=shown_as("policy_type"))
 async def show(call: Call) -> Reply:
     """One policy type."""
     name = call.path["policy_type"]

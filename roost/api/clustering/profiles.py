@@ -4,11 +4,12 @@ from functools import partial
 
 from starlette.responses import Response
 
-from roost.api.clustering import fields, specified
+from roost.api.clustering import fields, shapes, specified
 from roost.api.clustering.asking import cloud_of
 from roost.api.clustering.fields import Field
 from roost.api.permissions import MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import NULL, array, thing
 from roost.clusters import plugins, profile_objects
 from roost.clusters.lookup import find
 from roost.clusters.spec import InvalidSpec
@@ -33,9 +34,11 @@ _CREATE = {
 _VALIDATE = {"spec": Field(fields.as_map, required=True)}
 _UPDATE = {"name": Field(fields.as_name), "metadata": Field(fields.as_map)}
 _view = partial(specified.view, keeps="metadata")
+_SHAPE = shapes.of(tables.profiles)
+_ONE = thing({"profile": thing(_SHAPE)})
 
 
-@routes.get("", rule="profiles:index")
+@routes.get("", rule="profiles:index", response=thing({"profiles": array(thing(_SHAPE))}))
 async def index(call: Call) -> Reply:
     """The profiles of the project."""
     page = _LISTING.read(call)
@@ -43,7 +46,7 @@ async def index(call: Call) -> Reply:
         return {"profiles": [_view(row) for row in await _LISTING.rows(connection, call, page)]}
 
 
-@routes.post("", rule="profiles:create", status=201, described=fields.enveloped("profile", _CREATE))
+@routes.post("", rule="profiles:create", status=201, described=fields.enveloped("profile", _CREATE), response=_ONE)
 async def create(call: Call) -> Reply:
     """Make a profile from a spec, if the cloud has what it asks for."""
     given = fields.read(_CREATE, fields.envelope(call.body, "profile"))
@@ -56,7 +59,13 @@ async def create(call: Call) -> Reply:
     return {"profile": _view(row)}
 
 
-@routes.post("/validate", since="1.2", rule="profiles:validate", described=fields.enveloped("profile", _VALIDATE))
+@routes.post(
+    "/validate",
+    since="1.2",
+    rule="profiles:validate",
+    described=fields.enveloped("profile", _VALIDATE),
+    response=thing({"profile": thing(_SHAPE | specified.NOT_KEPT | {"metadata": NULL})}),
+)
 async def validate(call: Call) -> Reply:
     """Check a spec against its schema."""
     given = fields.read(_VALIDATE, fields.envelope(call.body, "profile"))
@@ -64,7 +73,7 @@ async def validate(call: Call) -> Reply:
     return {"profile": {**profile.to_dict(), "id": None, "metadata": None}}
 
 
-@routes.get("/{profile_id}", rule="profiles:get")
+@routes.get("/{profile_id}", rule="profiles:get", response=_ONE)
 async def show(call: Call) -> Reply:
     """One profile."""
     async with call.services.database.begin() as connection:
@@ -72,7 +81,12 @@ async def show(call: Call) -> Reply:
     return {"profile": _view(row)}
 
 
-@routes.patch("/{profile_id}", rule="profiles:update", described=fields.enveloped("profile", _UPDATE))
+@routes.patch(
+    "/{profile_id}",
+    rule="profiles:update",
+    described=fields.enveloped("profile", _UPDATE),
+    response=_ONE,
+)
 async def update(call: Call) -> Reply:
     """Change the name or the metadata of a profile."""
     changes = fields.read(_UPDATE, fields.envelope(call.body, "profile", change=True))

@@ -6,14 +6,14 @@ from urllib.parse import urlencode
 import sqlalchemy as sa
 from starlette.responses import Response
 
-from roost.api.clustering import fields
+from roost.api.clustering import fields, shapes
 from roost.api.clustering.asking import asking
 from roost.api.clustering.fields import Field
 from roost.api.clustering.lists import Listing, one_of, text
 from roost.api.clustering.moments import moment
 from roost.api.permissions import MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import STRING, Schema
+from roost.api.schemas import STRING, Schema, array, thing
 from roost.api.versions import Version
 from roost.clusters import receivers
 from roost.clusters.errors import BadRequest
@@ -92,7 +92,14 @@ def _channel(call: Call, row: sa.Row[Any]) -> dict[str, Any]:
     return {"alarm_url": f"{call.base}/v1/webhooks/{row.id}/trigger?{urlencode(query)}"}
 
 
-@routes.get("", rule="receivers:index")
+_CHANNEL: Schema = {"oneOf": [thing({"queue_name": STRING}), thing({"alarm_url": STRING})]}
+_RECEIVER = thing(
+    shapes.of(tables.receivers, hides=("secret",), type={"enum": list(receivers.TYPES)}, channel=_CHANNEL)
+)
+_ONE = thing({"receiver": _RECEIVER})
+
+
+@routes.get("", rule="receivers:index", response=thing({"receivers": array(_RECEIVER)}))
 async def index(call: Call) -> Reply:
     """The receivers of the project."""
     page = _LISTING.read(call)
@@ -102,7 +109,7 @@ async def index(call: Call) -> Reply:
         return {"receivers": [_view(call, row) for row in await _LISTING.rows(connection, call, page)]}
 
 
-@routes.post("", rule="receivers:create", status=201, described=fields.enveloped("receiver", _CREATE))
+@routes.post("", rule="receivers:create", status=201, described=fields.enveloped("receiver", _CREATE), response=_ONE)
 async def create(call: Call) -> Reply:
     """Make a receiver."""
     given = fields.read(_CREATE, fields.envelope(call.body, "receiver"))
@@ -110,14 +117,19 @@ async def create(call: Call) -> Reply:
         return {"receiver": _view(call, await receivers.create(ask, given))}
 
 
-@routes.get("/{receiver_id}", rule="receivers:get")
+@routes.get("/{receiver_id}", rule="receivers:get", response=_ONE)
 async def show(call: Call) -> Reply:
     """One receiver."""
     async with asking(call) as ask:
         return {"receiver": _view(call, await receivers.find(ask, call.path["receiver_id"]))}
 
 
-@routes.patch("/{receiver_id}", rule="receivers:update", described=fields.enveloped("receiver", _UPDATE))
+@routes.patch(
+    "/{receiver_id}",
+    rule="receivers:update",
+    described=fields.enveloped("receiver", _UPDATE),
+    response=_ONE,
+)
 async def update(call: Call) -> Reply:
     """Change a receiver."""
     given = fields.read(_UPDATE, fields.envelope(call.body, "receiver", change=True))

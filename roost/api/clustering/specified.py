@@ -6,6 +6,10 @@ import sqlalchemy as sa
 
 from roost.api.clustering.lists import Listing, text
 from roost.api.clustering.moments import moment
+from roost.api.schemas import NULL
+
+NOT_KEPT = dict.fromkeys(("id", "created_at", "updated_at"), NULL)
+"""What a policy or a profile that was only validated has none of."""
 
 
 def listing(table: sa.Table) -> Listing:

@@ -5,9 +5,12 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import array, thing, version_document
 from roost.api.versions import CLUSTERING
 
 routes = Table()
+
+_DOCUMENT = version_document("updated", "min_version", "max_version")
 
 
 def _document(base: str) -> dict[str, Any]:
@@ -25,13 +28,13 @@ def _document(base: str) -> dict[str, Any]:
     }
 
 
-@routes.get("/", public=True, status=300)
+@routes.get("/", public=True, status=300, response=thing({"versions": array(_DOCUMENT)}))
 async def index(call: Call) -> Reply:
     """The one major version. Clients expect 300 here, and the self link to be absolute."""
     return JSONResponse({"versions": [_document(call.base)]}, 300)
 
 
-@routes.get("/v1", public=True)
+@routes.get("/v1", public=True, response=thing({"version": _DOCUMENT}))
 async def show(call: Call) -> Reply:
     """The one major version, with its range of microversions."""
     return {"version": _document(call.base)}

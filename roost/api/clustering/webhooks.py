@@ -1,6 +1,6 @@
 """Webhooks: whoever knows the address may trigger what it is for."""
 
-from roost.api.clustering import fields
+from roost.api.clustering import fields, shapes
 from roost.api.clustering.asking import asking, started
 from roost.api.routes import Call, Reply, Table
 from roost.clusters import receivers
@@ -9,7 +9,7 @@ from roost.clusters.errors import BadRequest
 routes = Table("/v1/webhooks")
 
 
-@routes.post("/{webhook_id}/trigger", public=True, status=202)
+@routes.post("/{webhook_id}/trigger", public=True, status=202, response=shapes.STARTED)
 async def trigger(call: Call) -> Reply:
     """Do what the webhook is for. What the address and the body say more becomes the action's inputs."""
     if "V" not in call.query:

@@ -340,7 +340,12 @@ _ONE = {
 }
 
 
-@routes.post("/servers/{server_id}/action", body=_ONE, status=202)
+@routes.post(
+    "/servers/{server_id}/action",
+    body=_ONE,
+    status=202,
+    also={200: None, **{action.status: None for action in ACTIONS.values()}},
+)
 async def act(call: Call) -> Reply:
     """Do one thing to a server; a move that no host can take is refused, and the server stays as it was."""
     name, value = next(iter(call.body.items()))

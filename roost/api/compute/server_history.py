@@ -9,6 +9,7 @@ from roost.api.compute.servers import owned
 from roost.api.compute.views import timestamp
 from roost.api.permissions import ADMIN, READER, Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import INTEGER, NULL, NULLABLE_STRING, STRING, Schema, array, since, thing
 from roost.api.versions import Version
 from roost.compute import servers
 from roost.errors import NotFound
@@ -23,6 +24,46 @@ RULES = (
 )
 
 routes = Table(prefix="/v2.1")
+
+_TEXTS = ("action", "instance_uuid", "project_id", "request_id", "start_time", "user_id")
+_MOVED = ("status", "instance_uuid", "created_at", "migration_type", "uuid", "user_id", "project_id")
+_WHERE = ("source_compute", "source_node", "dest_compute", "dest_node", "dest_host", "updated_at")
+_MIGRATION: dict[str, Schema] = {
+    **dict.fromkeys(("id", "old_instance_type_id", "new_instance_type_id"), INTEGER),
+    **dict.fromkeys(_MOVED, STRING),
+    **dict.fromkeys(_WHERE, NULLABLE_STRING),
+    "links": {"const": []},
+}
+
+
+def _action_shape(version: Version, **more: Schema) -> Schema:
+    shape = dict.fromkeys(_TEXTS, STRING) | {"message": NULLABLE_STRING} | more
+    return thing({**shape, "updated_at": STRING} if version >= Version(2, 58) else shape)
+
+
+def _listed_shape(version: Version) -> Schema:
+    return thing({"instanceActions": array(_action_shape(version))})
+
+
+def _shown_shape(version: Version) -> Schema:
+    event: dict[str, Schema] = {"event": STRING, "start_time": STRING}
+    event |= dict.fromkeys(("finish_time", "result"), NULLABLE_STRING)
+    operators: dict[str, Schema] = {}
+    if version < Version(2, 51):
+        event["traceback"] = NULL
+    else:
+        operators["traceback"] = NULL
+    if version >= Version(2, 62):
+        event["hostId"] = operators["host"] = STRING
+    if version >= Version(2, 84):
+        event["details"] = NULL
+    return thing({"instanceAction": _action_shape(version, events=array(thing(event, operators)))})
+
+
+def _migrations_shape(version: Version) -> Schema:
+    known = {"migration_type": Version(2, 23), "links": Version(2, 23), "uuid": Version(2, 59)}
+    known |= dict.fromkeys(("user_id", "project_id"), Version(2, 80))
+    return thing({"migrations": array(since(version, known, _MIGRATION))})
 
 
 def _action(call: Call, row: sa.Row[Any]) -> dict[str, Any]:
@@ -40,7 +81,7 @@ def _action(call: Call, row: sa.Row[Any]) -> dict[str, Any]:
     return view
 
 
-@routes.get("/servers/{server_id}/os-instance-actions", rule=_ACTIONS + "list", owned=True)
+@routes.get("/servers/{server_id}/os-instance-actions", rule=_ACTIONS + "list", owned=True, response=_listed_shape)
 async def index(call: Call) -> Reply:
     """List what was done to a server, the newest first."""
     async with call.services.database.begin() as connection:
@@ -49,7 +90,12 @@ async def index(call: Call) -> Reply:
     return {"instanceActions": [_action(call, row) for row in rows]}
 
 
-@routes.get("/servers/{server_id}/os-instance-actions/{request_id}", rule=_ACTIONS + "show", owned=True)
+@routes.get(
+    "/servers/{server_id}/os-instance-actions/{request_id}",
+    rule=_ACTIONS + "show",
+    owned=True,
+    response=_shown_shape,
+)
 async def show(call: Call) -> Reply:
     """Show what one request did to a server, and how it went."""
     async with call.services.database.begin() as connection:
@@ -79,7 +125,7 @@ def _events(call: Call, row: sa.Row[Any], server: servers.Server) -> list[dict[s
     return [event]
 
 
-@routes.get("/os-migrations", rule=_MIGRATIONS)
+@routes.get("/os-migrations", rule=_MIGRATIONS, response=_migrations_shape)
 async def migrations(call: Call) -> Reply:
     """List moves of servers, the newest first."""
     async with call.services.database.begin() as connection:

@@ -5,7 +5,7 @@ from typing import Any
 from roost.api.compute.servers import METADATA, owned
 from roost.api.permissions import MEMBER, READER, Rule
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import thing
+from roost.api.schemas import STRING, by_name, thing
 from roost.compute import quotas, servers
 from roost.errors import Invalid, NotFound, OverQuota
 
@@ -24,9 +24,11 @@ routes = Table(prefix="/v2.1")
 
 _BODY = thing({"metadata": METADATA})
 _ITEM = thing({"meta": {**METADATA, "minProperties": 1, "maxProperties": 1}})
+_ALL = thing({"metadata": by_name(STRING)})
+_ONE = thing({"meta": by_name(STRING, minProperties=1, maxProperties=1)})
 
 
-@routes.get("/servers/{server_id}/metadata", rule=_RULE + "index", owned=True)
+@routes.get("/servers/{server_id}/metadata", rule=_RULE + "index", owned=True, response=_ALL)
 async def index(call: Call) -> Reply:
     """List a server's metadata."""
     async with call.services.database.begin() as connection:
@@ -34,7 +36,7 @@ async def index(call: Call) -> Reply:
     return {"metadata": server.metadata}
 
 
-@routes.get("/servers/{server_id}/metadata/{key}", rule=_RULE + "show", owned=True)
+@routes.get("/servers/{server_id}/metadata/{key}", rule=_RULE + "show", owned=True, response=_ONE)
 async def show(call: Call) -> Reply:
     """Show one item."""
     async with call.services.database.begin() as connection:
@@ -42,19 +44,19 @@ async def show(call: Call) -> Reply:
     return {"meta": {call.path["key"]: _item(server.metadata, call.path["key"])}}
 
 
-@routes.post("/servers/{server_id}/metadata", rule=_RULE + "create", owned=True, body=_BODY)
+@routes.post("/servers/{server_id}/metadata", rule=_RULE + "create", owned=True, body=_BODY, response=_ALL)
 async def create(call: Call) -> Reply:
     """Add items, or change those that are there."""
     return {"metadata": await _change(call, "create", call.body["metadata"], keep=True)}
 
 
-@routes.put("/servers/{server_id}/metadata", rule=_RULE + "update_all", owned=True, body=_BODY)
+@routes.put("/servers/{server_id}/metadata", rule=_RULE + "update_all", owned=True, body=_BODY, response=_ALL)
 async def replace(call: Call) -> Reply:
     """Replace all items."""
     return {"metadata": await _change(call, "update_all", call.body["metadata"], keep=False)}
 
 
-@routes.put("/servers/{server_id}/metadata/{key}", rule=_RULE + "update", owned=True, body=_ITEM)
+@routes.put("/servers/{server_id}/metadata/{key}", rule=_RULE + "update", owned=True, body=_ITEM, response=_ONE)
 async def update(call: Call) -> Reply:
     """Change one item."""
     meta: dict[str, str] = call.body["meta"]

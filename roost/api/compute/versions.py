@@ -4,10 +4,14 @@ from typing import Any
 
 from roost.api import openapi
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import array, thing, version_document
 from roost.api.versions import COMPUTE, Version
 from roost.errors import NotAcceptable
 
 routes = Table()
+
+_DOCUMENT = version_document("version", "min_version", "updated")
+_ONE = thing({"version": _DOCUMENT})
 
 
 def _document(base: str, identifier: str) -> dict[str, Any]:
@@ -30,25 +34,25 @@ def _detailed(base: str, identifier: str) -> dict[str, Any]:
     return document
 
 
-@routes.get("/", public=True)
+@routes.get("/", public=True, response=thing({"versions": array(_DOCUMENT)}))
 async def index(call: Call) -> Reply:
     """All major versions; v2.0 is listed, as Nova lists it, and answers as v2.1 does."""
     return {"versions": [_document(call.base, "v2.0"), _document(call.base, "v2.1")]}
 
 
-@routes.get("/v2.1", public=True)
+@routes.get("/v2.1", public=True, response=_ONE)
 async def show(call: Call) -> Reply:
     """The current major version, with its range of microversions."""
     return {"version": _detailed(call.base, "v2.1")}
 
 
-@routes.get("/v2", public=True)
+@routes.get("/v2", public=True, response=_ONE)
 async def show_legacy(call: Call) -> Reply:
     """The major version of old."""
     return {"version": _detailed(call.base, "v2.0")}
 
 
-@routes.get("/openapi.json", public=True)
+@routes.get("/openapi.json", public=True, response={"type": "object", "required": ["openapi", "info", "paths"]})
 async def describe(call: Call) -> Reply:
     """The OpenAPI document of one microversion: `?version=2.64`, by default the newest."""
     from roost.api.compute import COMPUTE_API

@@ -4,8 +4,10 @@ import uuid
 from typing import Any
 
 from roost.api.identity import projects as project_views
+from roost.api.identity.shapes import PAGE, PROJECTS
 from roost.api.permissions import ANYONE, Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import STRING, array, thing
 from roost.errors import Forbidden
 from roost.identity import projects
 from roost.identity.tokens import Caller
@@ -26,8 +28,12 @@ _SERVICES = (
 )
 _INTERFACES = ("public", "internal", "admin")
 
+_ENDPOINT = thing(dict.fromkeys(("id", "region", "region_id", "url"), STRING) | {"interface": {"enum": [*_INTERFACES]}})
+CATALOG = array(thing({"id": STRING, "type": STRING, "name": STRING, "endpoints": array(_ENDPOINT)}))
+"""What a catalogue looks like."""
 
-@routes.get("/catalog", rule="identity:get_auth_catalog")
+
+@routes.get("/catalog", rule="identity:get_auth_catalog", response=thing({"catalog": CATALOG, **PAGE}))
 async def show(call: Call) -> Reply:
     """The catalogue of the caller's token."""
     if not has_one(call.caller):
@@ -35,7 +41,7 @@ async def show(call: Call) -> Reply:
     return {"catalog": view(call), "links": {"next": None, "self": call.url, "previous": None}}
 
 
-@routes.get("/projects", rule="identity:get_auth_projects")
+@routes.get("/projects", rule="identity:get_auth_projects", response=PROJECTS)
 async def index_projects(call: Call) -> Reply:
     """The projects that the caller may sign in for."""
     async with call.services.database.begin() as connection:

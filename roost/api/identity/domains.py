@@ -3,8 +3,10 @@
 from typing import Any
 
 from roost.api import schemas
+from roost.api.identity.shapes import PAGE, linked
 from roost.api.permissions import ADMIN, ANYONE, Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import STRING, TRUTH, array, thing
 from roost.errors import NotFound
 from roost.identity.projects import DOMAIN_ID, DOMAIN_NAME
 
@@ -20,16 +22,17 @@ DOMAIN_REFERENCE: schemas.Schema = {
     "properties": {"id": schemas.STRING, "name": schemas.STRING},
     "anyOf": [{"required": ["id"]}, {"required": ["name"]}],
 }
+_DOMAIN = linked(description=STRING, enabled=TRUTH, tags=array(STRING))
 
 
-@routes.get("", rule="identity:list_domains")
+@routes.get("", rule="identity:list_domains", response=thing({"domains": array(_DOMAIN), **PAGE}))
 async def index(call: Call) -> Reply:
     """The one domain, unless another is asked for."""
     asked_for = call.query.get("name", DOMAIN_NAME) == DOMAIN_NAME
     return {"domains": [_view(call)] if asked_for else [], "links": {"next": None, "self": call.url, "previous": None}}
 
 
-@routes.get("/{domain_id}", rule="identity:get_domain")
+@routes.get("/{domain_id}", rule="identity:get_domain", response=thing({"domain": _DOMAIN}))
 async def show(call: Call) -> Reply:
     """Show the domain."""
     if call.path["domain_id"] != DOMAIN_ID:

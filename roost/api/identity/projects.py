@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from roost.api import schemas
+from roost.api.identity.shapes import PROJECT, PROJECTS
 from roost.api.permissions import ADMIN, Rule
 from roost.api.routes import Call, Reply, Table
 from roost.identity import projects
@@ -33,16 +34,17 @@ _CREATE = schemas.thing(
     }
 )
 _UPDATE = schemas.thing({"project": {"type": "object", "properties": {**_CHANGEABLE, "domain_id": _DOMAIN}}})
+_ONE = schemas.thing({"project": PROJECT})
 
 
-@routes.get("", rule="identity:list_projects")
+@routes.get("", rule="identity:list_projects", response=PROJECTS)
 async def index(call: Call) -> Reply:
     """List projects, all or by name."""
     async with call.services.database.begin() as connection:
         return listed(call, await projects.index(connection, **filters(call)))
 
 
-@routes.get("/{project_id}", rule="identity:get_project", owned=True)
+@routes.get("/{project_id}", rule="identity:get_project", owned=True, response=_ONE)
 async def show(call: Call) -> Reply:
     """Show a project; a name is not an id."""
     # Before it is looked up, so that others cannot learn which ids there are.
@@ -51,7 +53,7 @@ async def show(call: Call) -> Reply:
         return {"project": _view(call, await projects.show(connection, call.path["project_id"]))}
 
 
-@routes.post("", rule="identity:create_project", status=201, body=_CREATE)
+@routes.post("", rule="identity:create_project", status=201, body=_CREATE, response=_ONE)
 async def create(call: Call) -> Reply:
     """Make a project."""
     wanted = call.body["project"]
@@ -62,7 +64,7 @@ async def create(call: Call) -> Reply:
     return {"project": _view(call, row)}
 
 
-@routes.patch("/{project_id}", rule="identity:update_project", body=_UPDATE)
+@routes.patch("/{project_id}", rule="identity:update_project", body=_UPDATE, response=_ONE)
 async def update(call: Call) -> Reply:
     """Rename, describe, enable or disable a project."""
     changes = {key: value for key, value in call.body["project"].items() if key in _CHANGEABLE}

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from roost.api.identity.shapes import PAGE, linked
 from roost.api.permissions import ADMIN, Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import NULL, array, thing
 from roost.identity import assignments, projects, roles, users
 from roost.identity.roles import ROLES, Role
 
@@ -19,22 +21,24 @@ RULES = (
 )
 
 _GRANT = "/projects/{project_id}/users/{user_id}/roles/{role_id}"
+_ROLE = linked(domain_id=NULL, description=NULL)
+_ROLES = thing({"roles": array(_ROLE), **PAGE})
 
 
-@routes.get("/roles", rule="identity:list_roles")
+@routes.get("/roles", rule="identity:list_roles", response=_ROLES)
 async def index(call: Call) -> Reply:
     """List roles, all or by name."""
     name = call.query.get("name")
     return _listed(call, [role for role in ROLES if name in (None, role.name)])
 
 
-@routes.get("/roles/{role_id}", rule="identity:get_role")
+@routes.get("/roles/{role_id}", rule="identity:get_role", response=thing({"role": _ROLE}))
 async def show(call: Call) -> Reply:
     """Show a role; a name is not an id."""
     return {"role": _view(call, roles.show(call.path["role_id"]))}
 
 
-@routes.get("/projects/{project_id}/users/{user_id}/roles", rule="identity:list_grants")
+@routes.get("/projects/{project_id}/users/{user_id}/roles", rule="identity:list_grants", response=_ROLES)
 async def index_grants(call: Call) -> Reply:
     """The roles that a user was given in a project."""
     user_id, project_id = call.path["user_id"], call.path["project_id"]

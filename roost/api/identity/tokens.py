@@ -12,8 +12,10 @@ from roost.api import schemas
 from roost.api.auth import REFUSAL
 from roost.api.identity import catalog
 from roost.api.identity.domains import DOMAIN_REFERENCE, is_default, reference
+from roost.api.identity.shapes import REFERENCE
 from roost.api.permissions import Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import NULL
 from roost.errors import Invalid, NotFound, Unauthorized
 from roost.identity import projects, tokens, users
 from roost.identity.roles import Role
@@ -49,6 +51,25 @@ _SCOPE = {
 _AUTH = {"type": "object", "properties": {"identity": _IDENTITY, "scope": _SCOPE}, "required": ["identity"]}
 _CREATE = {"type": "object", "properties": {"auth": _AUTH}, "required": ["auth"]}
 
+_NAMED_IN = {"id": schemas.STRING, "name": schemas.STRING, "domain": REFERENCE}
+_TOKEN = schemas.thing(
+    {
+        "methods": schemas.array(schemas.STRING, minItems=1),
+        "user": schemas.thing({**_NAMED_IN, "password_expires_at": NULL}),
+        "audit_ids": schemas.array(schemas.STRING, minItems=1, maxItems=2),
+        "issued_at": schemas.STRING,
+        "expires_at": schemas.STRING,
+    },
+    {
+        "project": schemas.thing(_NAMED_IN),
+        "is_domain": {"const": False},
+        "system": schemas.thing({"all": {"const": True}}),
+        "roles": schemas.array(REFERENCE),
+        "catalog": catalog.CATALOG,
+    },
+)
+_ANSWER = schemas.thing({"token": _TOKEN})
+
 
 @dataclass(frozen=True, slots=True)
 class _SignedIn:
@@ -62,7 +83,7 @@ class _SignedIn:
     """The token that stood for a password."""
 
 
-@routes.post("/tokens", public=True, status=201, body=_CREATE)
+@routes.post("/tokens", public=True, status=201, body=_CREATE, response=_ANSWER)
 async def create(call: Call) -> Reply:
     """Sign in with a password or a token, for a project, for the whole system, or unscoped."""
     auth = call.body["auth"]
@@ -82,7 +103,7 @@ async def create(call: Call) -> Reply:
     return JSONResponse(_view(call, token), 201, headers={"X-Subject-Token": secret, "Vary": "X-Auth-Token"})
 
 
-@routes.get("/tokens", rule="identity:validate_token", owned=True)
+@routes.get("/tokens", rule="identity:validate_token", owned=True, response=_ANSWER)
 async def show(call: Call) -> Reply:
     """Whom the token in X-Subject-Token speaks for."""
     secret, token = await _subject(call)

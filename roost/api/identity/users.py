@@ -5,8 +5,10 @@ from typing import Any
 from roost.api import schemas
 from roost.api.auth import REFUSAL
 from roost.api.identity import projects as project_views
+from roost.api.identity.shapes import PAGE, PROJECTS, linked
 from roost.api.permissions import ADMIN, Rule
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import NULL, TRUTH
 from roost.errors import Unauthorized
 from roost.identity import projects, users
 from roost.identity.projects import DOMAIN_ID
@@ -25,7 +27,6 @@ RULES = (
 
 _NAME: schemas.Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"[\S]+"}
 _DOMAIN: schemas.Schema = {"enum": [DOMAIN_ID, None]}
-_ENABLED: schemas.Schema = {"type": "boolean"}
 _CREATE = schemas.thing(
     {
         "user": {
@@ -33,21 +34,23 @@ _CREATE = schemas.thing(
             "properties": {
                 "name": _NAME,
                 "password": schemas.NULLABLE_STRING,
-                "enabled": _ENABLED,
+                "enabled": TRUTH,
                 "domain_id": _DOMAIN,
             },
             "required": ["name"],
         }
     }
 )
-_CHANGEABLE = {"name": _NAME, "password": schemas.STRING, "enabled": _ENABLED}
+_CHANGEABLE = {"name": _NAME, "password": schemas.STRING, "enabled": TRUTH}
 _UPDATE = schemas.thing({"user": {"type": "object", "properties": {**_CHANGEABLE, "domain_id": _DOMAIN}}})
 _PASSWORD = schemas.thing(
     {"user": schemas.thing({"original_password": schemas.STRING, "password": schemas.STRING})},
 )
+_USER = linked(domain_id=schemas.STRING, enabled=TRUTH, password_expires_at=NULL)
+_ONE = schemas.thing({"user": _USER})
 
 
-@routes.get("", rule="identity:list_users")
+@routes.get("", rule="identity:list_users", response=schemas.thing({"users": schemas.array(_USER), **PAGE}))
 async def index(call: Call) -> Reply:
     """List users, all or by name."""
     async with call.services.database.begin() as connection:
@@ -58,7 +61,7 @@ async def index(call: Call) -> Reply:
     }
 
 
-@routes.get("/{user_id}", rule="identity:get_user", owned=True)
+@routes.get("/{user_id}", rule="identity:get_user", owned=True, response=_ONE)
 async def show(call: Call) -> Reply:
     """Show a user; a name is not an id."""
     call.permit("identity:get_user", user_id=call.path["user_id"])
@@ -66,7 +69,7 @@ async def show(call: Call) -> Reply:
         return {"user": _view(call, await users.show(connection, call.path["user_id"]))}
 
 
-@routes.get("/{user_id}/projects", rule="identity:list_user_projects", owned=True)
+@routes.get("/{user_id}/projects", rule="identity:list_user_projects", owned=True, response=PROJECTS)
 async def index_projects(call: Call) -> Reply:
     """The projects in which a user has a role."""
     call.permit("identity:list_user_projects", user_id=call.path["user_id"])
@@ -75,7 +78,7 @@ async def index_projects(call: Call) -> Reply:
         return project_views.listed(call, await projects.of_user(connection, call.path["user_id"]))
 
 
-@routes.post("", rule="identity:create_user", status=201, body=_CREATE)
+@routes.post("", rule="identity:create_user", status=201, body=_CREATE, response=_ONE)
 async def create(call: Call) -> Reply:
     """Make a user; of what Keystone also keeps (email, description, a default project) nothing is kept here."""
     wanted = call.body["user"]
@@ -84,7 +87,7 @@ async def create(call: Call) -> Reply:
     return {"user": _view(call, row)}
 
 
-@routes.patch("/{user_id}", rule="identity:update_user", body=_UPDATE)
+@routes.patch("/{user_id}", rule="identity:update_user", body=_UPDATE, response=_ONE)
 async def update(call: Call) -> Reply:
     """Rename, enable or disable a user, or set its password; the last two end all its tokens."""
     changes = {key: value for key, value in call.body["user"].items() if key in _CHANGEABLE}

@@ -5,8 +5,11 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import array, thing, version_document
 
 routes = Table()
+
+_DOCUMENT = version_document("updated")
 
 
 def _document(base: str) -> dict[str, Any]:
@@ -19,13 +22,13 @@ def _document(base: str) -> dict[str, Any]:
     }
 
 
-@routes.get("/", public=True, status=300)
+@routes.get("/", public=True, status=300, response=thing({"versions": thing({"values": array(_DOCUMENT)})}))
 async def index(call: Call) -> Reply:
     """The one major version."""
     return JSONResponse({"versions": {"values": [_document(call.base)]}}, 300)
 
 
-@routes.get("/v3", public=True)
+@routes.get("/v3", public=True, response=thing({"version": _DOCUMENT}))
 async def show(call: Call) -> Reply:
     """The one major version."""
     return {"version": _document(call.base)}

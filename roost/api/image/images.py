@@ -4,10 +4,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from roost.api import schemas
 from roost.api.permissions import READER, Rule
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import Schema
+from roost.api.schemas import DIGITS, INTEGER, NULL, STRING, UUID, Schema, array, thing
 from roost.compute import images
 
 routes = Table(prefix="/v2")
@@ -39,13 +38,21 @@ def _view(row: sa.Row[Any]) -> dict[str, Any]:
     }
 
 
-_QUERY: Schema = {"type": "object", "properties": {"limit": {**schemas.DIGITS, "maxLength": 18}}}
-_IMAGE: Schema = {
-    "type": "object",
-    "required": ["id", "name", "status"],
-    "properties": {"id": schemas.UUID, "name": schemas.STRING, "status": {"const": "active"}},
-}
-_IMAGES: Schema = {"type": "object", "required": ["images"], "properties": {"images": schemas.array(_IMAGE)}}
+_QUERY: Schema = {"type": "object", "properties": {"limit": {**DIGITS, "maxLength": 18}}}
+_IMAGE = thing(
+    {
+        "id": UUID,
+        "name": STRING,
+        "status": {"const": "active"},
+        **dict.fromkeys(("visibility", "container_format", "disk_format", "created_at", "updated_at"), STRING),
+        **dict.fromkeys(("size", "min_disk", "min_ram"), INTEGER),
+        "protected": {"const": False},
+        "tags": array(STRING),
+        **dict.fromkeys(("owner", "checksum"), NULL),
+        **dict.fromkeys(("self", "file", "schema"), STRING),
+    }
+)
+_IMAGES = thing({"images": array(_IMAGE), "first": STRING, "schema": STRING})
 
 
 @routes.get("/images", rule="get_images", query=_QUERY, response=_IMAGES)

@@ -1,35 +1,23 @@
-"""The compute API for tests: every answer is held against the schema that its route declares."""
+"""The compute API for tests."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
-from jsonschema import Draft202012Validator
 
-from roost.api.compute import COMPUTE_API
-from roost.api.versions import Version
 from tests.conftest import Api
 
 
 @dataclass(frozen=True)
 class Compute:
-    """`await compute.get("/flavors", version="2.61")`: the parsed body, after checking status and shape."""
+    """`await compute.get("/flavors", version="2.61")`: the parsed body."""
 
     api: Api
 
     async def ask(self, method: str, path: str, *, version: str = "2.1", **more: Any) -> httpx.Response:
-        """One request under /compute/v2.1; a good answer must be as declared."""
-        response = await self.api.request(method, f"/compute/v2.1{path}", version=version, **more)
-        by_method, _, _ = COMPUTE_API.find(f"/v2.1{path.partition('?')[0]}")
-        routes = [route for route in by_method.get(method, []) if route.serves(Version.parse(version))]
-        if response.is_success:
-            assert response.status_code == routes[0].status
-            if routes[0].response is None:
-                assert response.content == b""
-            else:
-                Draft202012Validator(routes[0].response).validate(response.json())
-        return response
+        """One request under /compute/v2.1."""
+        return await self.api.request(method, f"/compute/v2.1{path}", version=version, **more)
 
     async def _good(self, method: str, path: str, **more: Any) -> Any:
         response = await self.ask(method, path, **more)

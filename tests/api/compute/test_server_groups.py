@@ -7,10 +7,7 @@ from typing import Any
 import httpx
 import pytest
 import sqlalchemy as sa
-from jsonschema import Draft202012Validator
 
-from roost.api.compute import server_groups
-from roost.api.versions import Version
 from roost.store.tables.compute import quotas
 from roost.store.tables.servers import outbox, project_usage
 from roost.store.tables.servers import server_groups as table
@@ -30,27 +27,13 @@ async def make(api: Api, *policies: Any, cloud: str = "roost", version: str = "2
     """A group with these policies, as it is answered."""
     answer = await create(api, version, cloud=cloud, name=name, policies=list(policies))
     assert answer.status_code == 200, answer.text
-    shape_holds("POST", GROUPS, version, answer.json())
     return answer.json()["server_group"]
 
 
 async def show(api: Api, group_id: str, version: str, *, cloud: str = "roost") -> Any:
     answer = await api.get(f"{GROUPS}/{group_id}", cloud=cloud, version=version)
     assert answer.status_code == 200, answer.text
-    shape_holds("GET", f"{GROUPS}/{{server_group_id}}", version, answer.json())
     return answer.json()["server_group"]
-
-
-def shape_holds(method: str, path: str, version: str, body: Any) -> None:
-    """The answer is what the table of routes promises."""
-    (route,) = (
-        route
-        for route in server_groups.routes.routes
-        if (route.method, route.path) == (method, path.removeprefix("/compute"))
-        and route.serves(Version.parse(version))
-    )
-    assert route.response is not None
-    Draft202012Validator(route.response).validate(body)
 
 
 async def project(api: Api, cloud: str = "roost") -> str:
@@ -480,7 +463,6 @@ async def test_a_real_identifier_never_reaches_the_tenant_of_an_obfuscated_scope
 async def names(api: Api, *, cloud: str = "roost", version: str = "2.64", **query: Any) -> list[str]:
     answer = await api.get(GROUPS, cloud=cloud, version=version, params=query)
     assert answer.status_code == 200, answer.text
-    shape_holds("GET", GROUPS, version, answer.json())
     return [group["name"] for group in answer.json()["server_groups"]]
 
 
@@ -754,7 +736,6 @@ async def audit(api: Api, group: Any, version: str = "2.1003") -> Any:
     path = f"{GROUPS}/{group['id']}/audit"
     answer = await api.get(path, cloud="roost", version=version)
     assert answer.status_code == 200, answer.text
-    shape_holds("GET", f"{GROUPS}/{{server_group_id}}/audit", version, answer.json())
     return answer.json()["server_group_policy_audit"]
 
 
