@@ -380,10 +380,13 @@ class GroupOutcome:
 async def displace_all(
     connection: AsyncConnection, scheduler: Scheduler, project_id: str | None, asker: str, change: Displace
 ) -> list[GroupOutcome]:
-    """What draining or losing an aggregate comes to for all servers of a project, or of all projects (None)."""
+    """What draining or losing an aggregate comes to for all servers of a project, or of all projects (None); in front
+    of a Nova, for all members of groups, for it is those that are followed."""
     await scheduler.live.sync(connection)
     leaving = await hosts_inside(connection, scheduler, asker, change)
-    conditions = () if project_id is None else (servers.c.project_id == project_id,)
+    conditions = [] if project_id is None else [servers.c.project_id == project_id]
+    if scheduler.settings.in_front_of_nova:
+        conditions.append(servers.c.group_id.is_not(None))
     everybody = await occupants.load(connection, scheduler.live, *conditions)
     affected = {each.group_id for each in everybody if each.host in set(leaving)}
     inside = [each for each in everybody if each.group_id in affected]
