@@ -5,6 +5,7 @@ import logging
 import shutil
 
 from roost.clouds import balancer, choice
+from roost.clouds.migrations import NovaMover
 from roost.clusters import engine as cluster_engine
 from roost.compute import audit, changes, drift, lifecycle, notifications, repairs
 from roost.compute.scheduling import Scheduler
@@ -29,10 +30,11 @@ async def run(database: Database, settings: Settings) -> None:
         scheduler = Scheduler(database, settings)
         group.create_task(database.listen(changes.CLAIMS, scheduler.live.noted))
         group.create_task(drift.keep_looking(database, settings, scheduler.live))
-        group.create_task(repairs.run(database, scheduler, settings.group_audit_seconds))
         clouds = choice.choose(settings, database, scheduler)
         group.create_task(cluster_engine.run(settings, database, clouds))
         front = choice.front(settings, database)
+        mover = repairs.EmbeddedMover(database, scheduler) if front is None else NovaMover(front, scheduler)
+        group.create_task(repairs.run(database, scheduler, mover, settings.group_audit_seconds))
         if front is None:
             group.create_task(balancer.run(database, shutil.which("haproxy")))
         else:

@@ -101,13 +101,18 @@ class Front:
         """Where the members of a group are now: before somebody is told that there is no place for another."""
         if time.monotonic() - self._read.get(group_id, -_FRESH_SECONDS) < _FRESH_SECONDS:
             return
-        at = await self._now()
         async with self.database.begin() as connection:
             members = sorted(await mirror.followed(connection, group_id))
-        servers, gone = await self.nova.servers_by_id(members[:_MOST_AT_ONCE])
+        await self.read_servers(members[:_MOST_AT_ONCE])
+        self._read[group_id] = time.monotonic()
+
+    async def read_servers(self, server_ids: Sequence[str]) -> list[mirror.Server]:
+        """Servers as they are now; without those that are not there any more."""
+        at = await self._now()
+        servers, gone = await self.nova.servers_by_id(server_ids)
         async with self.database.begin() as connection:
             await mirror.put_servers(connection, self.settings, servers, at=at, gone=gone)
-        self._read[group_id] = time.monotonic()
+        return servers
 
     async def adopt_group(self, group_id: str) -> None:
         """Take over a group that somebody made in Nova itself. Raises `NotFound`."""

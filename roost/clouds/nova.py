@@ -72,6 +72,7 @@ class Answer:
 class Flavor:
     """The size of a server, in the words of Roost's own flavors."""
 
+    id: str
     vcpus: int
     memory_mb: int
     disk_gb: int
@@ -230,7 +231,7 @@ class Nova:
         """A flavor that the caller may use."""
         answer = await self.ask("GET", f"/v2.1/flavors/{quote(flavor_id, safe='')}", token=token)
         row = answer.accepted().json()["flavor"]
-        return Flavor(row["vcpus"], row["ram"], row["disk"], row["OS-FLV-EXT-DATA:ephemeral"])
+        return Flavor(row["id"], row["vcpus"], row["ram"], row["disk"], row["OS-FLV-EXT-DATA:ephemeral"])
 
     # What the caller may do
 
@@ -239,7 +240,7 @@ class Nova:
         policy, limits = nearest_policy(rules)
         body = {"server_group": {"name": name, "policy": policy, **({"rules": limits} if limits else {})}}
         answer = await self._post("/v2.1/os-server-groups", body, token)
-        return str(answer["server_group"]["id"])
+        return str(answer.json()["server_group"]["id"])
 
     async def delete_group(self, token: str, group_id: str) -> None:
         """Delete a group; one that is gone is gone."""
@@ -252,10 +253,29 @@ class Nova:
         body = {"set_metadata": {"metadata": {SCOPE: scope}}}
         await self._post(f"/v2.1/os-aggregates/{aggregate_id}/action", body, token)
 
-    async def _post(self, path: str, body: Any, token: str) -> Any:
+    # What Roost does
+
+    async def live_migrate(self, server_id: str, host: str) -> str:
+        """Ask for a running server to be moved to a host, if the scheduler lets it; the id of the request."""
+        body = {"os-migrateLive": {"host": host, "block_migration": "auto"}}
+        answer = await self._post(f"{_server_path(server_id)}/action", body)
+        return answer.headers["X-OpenStack-Request-ID"]
+
+    async def is_migrating(self, server_id: str) -> bool:
+        """Whether a live migration of a server is under way: it may be where it goes, and not all of it gone."""
+        answer = await self._get("/os-migrations", instance_uuid=server_id, migration_type="live-migration")
+        return any(row["status"] in _MIGRATING for row in answer["migrations"])
+
+    async def why_failed(self, server_id: str, request_id: str) -> str | None:
+        """What Nova says of why it did not do what it was asked to, if it says it."""
+        answer = await self.ask("GET", f"{_server_path(server_id)}/os-instance-actions/{quote(request_id, safe='')}")
+        events = [] if answer.status == 404 else answer.accepted().json()["instanceAction"]["events"]
+        return next((event["details"] for event in events if event["result"] == "Error" and event["details"]), None)
+
+    async def _post(self, path: str, body: Any, token: str | None = None) -> Answer:
         content = json.dumps(body).encode()
         answer = await self.ask("POST", path, token=token, headers={"Content-Type": "application/json"}, body=content)
-        return answer.accepted().json()
+        return answer.accepted()
 
     def close(self) -> None:
         """End the threads."""
@@ -264,6 +284,7 @@ class Nova:
 
 _MOST = 2**31 - 1
 _GONE = ("DELETED", "SOFT_DELETED")
+_MIGRATING = ("accepted", "queued", "preparing", "running", "post-migrating")
 
 
 def nearest_policy(rules: Sequence[Rule]) -> tuple[str, dict[str, int]]:

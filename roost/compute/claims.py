@@ -1,7 +1,7 @@
 """Claims: room kept on a host for a server. Taken and given back in bulk, in the caller's transaction.
 
-Whoever changes claims locks in this order, so that nobody waits in a circle: servers, project usage, groups, hosts;
-several of a kind in the order of their keys.
+Whoever changes claims or groups locks in this order, so that nobody waits in a circle: scopes, servers, project usage,
+groups, hosts; several of a kind in the order of their keys.
 """
 
 import json

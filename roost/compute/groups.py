@@ -7,7 +7,7 @@ may see them, and is all that leaves this module otherwise.
 
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -156,14 +156,14 @@ async def update(
     Members of a group that comes to be divided get numbers; those who have one keep it as long as there is such a
     partition.
     """
-    if policies is not None and (group.partitions or _divided(policies)):
-        await _lock_members(connection, group.id)
-    await _lock(connection, group.id)
-    if policies is not None:
+    if policies is None:
+        await _lock(connection, group.id)
+    else:
         rows = await _resolve(connection, policies, group.project_id)
+        await _lock_with_members(connection, group.id)
         await connection.execute(server_group_policies.delete().where(server_group_policies.c.group_id == group.id))
         await _store(connection, group.id, rows)
-        await _divide(connection, group.id)
+        await divide(connection, group.id)
     values = {"version": server_groups.c.version + 1, **({} if name is None else {"name": name})}
     await connection.execute(server_groups.update().where(server_groups.c.id == group.id).values(values))
     changed = await find(connection, group.id)
@@ -173,11 +173,9 @@ async def update(
 
 async def delete(connection: AsyncConnection, settings: Settings, group: Group) -> None:
     """Forget a group; its members stay, and belong to none."""
-    left = await _lock_members(connection, group.id)
+    left = await _lock_with_members(connection, group.id, [group.project_id])
     await _use(connection, group.project_id, -1)
-    gone = await connection.execute(server_groups.delete().where(server_groups.c.id == group.id))
-    if gone.rowcount == 0:
-        raise missing(group.id)
+    await connection.execute(server_groups.delete().where(server_groups.c.id == group.id))
     await _announce(connection, settings, notifications.DELETE, replace(group, members=left))
 
 
@@ -198,7 +196,7 @@ async def add_member(
     await check_room(connection, settings, group.project_id, group.id, server.user_id)
     await _move(connection, server.id, group.id, group.id, partition)
     if _divided(group.policies):
-        await _divide(connection, group.id)
+        await divide(connection, group.id)
     await member_added(connection, settings, [(group.id, server.id)])
     return await find(connection, group.id)
 
@@ -212,6 +210,16 @@ async def remove_member(connection: AsyncConnection, settings: Settings, group: 
     await _move(connection, server.id, None, group.id, None)
     await member_removed(connection, settings, [(group.id, server.id)])
     return await find(connection, group.id)
+
+
+async def lock_servers(connection: AsyncConnection, group: Group, server_ids: Iterable[str]) -> dict[str, sa.Row[Any]]:
+    """The servers of these that are of the group's own project, locked: those of others do not exist for it.
+
+    Whoever changes several members locks them all before the first change locks the group.
+    """
+    own = (servers.c.id.in_(list(server_ids)), servers.c.project_id == group.project_id)
+    query = sa.select(servers).where(*own).order_by(servers.c.id).with_for_update()
+    return {row.id: row for row in await connection.execute(query)}
 
 
 async def check_room(
@@ -383,18 +391,32 @@ async def _lock(connection: AsyncConnection, group_id: str) -> None:
 
 
 async def _lock_server(connection: AsyncConnection, group: Group, server_id: str) -> sa.Row[Any]:
-    """A server of the group's own project: those of others do not exist for it."""
-    query = sa.select(servers).where(servers.c.id == server_id, servers.c.project_id == group.project_id)
-    server = (await connection.execute(query.with_for_update())).one_or_none()
+    server = (await lock_servers(connection, group, [server_id])).get(server_id)
     if server is None:
         raise NotFound(f"Instance {server_id} could not be found.")
     return server
 
 
-async def _lock_members(connection: AsyncConnection, group_id: str) -> tuple[str, ...]:
-    """The members, locked before the group is, as everybody does."""
-    query = sa.select(servers.c.id).where(servers.c.group_id == group_id).order_by(servers.c.id).with_for_update()
-    return tuple((await connection.execute(query)).scalars())
+async def _lock_with_members(
+    connection: AsyncConnection, group_id: str, projects: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Lock the members, then the usage of these projects, then the group, as everybody does; the members.
+
+    Those who join before the group is locked are locked after it, if nobody has them: whoever has one may be waiting
+    for the group. Then everything is let go, and locked anew.
+    """
+    query = sa.select(servers.c.id).where(servers.c.group_id == group_id).order_by(servers.c.id)
+    while True:
+        attempt = await connection.begin_nested()
+        await connection.execute(query.with_for_update())
+        await claims.lock_usage(connection, projects)
+        await _lock(connection, group_id)
+        members = tuple((await connection.execute(query)).scalars())
+        locked = tuple((await connection.execute(query.with_for_update(skip_locked=True))).scalars())
+        if locked == members:
+            await attempt.commit()
+            return members
+        await attempt.rollback()
 
 
 async def _move(
@@ -405,8 +427,11 @@ async def _move(
     await claims.touch_groups(connection, [changed])
 
 
-async def _divide(connection: AsyncConnection, group_id: str) -> None:
-    """Give a partition to each member that has none, if the group is divided; else to nobody."""
+async def divide(connection: AsyncConnection, group_id: str) -> None:
+    """Give a partition to each member of a locked group that has none, if the group is divided; else to nobody.
+
+    A member that somebody else has locked is left as it is: whoever has it may be waiting for the group.
+    """
     members = servers.c.group_id == group_id
     rule = division_of((await rules_of(connection, [group_id]))[group_id])
     if rule is None or rule.partitions is None:
@@ -427,7 +452,12 @@ async def _divide(connection: AsyncConnection, group_id: str) -> None:
 
 _NUMBER = sa.text("""
     UPDATE servers SET partition = r.partition
-    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(id uuid, partition int) WHERE servers.id = r.id
+    FROM (
+        SELECT r.id, r.partition
+        FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(id uuid, partition int) JOIN servers s ON s.id = r.id
+        FOR UPDATE OF s SKIP LOCKED
+    ) AS r
+    WHERE servers.id = r.id
 """)
 
 

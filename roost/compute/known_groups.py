@@ -10,9 +10,10 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute import groups
+from roost.compute.claims import touch_groups
 from roost.compute.fleet import LiveFleet
 from roost.placement.fleet import Members
-from roost.placement.rules import Kind, Rule
+from roost.placement.rules import Kind, Rule, division_of
 from roost.store.tables.servers import claims, servers
 
 _MOST = 10_000
@@ -47,7 +48,8 @@ class KnownGroups:
         self._groups.update(known)
 
     async def load(self, connection: AsyncConnection, locked: Mapping[str, sa.Row[Any]]) -> dict[str, KnownGroup]:
-        """The rules and members of locked groups: remembered where the version is still the same, else read."""
+        """The rules and members of locked groups: remembered where the version is still the same, else read. Members
+        that should have a partition and have none get one."""
         known = {}
         unknown = []
         for group_id, row in locked.items():
@@ -58,7 +60,14 @@ class KnownGroups:
                 unknown.append(group_id)
         if unknown:
             rules = await groups.rules_of(connection, unknown)
-            for group_id, (members, users) in (await self.read(connection, rules)).items():
+            found = await self.read(connection, rules)
+            lacking = [group_id for group_id, (members, _) in found.items() if _lacks_numbers(rules[group_id], members)]
+            for group_id in lacking:
+                await groups.divide(connection, group_id)
+            if lacking:
+                await touch_groups(connection, lacking)
+                found |= await self.read(connection, {group_id: rules[group_id] for group_id in lacking})
+            for group_id, (members, users) in found.items():
                 known[group_id] = KnownGroup(locked[group_id].version, rules[group_id], members, users)
         return known
 
@@ -110,6 +119,11 @@ class KnownGroups:
         for row in await connection.execute(query):
             found.setdefault(row.group_id, []).extend(pairwise(self.live.indexes(row.host_ids)))
         return found
+
+
+def _lacks_numbers(rules: Sequence[Rule], members: Members) -> bool:
+    """Whether the group is divided and members are in no partition, as a process of the release before leaves them."""
+    return division_of(rules) is not None and sum(each.total for each in members.partitions.values()) < members.total
 
 
 def _keeps_together(rule: Rule) -> bool:

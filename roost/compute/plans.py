@@ -170,10 +170,10 @@ async def apply(
     New servers are booted by `boot_planned` instead, in the scheduler's own transaction.
     """
     kept = await _take(connection, group, change, generation)
-    await claims.lock_groups(connection, [group.id])
     if isinstance(change, Displace):
         if change.lost:
             raise Invalid("To lose an aggregate is a question, nothing that could be applied.")
+        await claims.lock_groups(connection, [group.id])
         outcome = await _displaced(connection, scheduler, group, change)
         _compare(kept, outcome)
         steps = [Step(move["server_id"], move["source"]["host"], move["target"]["host"]) for move in outcome.moves]
@@ -277,6 +277,7 @@ async def _made(
     if isinstance(change, ChangePolicies):
         await groups.update(connection, settings, group, name=None, policies=change.policies)
     else:
+        await groups.lock_servers(connection, group, [*change.add, *change.remove])
         steps: list[tuple[Callable[..., Awaitable[Group]], Sequence[str]]] = [
             (groups.add_member, change.add),
             (groups.remove_member, change.remove),
@@ -379,10 +380,13 @@ class GroupOutcome:
 async def displace_all(
     connection: AsyncConnection, scheduler: Scheduler, project_id: str | None, asker: str, change: Displace
 ) -> list[GroupOutcome]:
-    """What draining or losing an aggregate comes to for all servers of a project, or of all projects (None)."""
+    """What draining or losing an aggregate comes to for all servers of a project, or of all projects (None); in front
+    of a Nova, for all members of groups, for it is those that are followed."""
     await scheduler.live.sync(connection)
     leaving = await hosts_inside(connection, scheduler, asker, change)
-    conditions = () if project_id is None else (servers.c.project_id == project_id,)
+    conditions = [] if project_id is None else [servers.c.project_id == project_id]
+    if scheduler.settings.in_front_of_nova:
+        conditions.append(servers.c.group_id.is_not(None))
     everybody = await occupants.load(connection, scheduler.live, *conditions)
     affected = {each.group_id for each in everybody if each.host in set(leaving)}
     inside = [each for each in everybody if each.group_id in affected]

@@ -18,6 +18,7 @@ from roost.errors import Invalid, Unavailable
 from roost.placement.decision import Decision, Move, Request
 from roost.placement.fleet import Members, Resources
 from roost.placement.scheduler import place
+from roost.store.tables.servers import servers
 
 
 class NoValidHost(Invalid):
@@ -42,15 +43,17 @@ async def relocate(
     """
     live = scheduler.live
     await live.sync(connection)
-    group = None
+    group, partition = None, server.partition
     if server.group_id is not None:
         locked = await claims.lock_groups(connection, [server.group_id])
         group = (await scheduler.groups.load(connection, locked)).get(server.group_id)
+        # It may have got one just now.
+        partition = await connection.scalar(sa.select(servers.c.partition).where(servers.c.id == server.id))
     near, apart = (None, []) if forced else await hinted_hosts(connection, live, server)
     read_again = held = False
     for _ in range(claims.ATTEMPTS):
         request = _request(live, server, resources, group, target, may_stay)
-        request = replace(request, same_host=near or None, different_host=apart)
+        request = replace(request, same_host=near or None, different_host=apart, partition=partition)
         decision = _force(live, request) if forced else place(live.fleet, request)
         if not decision and not read_again:
             read_again = True
@@ -87,7 +90,6 @@ def _request(
         zone=server.zone,
         targets=live.targets(target),
         moving=None if source is None else Move(source, size_of(server.flavor), may_stay),
-        partition=server.partition,
         seed=random.getrandbits(32),
     )
 

@@ -1,8 +1,9 @@
 """Repairs: the fewest live migrations that mend a group, carried out by the engine within a budget.
 
-Every step of a repair is a row, and its state changes in the transaction that starts or sees the end of its migration:
-whoever takes a repair up goes on from what the rows say. Each migration is scheduled under the group's rules when it
-starts, so that a plan which time has overtaken can fail, but never break a rule.
+Every step of a repair is a row, and whoever takes a repair up goes on from what the rows say. Who moves the servers is
+a `Mover`: the embedded cloud starts a migration in the transaction that writes it down, a Nova is asked after that.
+Each migration is scheduled under the group's rules when it starts, so that a plan which time has overtaken can fail,
+but never break a rule.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from prometheus_client import Counter as Metric
@@ -24,7 +25,7 @@ from roost.compute import servers as servers_room
 from roost.compute.relocation import NoValidHost
 from roost.compute.scheduling import Scheduler
 from roost.compute.servers import Actor
-from roost.errors import Conflict, NotFound, RoostError
+from roost.errors import Conflict, NotFound, RoostError, Unavailable
 from roost.placement.repair import Repair, Server, repair
 from roost.store.database import Database, now
 from roost.store.tables.answers import continuous_repairs, repair_moves, repairs
@@ -37,6 +38,8 @@ MOVES = Metric("roost_repair_moves_total", "Moves of repairs that have ended, by
 
 _POLL_SECONDS = 0.5
 _UNDER_WAY = repairs.c.status.in_(("running", "stopping"))
+# Held while repairs are carried out: who finds it held has nothing to do.
+_TAKE_TURN = sa.text("SELECT pg_try_advisory_xact_lock(7266016)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,35 @@ class Planned:
     moves: tuple[dict[str, Any], ...]
     fewest: bool
     repairs_all: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a step has come, as its row says it."""
+
+    state: str
+    reason: str | None = None
+    request_id: str | None = None
+    """Under which a Nova moves the server; none before it is known to have been asked."""
+
+
+DELETED = Standing("failed", "the server was deleted")
+FAILED = Standing("failed", "the migration failed")
+STOPPED = "the repair was stopped"
+LEFT = "the server has left the group or its host"
+
+
+class Mover(Protocol):
+    """Who moves servers: the embedded cloud, or a Nova."""
+
+    async def start(self, connection: AsyncConnection, server: servers_room.Server, target: str, actor: Actor) -> None:
+        """Begin a move, in the transaction that writes it down as running. Raises `NoValidHost` where its destination
+        does not take the server now, and another `RoostError` where it cannot be moved at all."""
+        ...
+
+    async def look_after(self, step: sa.Row[Any], *, stopping: bool) -> Standing:
+        """See how far a move that is written down as running has come. Raises `Unavailable` where nobody can say."""
+        ...
 
 
 async def plan(connection: AsyncConnection, scheduler: Scheduler, group_id: str, budget: Budget) -> Planned:
@@ -165,8 +197,14 @@ async def find(connection: AsyncConnection, group_id: str, repair_id: str) -> To
 
 
 async def _steps(connection: AsyncConnection, repair_id: str) -> tuple[sa.Row[Any], ...]:
-    query = sa.select(repair_moves).where(repair_moves.c.repair_id == repair_id).order_by(repair_moves.c.position)
-    return tuple((await connection.execute(query)).all())
+    source, target = hosts.alias("source"), hosts.alias("target")
+    query = (
+        sa.select(repair_moves, source.c.name.label("source"), target.c.name.label("target"))
+        .join(source, source.c.id == repair_moves.c.source_id)
+        .join(target, target.c.id == repair_moves.c.target_id)
+        .where(repair_moves.c.repair_id == repair_id)
+    )
+    return tuple((await connection.execute(query.order_by(repair_moves.c.position))).all())
 
 
 async def stop(connection: AsyncConnection, group_id: str, repair_id: str) -> None:
@@ -223,12 +261,12 @@ async def mend_all(database: Database, scheduler: Scheduler) -> int:
 # The engine's part
 
 
-async def run(database: Database, scheduler: Scheduler, mend_seconds: float) -> None:
+async def run(database: Database, scheduler: Scheduler, mover: Mover, mend_seconds: float) -> None:
     """Carry repairs out, and mend groups in continuous mode, until cancelled."""
     next_mending = asyncio.get_running_loop().time()
     while True:
         try:
-            await advance_all(database, scheduler)
+            await advance_all(database, mover)
             if mend_seconds and asyncio.get_running_loop().time() >= next_mending:
                 next_mending = asyncio.get_running_loop().time() + mend_seconds
                 await mend_all(database, scheduler)
@@ -237,110 +275,108 @@ async def run(database: Database, scheduler: Scheduler, mend_seconds: float) -> 
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def advance_all(database: Database, scheduler: Scheduler) -> None:
-    """Take every repair that is under way as far as it can go now."""
+async def advance_all(database: Database, mover: Mover) -> None:
+    """Take every repair that is under way as far as it can go now; one engine does it at a time."""
+    async with database.begin() as turn:
+        if not await turn.scalar(_TAKE_TURN):
+            return
+        query = sa.select(repairs).where(_UNDER_WAY).order_by(repairs.c.number)
+        for row in (await turn.execute(query)).all():
+            # A Nova may take long to say: nobody who wants to stop the repair waits for that.
+            await _look_after(database, mover, row)
+            async with database.begin() as connection:
+                mine = sa.select(repairs).where(repairs.c.id == row.id, _UNDER_WAY).with_for_update()
+                now_row = (await connection.execute(mine)).one_or_none()
+                if now_row is not None:
+                    await _advance(connection, mover, now_row)
+
+
+async def _look_after(database: Database, mover: Mover, row: sa.Row[Any]) -> None:
+    """See how far the moves of a repair have come."""
     async with database.begin() as connection:
-        found = (await connection.scalars(sa.select(repairs.c.id).where(_UNDER_WAY).order_by(repairs.c.number))).all()
-    for repair_id in found:
-        async with database.begin() as connection:
-            query = sa.select(repairs).where(repairs.c.id == repair_id, _UNDER_WAY)
-            row = (await connection.execute(query.with_for_update(skip_locked=True))).one_or_none()
-            if row is not None:
-                await _advance(connection, scheduler, row)
-
-
-async def _advance(connection: AsyncConnection, scheduler: Scheduler, row: sa.Row[Any]) -> None:
-    for step in await _steps(connection, row.id):
+        steps = await _steps(connection, row.id)
+    for step in steps:
         if step.state == "running":
-            await _look_after(connection, step)
+            try:
+                standing = await mover.look_after(step, stopping=row.status == "stopping")
+            except Unavailable as error:
+                standing = Standing("running", f"{error.message} It is tried again.", step.request_id)
+            async with database.begin() as connection:
+                await _set(connection, step, standing)
+
+
+async def _advance(connection: AsyncConnection, mover: Mover, row: sa.Row[Any]) -> None:
     steps = await _steps(connection, row.id)
     running = sum(step.state == "running" for step in steps)
     if row.status == "running":
-        running = await _start_more(connection, scheduler, row, steps, running)
+        await _start_more(connection, mover, row, steps, running)
     elif not running:
-        await _set_waiting(connection, row.id, "skipped", "the repair was stopped")
+        await _skip_waiting(connection, row.id)
     steps = await _steps(connection, row.id)
     if not any(step.state in ("waiting", "running") for step in steps):
         await _end(connection, row, steps)
 
 
-async def _look_after(connection: AsyncConnection, step: sa.Row[Any]) -> None:
-    """See whether a migration has ended, and how."""
-    query = sa.select(servers.c.host_id, servers.c.task_state).where(servers.c.id == step.server_id)
-    server = (await connection.execute(query)).one_or_none()
-    if server is None:
-        await _set(connection, step, "failed", "the server was deleted")
-    elif server.task_state is None:
-        arrived = server.host_id == step.target_id
-        await _set(connection, step, *(("done", None) if arrived else ("failed", "the migration failed")))
-
-
 async def _start_more(
-    connection: AsyncConnection, scheduler: Scheduler, row: sa.Row[Any], steps: Sequence[sa.Row[Any]], running: int
-) -> int:
+    connection: AsyncConnection, mover: Mover, row: sa.Row[Any], steps: Sequence[sa.Row[Any]], running: int
+) -> None:
     """Start the next steps, in order, as far as the budget goes."""
     ended = [step.ended_at for step in steps if step.ended_at is not None and step.state in ("done", "failed")]
     if ended and await now(connection) < max(ended) + timedelta(seconds=row.cooldown):
-        return running
+        return
     actor = Actor(row.user_id, row.project_id, row.request_id, is_admin=True)
     for step in steps:
         if step.state == "waiting" and running < row.max_parallel:
-            outcome = await _start(connection, scheduler, row, step, actor)
-            if outcome is None and running:
+            standing = await _start(connection, mover, row, step, actor)
+            if standing is None and running:
                 break  # A move under way may make the room that this one needs.
-            running += outcome is True
-            if outcome is None:
-                await _set(connection, step, "failed", "its destination no longer takes it")
+            standing = standing or Standing("failed", "its destination no longer takes it")
+            await _set(connection, step, standing)
+            running += standing.state == "running"
             if row.cooldown and running:
                 break
-    return running
 
 
 async def _start(
-    connection: AsyncConnection, scheduler: Scheduler, row: sa.Row[Any], step: sa.Row[Any], actor: Actor
-) -> bool | None:
-    """Whether a migration began; None if its destination does not take it now."""
+    connection: AsyncConnection, mover: Mover, row: sa.Row[Any], step: sa.Row[Any], actor: Actor
+) -> Standing | None:
+    """Begin a step, if it is still to be done; None if its destination does not take it now."""
     try:
         server = await servers_room.find(connection, step.server_id, lock=True)
     except NotFound:
-        await _set(connection, step, "skipped", "the server was deleted")
-        return False
+        return Standing("skipped", "the server was deleted")
     if server.group_id != row.group_id or server.host_id != step.source_id:
-        await _set(connection, step, "skipped", "the server has left the group or its host")
-        return False
-    target = await connection.scalar(sa.select(hosts.c.name).where(hosts.c.id == step.target_id))
+        return Standing("skipped", LEFT)
     try:
         async with connection.begin_nested():
-            await moves.live_migrate(connection, scheduler, server, actor, target)
+            await mover.start(connection, server, step.target, actor)
     except NoValidHost:
         return None
     except RoostError as error:
-        await _set(connection, step, "failed", error.message)
-        return False
-    await _set(connection, step, "running", None)
-    return True
+        return Standing("failed", error.message)
+    return Standing("running")
 
 
-async def _set(connection: AsyncConnection, step: sa.Row[Any], state: str, reason: str | None) -> None:
-    ended = state not in ("waiting", "running")
+async def _set(connection: AsyncConnection, step: sa.Row[Any], standing: Standing) -> None:
+    if standing == Standing(step.state, step.reason, step.request_id):
+        return
+    ended = standing.state != "running"
     if ended:
-        MOVES.labels(state).inc()
+        MOVES.labels(standing.state).inc()
     change = repair_moves.update().where(
         repair_moves.c.repair_id == step.repair_id, repair_moves.c.position == step.position
     )
-    await connection.execute(
-        change.values(state=state, reason=reason, ended_at=sa.func.clock_timestamp() if ended else None)
-    )
+    await connection.execute(change.values(**asdict(standing), ended_at=sa.func.clock_timestamp() if ended else None))
 
 
-async def _set_waiting(connection: AsyncConnection, repair_id: str, state: str, reason: str) -> None:
+async def _skip_waiting(connection: AsyncConnection, repair_id: str) -> None:
     waiting = repair_moves.update().where(repair_moves.c.repair_id == repair_id, repair_moves.c.state == "waiting")
-    await connection.execute(waiting.values(state=state, reason=reason))
+    await connection.execute(waiting.values(state="skipped", reason=STOPPED))
 
 
 async def _end(connection: AsyncConnection, row: sa.Row[Any], steps: Sequence[sa.Row[Any]]) -> None:
     counts = Counter(step.state for step in steps)
-    wrong = next((step.reason for step in steps if step.state == "failed"), None)
+    wrong = next((step.reason.rstrip(".") for step in steps if step.state == "failed"), None)
     if row.status == "stopping":
         status, reason = "stopped", f"Stopped after {counts['done']} of {len(steps)} moves."
     elif counts["failed"]:
@@ -349,3 +385,26 @@ async def _end(connection: AsyncConnection, row: sa.Row[Any], steps: Sequence[sa
         status, reason = "done", f"{counts['done']} of {len(steps)} moves done."
     await connection.execute(repairs.update().where(repairs.c.id == row.id).values(status=status, reason=reason))
     logger.info("repair ended", extra={"repair": row.id, "status": status, "group": row.group_id})
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedMover:
+    """The embedded cloud: a move begins with its row, and ends in the tables."""
+
+    database: Database
+    scheduler: Scheduler
+
+    async def start(self, connection: AsyncConnection, server: servers_room.Server, target: str, actor: Actor) -> None:
+        """Begin a move, under the rules of the group."""
+        await moves.live_migrate(connection, self.scheduler, server, actor, target)
+
+    async def look_after(self, step: sa.Row[Any], *, stopping: bool) -> Standing:
+        """See how far a move has come."""
+        async with self.database.begin() as connection:
+            query = sa.select(servers.c.host_id, servers.c.task_state).where(servers.c.id == step.server_id)
+            server = (await connection.execute(query)).one_or_none()
+        if server is None:
+            return DELETED
+        if server.task_state is not None:
+            return Standing("running")
+        return Standing("done") if server.host_id == step.target_id else FAILED

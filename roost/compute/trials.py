@@ -11,7 +11,7 @@ from roost.compute import explain, groups
 from roost.compute.boots import hinted_hosts
 from roost.compute.flavors import size_of
 from roost.compute.scheduling import Scheduler
-from roost.placement.decision import Decision, Request
+from roost.placement.decision import Decision, Move, Request
 from roost.placement.fleet import Members, Resources
 from roost.placement.record import Record
 from roost.placement.remedy import Remedy, remedies
@@ -77,6 +77,23 @@ async def same_again(connection: AsyncConnection, scheduler: Scheduler, server: 
         zone=server.zone,
         same_host=near,
         different_host=apart,
+        partition=server.partition,
+    )
+    return await decide(connection, scheduler, request)
+
+
+async def moved(connection: AsyncConnection, scheduler: Scheduler, server: sa.Row[Any], target: str) -> Trial:
+    """A server moved to one host, under the rules of its group; those on the way count in both places."""
+    await scheduler.live.sync(connection)
+    rules, members = await _group(connection, scheduler, server.group_id)
+    source = scheduler.live.index(server.host_id)
+    size = size_of(server.flavor)
+    request = Request(
+        size,
+        rules=rules,
+        members=members,
+        targets=scheduler.live.targets(target),
+        moving=None if source is None else Move(source, size),
         partition=server.partition,
     )
     return await decide(connection, scheduler, request)

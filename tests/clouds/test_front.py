@@ -2,141 +2,23 @@
 one."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
-import yaml
 
-from roost import config
-from roost.api.app import App, make_services
-from roost.clouds.front import Front
-from roost.clouds.nova import Nova, is_stricter, nearest_policy
-from roost.compute import images
-from roost.errors import Unauthorized
-from roost.identity.tokens import Caller
+from roost.clouds.nova import is_stricter, nearest_policy
 from roost.placement.rules import Rule
-from roost.store.database import Database
+from tests.clouds.conftest import NEWEST, Cloud, Person, through
 from tests.clouds.fault_proxy import FaultProxy
 from tests.conftest import Served
-
-NEWEST = "2.1003"
-
-
-@dataclass
-class Keystone:
-    """Asks the identity of the Nova behind whose a token is."""
-
-    url: str
-    sign_in_at: str | None = None
-
-    async def authenticate(self, secret: str, service: str | None = None) -> Caller:
-        async with httpx.AsyncClient() as http:
-            headers = {"X-Auth-Token": secret, "X-Subject-Token": secret}
-            answer = await http.get(f"{self.url}/identity/v3/auth/tokens", headers=headers)
-        if answer.status_code != 200:
-            raise Unauthorized("no")
-        token = answer.json()["token"]
-        roles = tuple(role["name"] for role in token["roles"])
-        user, project = token["user"], token["project"]
-        return Caller(user["id"], user["name"], project["id"], project["name"], roles)
-
-
-@dataclass
-class Person:
-    """Somebody with a token of the Nova behind, who may ask it too."""
-
-    front: httpx.AsyncClient
-    nova: httpx.AsyncClient
-    token: str
-
-    async def ask(
-        self, method: str, path: str, body: Any = None, *, version: str = NEWEST, straight: bool = False
-    ) -> Any:
-        """One request to the compute API in front, or straight to the Nova behind."""
-        http = self.nova if straight else self.front
-        headers = {"X-Auth-Token": self.token, "OpenStack-API-Version": f"compute {version}"}
-        return await http.request(method, f"/compute/v2.1{path}", json=body, headers=headers)
-
-    async def group(self, *policies: str) -> str:
-        """A group, made in front."""
-        body = {"server_group": {"name": "group", "policies": list(policies)}}
-        answer = await self.ask("POST", "/os-server-groups", body, version="2.1002")
-        assert answer.status_code == 200, answer.text
-        return str(answer.json()["server_group"]["id"])
-
-    async def boot(self, group: str | None = None) -> str:
-        """A server, asked for in front."""
-        server = {"name": "s", "flavorRef": "1", "imageRef": images.USUAL[0].id, "networks": "none"}
-        hints = {"os:scheduler_hints": {"group": group}} if group else {}
-        answer = await self.ask("POST", "/servers", {"server": server, **hints}, version="2.87")
-        assert answer.status_code == 202, answer.text
-        return str(answer.json()["server"]["id"])
-
-
-@dataclass
-class Cloud:
-    """A Roost in front of a Nova, and two who use it."""
-
-    front: Front
-    tenant: Person
-    operator: Person
-
-
-@pytest.fixture
-async def cloud(
-    served: Served, database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Cloud]:
-    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(served.clouds))
-    told = config.load(clusters__cloud="openstack", clusters__os_cloud="roost-admin")
-    services = make_services(config.with_database(told, database_url), database)
-    assert services.front is not None
-    await services.front.follow()
-    app = App(services, Keystone(served.url))
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with (
-        httpx.AsyncClient(transport=transport, base_url="http://front.test") as front,
-        httpx.AsyncClient(base_url=served.url) as nova,
-    ):
-        people = [Person(front, nova, await sign_in(served, name)) for name in ("roost", "roost-admin")]
-        made = Cloud(services.front, *people)
-        yield made
-        await clean_up(made)
-    services.front.nova.close()
-
-
-async def sign_in(served: Served, cloud: str) -> str:
-    auth = yaml.safe_load(served.clouds.read_text())["clouds"][cloud]["auth"]
-    user = {"name": auth["username"], "password": auth["password"], "domain": {"id": "default"}}
-    scope = {"project": {"name": auth["project_name"], "domain": {"id": "default"}}}
-    body = {"auth": {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": scope}}
-    async with httpx.AsyncClient() as http:
-        answer = await http.post(f"{served.url}/identity/v3/auth/tokens", json=body)
-    return str(answer.headers["X-Subject-Token"])
-
-
-async def clean_up(cloud: Cloud) -> None:
-    for server in (await cloud.tenant.ask("GET", "/servers", version="2.87", straight=True)).json()["servers"]:
-        await cloud.tenant.ask("DELETE", f"/servers/{server['id']}", version="2.87", straight=True)
-    listed = await cloud.tenant.ask("GET", "/os-server-groups", version="2.87", straight=True)
-    for group in listed.json()["server_groups"]:
-        await cloud.tenant.ask("DELETE", f"/os-server-groups/{group['id']}", version="2.87", straight=True)
 
 
 @pytest.mark.parametrize("path", ["/servers", "/os-server-groups"])
 async def test_a_roost_in_novas_place_in_the_catalogue_says_so_instead_of_asking_itself(
-    cloud: Cloud, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+    cloud: Cloud, served: Served, path: str
 ) -> None:
     in_front = cloud.tenant.front
     async with FaultProxy(str(in_front.base_url), in_front._transport).running() as proxy:
-        clouds = yaml.safe_load(served.clouds.read_text())
-        clouds["clouds"]["roost-admin"]["compute_endpoint_override"] = f"{proxy.url}/compute/v2.1"
-        (tmp_path / "clouds.yaml").write_text(yaml.safe_dump(clouds))
-        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
-        nova, cloud.front.nova = cloud.front.nova, Nova("roost-admin")
+        nova, cloud.front.nova = cloud.front.nova, through(proxy, served)
         body = {"server_group": {"name": "g", "policies": ["affinity"]}}
         answer = await cloud.tenant.ask("POST", path, body, version="2.1002")
         cloud.front.nova.close()
@@ -255,6 +137,60 @@ async def test_explanations_use_the_flavors_behind(cloud: Cloud) -> None:
         asked = {"explain": {"flavorRef": "1", "count": count}}
         answer = await cloud.tenant.ask("POST", f"/os-server-groups/{group}/explain", asked)
         assert answer.json()["explanation"]["verdict"] == verdict
+
+
+async def test_a_plan_says_where_servers_would_go_and_leaves_making_them_to_nova(cloud: Cloud) -> None:
+    group = await cloud.tenant.group("anti-affinity:availability_zone")
+    path, asked = f"/os-server-groups/{group}/plan", {"flavorRef": "1", "count": 3}
+    planned = (await cloud.tenant.ask("POST", path, {"plan": {"create": asked}})).json()["plan"]
+    assert planned["sentence"] == "3 servers would be placed, no rules would be broken."
+    assert len({each["placements"]["availability_zone"] for each in planned["placements"]}) == 3
+    order = {"plan": {"create": asked, "generation": planned["generation"]}}
+    refused = await cloud.tenant.ask("POST", path, order)
+    assert refused.status_code == 400
+    assert "create them with the scheduler hint group" in refused.json()["badRequest"]["message"]
+    unknown = {"plan": {"create": {"flavorRef": "no-such-flavor", "count": 1}}}
+    assert (await cloud.tenant.ask("POST", path, unknown)).status_code == 400
+
+
+async def test_planned_policies_and_members_meet_the_refusals_of_the_change_itself(cloud: Cloud) -> None:
+    server, group = await cloud.tenant.boot(), await cloud.tenant.group("anti-affinity")
+    path = f"/os-server-groups/{group}/plan"
+    weaker = {"plan": {"policies": [{"name": "soft-anti-affinity"}]}}
+    refused = await cloud.tenant.ask("POST", path, weaker)
+    assert refused.status_code == 409
+    assert "make a new group" in refused.json()["conflictingRequest"]["message"]
+    unknown = {"plan": {"add_servers": ["00000000-0000-4000-8000-000000000000"]}}
+    assert (await cloud.tenant.ask("POST", path, unknown)).status_code == 404
+    for change in ({"add_servers": [server]}, {"policies": [{"name": "anti-affinity", "scope": "rack"}]}):
+        before = (await cloud.tenant.ask("GET", f"/os-server-groups/{group}")).json()
+        planned = (await cloud.tenant.ask("POST", path, {"plan": change})).json()["plan"]
+        assert not planned["applied"]
+        assert (await cloud.tenant.ask("GET", f"/os-server-groups/{group}")).json() == before
+        order = {"plan": {**change, "generation": planned["generation"]}}
+        assert (await cloud.tenant.ask("POST", path, order)).json()["plan"]["applied"]
+    shown = (await cloud.tenant.ask("GET", f"/os-server-groups/{group}")).json()["server_group"]
+    assert (shown["members"], [policy["scope"] for policy in shown["policies"]]) == ([server], ["rack"])
+
+
+async def test_the_loss_of_an_aggregate_is_looked_at_for_a_group_a_project_and_the_cloud(cloud: Cloud) -> None:
+    group = await cloud.tenant.group("anti-affinity:availability_zone")
+    alone, *members = [await cloud.tenant.boot(each) for each in (None, group, group)]
+    hosts = [await cloud.host(member) for member in members]
+    await cloud.front.follow()
+    lost = {"plan": {"lose": {"scope": "host", "identifier": hosts[0]}}}
+    planned = (await cloud.operator.ask("POST", f"/os-server-groups/{group}/plan", lost)).json()["plan"]
+    assert [move["server_id"] for move in planned["moves"]] == members[:1]
+    everywhere = (await cloud.operator.ask("POST", "/os-server-groups/plan?all_projects=1", lost)).json()["plan"]
+    assert [(each["server_group_id"], each["affected"]) for each in everywhere["groups"]] == [(group, 1)]
+    own = {"plan": {"lose": {"scope": "availability_zone", "identifier": "zone1"}}}
+    assert (await cloud.tenant.ask("POST", "/os-server-groups/plan", own)).status_code == 200
+    assert (await cloud.tenant.ask("POST", "/os-server-groups/plan?all_projects=1", own)).status_code == 403
+    added = {"plan": {"add_servers": [alone]}}
+    assert (await cloud.tenant.ask("POST", f"/os-server-groups/{group}/plan", added)).status_code == 200
+    lost = {"plan": {"lose": {"scope": "host", "identifier": await cloud.host(alone)}}}
+    everywhere = (await cloud.operator.ask("POST", "/os-server-groups/plan?all_projects=1", lost)).json()["plan"]
+    assert None not in [each["server_group_id"] for each in everywhere["groups"]], "who is in no group is not followed"
 
 
 async def test_a_nova_that_does_not_answer_is_said_so(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:

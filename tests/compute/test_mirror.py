@@ -18,6 +18,7 @@ from roost.placement.fleet import Resources
 from roost.placement.rules import Rule
 from roost.store.database import Database
 from roost.store.tables.servers import servers
+from tests.store.waiting import until_waiting
 
 ROOM = Resources(10, 8192, 100)
 
@@ -234,18 +235,9 @@ async def test_a_member_that_is_being_reserved_while_nova_lists_it_keeps_its_pla
         order = Order(new, "demo", "user", {"vcpus": 1}, "h1", known.version, generation, {})
         await reservations.reserve(connection, nova.settings, group, order)
         putting = asyncio.create_task(nova.put(listed, group=group, ago=120))
-        async with nova.database.begin() as other:
-            for _ in range(3000):
-                if await other.scalar(_WAITING):
-                    break
-                await asyncio.sleep(0.01)
+        await until_waiting(nova.database)
     await putting
     assert await nova.members(group) == {new: ("h1",)}
-
-
-_WAITING = sa.text(
-    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-)
 
 
 async def test_a_server_that_moves_keeps_both_places_until_it_has_settled(nova: Mirror) -> None:

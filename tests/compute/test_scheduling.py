@@ -129,6 +129,30 @@ async def test_partitions_share_no_rack_between_processes_that_do_not_hear_each_
     await cloud.check()
 
 
+async def test_members_that_a_process_of_the_release_before_left_without_a_number_get_one(
+    schedulers: list[Scheduler], cloud: Cloud
+) -> None:
+    await cloud.hosts(20)
+    project = await cloud.project()
+    group = await cloud.group({"name": "anti-affinity", "scope": "rack", "rules": {"partitions": 3}})
+    old = [await cloud.boot(group=group) for _ in range(2)]
+    unnumbered = servers.update().values(partition=None)
+    async with cloud.database.begin() as connection:
+        await connection.execute(unnumbered)
+        await claims.touch_groups(connection, [group])
+    await schedulers[0].boot(boot(project_id=project, group_id=group))
+    await cloud.settle()
+    await cloud.check()
+    async with cloud.database.begin() as connection:
+        numbers = (await connection.scalars(sa.select(servers.c.partition).order_by(servers.c.number))).all()
+        assert sorted(filter(None, numbers)) == [1, 2, 3]
+        await connection.execute(unnumbered)
+        await claims.touch_groups(connection, [group])
+    # It gets a number for the move, too, and may then not go to where another partition is.
+    there = {"host": await cloud.host(old[1]), "block_migration": "auto"}
+    assert (await cloud.refused(old[0], "os-migrateLive", there))[0] == 400
+
+
 @pytest.mark.parametrize("value", [True, 1.0, "two", "1" * 10, ["1"], {}])
 def test_a_partition_is_asked_for_by_one_whole_number(value: object) -> None:
     assert asked_partition({}) is None

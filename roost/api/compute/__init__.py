@@ -65,7 +65,7 @@ COMPUTE_API = Api(
     request_id_header="X-Compute-Request-Id",
 )
 
-_OWN = (versions, server_groups, audits, explanations, policy_scopes, fleet)
+_OWN = (versions, server_groups, audits, explanations, plans, repairs, policy_scopes, fleet)
 
 FRONT_API = replace(COMPUTE_API, table=Table().include(*(noun.routes for noun in _OWN)))
 """What of it is Roost's own where everything else is a Nova's."""

@@ -1,5 +1,6 @@
 """Explanations: why a server is where it is, or nowhere; and what would become of a request that is not made."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -127,7 +128,7 @@ async def ask(call: Call) -> Reply:
     asked = call.body["explain"]
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, GROUP)
-        flavor = await _wanted_flavor(call, connection, asked, group.project_id)
+        flavor = await wanted_flavor(call, connection, asked, group.project_id)
         trial = await trials.new_members(
             connection,
             call.services.scheduler,
@@ -141,22 +142,12 @@ async def ask(call: Call) -> Reply:
     return {"explanation": seen.explanation(trial.record, await trial.help())}
 
 
-async def _wanted_flavor(call: Call, connection: AsyncConnection, asked: dict[str, Any], project_id: str) -> Any:
-    if call.services.front is None:
-        return await wanted_flavor(connection, asked, project_id)
+async def wanted_flavor(call: Call, connection: AsyncConnection, asked: Mapping[str, Any], project_id: str) -> Any:
+    """The flavor that a body names, if the project may use it; a Nova's where Roost stands in front of one."""
+    front, flavor_id = call.services.front, str(asked["flavorRef"]).rpartition("/")[2]
     try:
-        return await call.services.front.nova.flavor(call.token, _flavor_id(asked))
-    except NotFound as error:
-        raise Invalid(error.message) from None
-
-
-def _flavor_id(asked: dict[str, Any]) -> str:
-    return str(asked["flavorRef"]).rpartition("/")[2]
-
-
-async def wanted_flavor(connection: AsyncConnection, asked: dict[str, Any], project_id: str) -> Any:
-    """The flavor that a body names, if the project may use it."""
-    try:
-        return await flavors.show(connection, _flavor_id(asked), project_id=project_id)
+        if front is not None:
+            return await front.nova.flavor(call.token, flavor_id)
+        return await flavors.show(connection, flavor_id, project_id=project_id)
     except NotFound as error:
         raise Invalid(error.message) from None

@@ -112,12 +112,18 @@ _SHOWN_ALL = thing(
 
 
 async def _change(call: Call, connection: Any, group: Group) -> Change:
-    asked = call.body["plan"]
+    asked, front = call.body["plan"], call.services.front
     if "create" in asked:
         return await _create(call, connection, group, asked["create"])
     if "policies" in asked:
-        return ChangePolicies(tuple(server_groups.asked_policies(asked, call.version)))
+        policies = server_groups.asked_policies(asked, call.version)
+        if front is not None:
+            await front.check_change(group.id, [policy.rule for policy in policies])
+        return ChangePolicies(tuple(policies))
     if "add_servers" in asked:
+        if front is not None:
+            for server_id in asked["add_servers"]:
+                await front.adopt_server(connection, call.token, server_id)
         return ChangeMembers(add=tuple(asked["add_servers"]))
     if "remove_servers" in asked:
         return ChangeMembers(remove=tuple(asked["remove_servers"]))
@@ -131,7 +137,7 @@ def _displace(call: Call) -> Displace:
 
 
 async def _create(call: Call, connection: Any, group: Group, asked: Mapping[str, Any]) -> Create:
-    flavor = await explanations.wanted_flavor(connection, dict(asked), group.project_id)
+    flavor = await explanations.wanted_flavor(call, connection, asked, group.project_id)
     name, count = asked.get("name", group.name), asked["count"]
     names = [name] if count == 1 else [f"{name}-{number + 1}" for number in range(count)]
     boot = Boot(
@@ -255,6 +261,11 @@ async def plan_group(call: Call) -> Reply:
         if generation is None:
             return {"plan": _shown(await plans.propose(connection, scheduler, group, change), seen)}
     call.permit(DRAIN if isinstance(change, Displace) else APPLY, project_id=group.project_id)
+    if isinstance(change, Create) and call.services.front is not None:
+        raise Invalid(
+            "Servers are made in Nova: create them with the scheduler hint group, and they come to where the rules of "
+            "the group allow, though not always to the hosts of a plan."
+        )
     try:
         if isinstance(change, Create):
             made = await plans.boot_planned(scheduler, group, change, generation)

@@ -53,6 +53,8 @@ repair_moves = sa.Table(
     sa.Column("target_id", sa.ForeignKey(hosts.c.id, ondelete="CASCADE"), nullable=False),
     sa.Column("state", sa.Text, nullable=False, server_default="waiting"),
     sa.Column("reason", sa.Text),
+    # Under which a Nova moves the server; none before it is known to have been asked.
+    sa.Column("request_id", sa.Text),
     sa.Column("ended_at", sa.DateTime(timezone=True)),
     sa.CheckConstraint("state IN ('waiting', 'running', 'done', 'failed', 'skipped')", name="state"),
 )

@@ -169,8 +169,9 @@ async def test_a_rack_is_drained_by_a_repair(compute: Compute) -> None:
     assert (await refused(compute, group, "roost-manager", **change, generation=planned["generation"]))[0] in (400, 403)
     applied = await plan(compute, group, "roost-admin", **change, generation=planned["generation"])
     services = compute.api.services
+    mover = repairs.EmbeddedMover(services.database, services.scheduler)
     for _ in range(4):
-        await repairs.advance_all(services.database, services.scheduler)
+        await repairs.advance_all(services.database, mover)
         await lifecycle.finish(services.database)
     assert await hosts_of(compute, [move["server_id"]]) == [move["target"]["host"]]
     shown = await compute.get(f"/os-server-groups/{group}/repairs/{applied['repair_id']}", version=VERSION)

@@ -41,7 +41,8 @@ async def work(compute: Compute, rounds: int = 1, *, finish: bool = True) -> Non
     database, settings = compute.api.services.database, compute.api.services.settings
     for _ in range(rounds):
         # Each time another engine: all that is known is in the database.
-        await repairs.advance_all(database, Scheduler(database, settings))
+        mover = repairs.EmbeddedMover(database, Scheduler(database, settings))
+        await repairs.advance_all(database, mover)
         if finish:
             await lifecycle.finish(database)
 

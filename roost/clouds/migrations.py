@@ -1,0 +1,69 @@
+"""Moves of repairs in a Nova: Roost asks for live migrations as its own user, and sees in Nova what becomes of them.
+
+A move is written down as running before Nova is asked, and the id of the request when it has answered. A move without
+one may or may not have been asked for: where its server is and what is done with it tells. To ask twice does no harm,
+for Nova moves a server once at a time, and not to where it is.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute import trials
+from roost.compute.relocation import NoValidHost
+from roost.compute.repairs import DELETED, FAILED, LEFT, STOPPED, Standing
+from roost.compute.scheduling import Scheduler
+from roost.compute.servers import Actor, Server
+from roost.errors import RoostError, Unavailable
+
+if TYPE_CHECKING:
+    from roost.clouds.front import Front
+
+
+@dataclass(frozen=True, slots=True)
+class NovaMover:
+    """The Nova that Roost stands in front of."""
+
+    front: "Front"
+    scheduler: Scheduler
+
+    async def start(self, connection: AsyncConnection, server: Server, target: str, actor: Actor) -> None:
+        """Look whether the rules and the room allow the move now, given those under way. Nova is asked once it is
+        written down."""
+        trial = await trials.moved(connection, self.scheduler, server, target)
+        if not trial.decision:
+            raise NoValidHost(f"Host {target} does not take server {server.id} now.")
+
+    async def look_after(self, step: sa.Row[Any], *, stopping: bool) -> Standing:
+        """See how far a move has come; ask for it, if Nova does not know of it yet."""
+        under_way = Standing("running", request_id=step.request_id)
+        found = await self.front.read_servers([step.server_id])
+        if not found:
+            return DELETED
+        [server] = found
+        if server.task_state is not None:
+            return under_way
+        if server.host == step.target and server.vm_state != "error":
+            # Until the migration is over for Nova, the source keeps the room: the next move may need it.
+            if await self.front.nova.is_migrating(server.id) and not stopping:
+                return under_way
+            await self.front.follow_inventory()
+            return replace(under_way, state="done")
+        if step.request_id is not None:
+            why = await self.front.nova.why_failed(server.id, step.request_id)
+            return replace(under_way, state="failed", reason=why or FAILED.reason)
+        if stopping or server.host != step.source:
+            return Standing("skipped", STOPPED if stopping else LEFT)
+        return await self._ask(step)
+
+    async def _ask(self, step: sa.Row[Any]) -> Standing:
+        try:
+            return Standing("running", request_id=await self.front.nova.live_migrate(step.server_id, step.target))
+        except Unavailable:
+            raise
+        except RoostError as error:
+            # Where an answer was lost, what was asked for then may have begun just now.
+            moving = [server for server in await self.front.read_servers([step.server_id]) if server.task_state]
+            return Standing("running") if moving else Standing("failed", error.message)

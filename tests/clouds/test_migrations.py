@@ -1,0 +1,232 @@
+"""Repairs in front of a Nova: what it is asked, how often, and what is made of its answers."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from roost.clouds.front import Front
+from roost.clouds.migrations import NovaMover
+from roost.clouds.nova import Nova
+from roost.compute import repairs
+from roost.compute.scheduling import Scheduler
+from tests.clouds.conftest import Cloud, Person, through
+from tests.clouds.fault_proxy import Cut, FaultProxy
+from tests.conftest import Served
+
+ACTION = "/servers/[^/]+/action$"
+
+
+@dataclass
+class Broken:
+    """A group of two, who may not be in one rack and are, in front of a Nova behind a proxy."""
+
+    cloud: Cloud
+    proxy: FaultProxy
+    nova: Nova
+    group: str
+    servers: tuple[str, str]
+
+    async def repair(self, *, person: Person | None = None, **asked: Any) -> Any:
+        """Ask for a repair."""
+        path = f"/os-server-groups/{self.group}/repairs"
+        return await (person or self.cloud.operator).ask("POST", path, {"repair": asked})
+
+    async def begin(self, **asked: Any) -> Any:
+        """Ask for a repair, which begins."""
+        answer = await self.repair(**asked)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["repair"]
+
+    async def show(self, repair: str) -> Any:
+        """How far a repair has come."""
+        answer = await self.cloud.operator.ask("GET", f"/os-server-groups/{self.group}/repairs/{repair}")
+        return answer.json()["repair"]
+
+    async def work(self) -> None:
+        """What an engine does in a round; each time another one, which knows only what is written down."""
+        front = Front(self.nova, self.cloud.front.database, self.cloud.front.settings)
+        mover = NovaMover(front, Scheduler(front.database, front.settings))
+        await repairs.advance_all(front.database, mover)
+
+    async def ended(self, repair: str) -> Any:
+        """A repair, once it has ended."""
+        for _ in range(300):
+            await self.work()
+            shown = await self.show(repair)
+            if shown["status"] not in ("running", "stopping"):
+                return shown
+            for server in self.servers:
+                await self.cloud.host(server)
+        raise AssertionError(shown)
+
+    async def hosts(self) -> list[str]:
+        """Where the two are."""
+        return [await self.cloud.host(server) for server in self.servers]
+
+    async def migrations(self) -> int:
+        """How many live migrations the Nova has begun since the one that broke the group."""
+        found = 0
+        for server in self.servers:
+            path = f"/os-migrations?instance_uuid={server}"
+            answer = await self.cloud.operator.ask("GET", path, version="2.87", straight=True)
+            found += len(answer.json()["migrations"])
+        return found - 1
+
+
+@pytest.fixture
+async def broken(cloud: Cloud, served: Served) -> AsyncIterator[Broken]:
+    group = await cloud.tenant.group("anti-affinity:rack")
+    servers = (await cloud.tenant.boot(group), await cloud.tenant.boot(group))
+    first, second = [await cloud.host(server) for server in servers]
+    aggregates = (await cloud.operator.ask("GET", "/os-aggregates", version="2.87", straight=True)).json()["aggregates"]
+    [rack] = [each for each in aggregates if each["metadata"].get("policy_scope") == "rack" and first in each["hosts"]]
+    beside = next(host for host in rack["hosts"] if host not in (first, second))
+    await cloud.move(servers[1], beside)
+    await cloud.front.follow()
+    async with FaultProxy(served.url).running() as proxy:
+        nova = through(proxy, served)
+        yield Broken(cloud, proxy, nova, group, servers)
+        nova.close()
+
+
+async def violations(broken: Broken) -> list[Any]:
+    answer = await broken.cloud.tenant.ask("GET", f"/os-server-groups/{broken.group}/audit")
+    return list(answer.json()["server_group_policy_audit"]["violations"])
+
+
+async def test_a_repair_moves_servers_behind_to_where_it_said(broken: Broken) -> None:
+    planned = await broken.repair(person=broken.cloud.tenant, dry_run=True)
+    assert planned.json()["repair"]["sentence"] == "1 live migration would repair everything; fewer cannot."
+    assert (await broken.repair(person=broken.cloud.tenant)).status_code == 403
+    assert len(await violations(broken)) == 1
+    begun = await broken.begin()
+    assert begun["status"] == "running"
+    assert (await broken.repair()).status_code == 409
+    ended = await broken.ended(begun["id"])
+    assert (ended["status"], ended["sentence"]) == ("done", "1 of 1 moves done.")
+    [move] = ended["moves"]
+    assert await broken.cloud.host(move["server_id"]) == move["target"]["host"]
+    assert await violations(broken) == [], "known as soon as the move has ended"
+
+
+@pytest.mark.parametrize("fault", [503, 500, Cut.BEFORE, Cut.AFTER])
+async def test_a_server_moves_once_whatever_happens_to_the_request(broken: Broken, fault: Cut | int) -> None:
+    begun = await broken.begin()
+    broken.proxy.fail("POST", ACTION, fault)
+    await broken.work()
+    await broken.work()
+    assert (await broken.show(begun["id"]))["moves"][0]["state"] == "running"
+    assert (await broken.ended(begun["id"]))["status"] == "done"
+    assert await violations(broken) == []
+    assert await broken.migrations() == 1
+
+
+async def test_a_nova_that_does_not_answer_fails_no_move(broken: Broken) -> None:
+    begun = await broken.begin()
+    await broken.work()
+    broken.proxy.fail("GET", "/servers/", 500)
+    await broken.work()
+    [move] = (await broken.show(begun["id"]))["moves"]
+    assert (move["state"], move["reason"]) == ("running", "Nova answered 500. It is tried again.")
+    assert (await broken.ended(begun["id"]))["moves"][0]["reason"] is None
+
+
+async def test_an_engine_that_dies_before_or_after_it_asked_neither_loses_a_move_nor_doubles_it(
+    broken: Broken,
+) -> None:
+    begun = await broken.begin()
+    await broken.work()
+    [move] = (await broken.show(begun["id"]))["moves"]
+    assert move["state"] == "running"
+    assert broken.proxy.count("POST", ACTION) == 0, "written down before it is asked"
+    # As an engine that died before it wrote down that it has asked.
+    await broken.nova.live_migrate(move["server_id"], begun["moves"][0]["target"]["host"])
+    assert (await broken.ended(begun["id"]))["status"] == "done"
+    assert broken.proxy.count("POST", ACTION) == await broken.migrations() == 1
+
+
+async def test_what_nova_refuses_fails_in_its_own_words(broken: Broken) -> None:
+    begun = await broken.begin()
+    [move] = begun["moves"]
+    path = f"/servers/{move['server_id']}/action"
+    await broken.cloud.tenant.ask("POST", path, {"os-stop": None}, version="2.87", straight=True)
+    await broken.cloud.host(move["server_id"])
+    ended = await broken.ended(begun["id"])
+    assert ended["status"] == "failed"
+    assert "Cannot 'os-migrateLive' instance" in ended["moves"][0]["reason"]
+    again = await broken.begin()
+    gone = {"itemNotFound": {"code": 404, "message": "Instance could not be found."}}
+    broken.proxy.fail("POST", ACTION, 404, body=gone)
+    ended = await broken.ended(again["id"])
+    assert (ended["status"], ended["moves"][0]["reason"]) == ("failed", "Instance could not be found.")
+
+
+async def test_what_nova_gives_up_later_fails_with_what_it_says_of_it(broken: Broken) -> None:
+    begun = await broken.begin()
+    accepted = {"X-OpenStack-Request-Id": "req-1"}
+    broken.proxy.fail("POST", ACTION, 202, headers=accepted)
+    event = {"event": "conductor_live_migrate_instance", "result": "Error", "details": "No valid host was found."}
+    broken.proxy.fail("GET", "/os-instance-actions/req-1$", 200, body={"instanceAction": {"events": [event]}})
+    ended = await broken.ended(begun["id"])
+    assert (ended["status"], ended["moves"][0]["reason"]) == ("failed", "No valid host was found.")
+    assert broken.proxy.count("POST", ACTION) == 1
+
+
+async def test_a_server_that_ends_in_error_fails_its_move_wherever_it_is(broken: Broken) -> None:
+    begun = await broken.begin()
+    await broken.work()
+    await broken.work()
+    assert broken.proxy.count("POST", ACTION) == 1
+    path = f"/servers/{begun['moves'][0]['server_id']}/action"
+    error = {"os-resetState": {"state": "error"}}
+    assert (await broken.cloud.operator.ask("POST", path, error, version="2.87", straight=True)).status_code == 202
+    await broken.work()
+    ended = await broken.show(begun["id"])
+    assert (ended["status"], ended["moves"][0]["reason"]) == ("failed", "the migration failed")
+
+
+async def test_a_server_that_somebody_moved_meanwhile_is_left_alone(broken: Broken) -> None:
+    begun = await broken.begin()
+    await broken.work()
+    [move] = begun["moves"]
+    listed = (await broken.cloud.operator.ask("GET", "/os-hypervisors", version="2.87", straight=True)).json()
+    names = {each["hypervisor_hostname"] for each in listed["hypervisors"]}
+    elsewhere = min(names - {*await broken.hosts(), move["target"]["host"]})
+    await broken.cloud.move(move["server_id"], elsewhere)
+    ended = await broken.ended(begun["id"])
+    assert (ended["status"], ended["moves"][0]["state"]) == ("done", "skipped")
+    assert broken.proxy.count("POST", ACTION) == 0
+
+
+async def test_a_server_that_is_deleted_meanwhile_fails_its_move_and_no_other(broken: Broken) -> None:
+    begun = await broken.begin()
+    await broken.work()
+    broken.proxy.fail("GET", f"/servers/{begun['moves'][0]['server_id']}", 404, body={"itemNotFound": {"message": ""}})
+    await broken.work()
+    ended = await broken.show(begun["id"])
+    assert (ended["status"], ended["moves"][0]["reason"]) == ("failed", "the server was deleted")
+
+
+async def test_a_move_that_was_not_asked_for_yet_is_skipped_when_the_repair_is_stopped(broken: Broken) -> None:
+    begun, before = await broken.begin(), await broken.hosts()
+    await broken.work()
+    path = f"/os-server-groups/{broken.group}/repairs/{begun['id']}"
+    assert (await broken.cloud.operator.ask("DELETE", path)).status_code == 204
+    ended = await broken.ended(begun["id"])
+    assert (ended["status"], ended["moves"][0]["reason"]) == ("stopped", "the repair was stopped")
+    assert await broken.hosts() == before
+
+
+async def test_a_group_in_continuous_mode_is_mended_and_one_without_is_not(broken: Broken) -> None:
+    front = broken.cloud.front
+    database, scheduler = front.database, Scheduler(front.database, front.settings)
+    assert await repairs.mend_all(database, scheduler) == 0
+    mode = {"repair": {"continuous": True}}
+    path = f"/os-server-groups/{broken.group}"
+    assert (await broken.cloud.operator.ask("PUT", f"{path}/repair", mode)).status_code == 200
+    assert await repairs.mend_all(database, scheduler) == 1
+    [begun] = (await broken.cloud.operator.ask("GET", f"{path}/repairs")).json()["repairs"]
+    assert (await broken.ended(begun["id"]))["status"] == "done"
+    assert await repairs.mend_all(database, scheduler) == 0

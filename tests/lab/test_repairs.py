@@ -1,0 +1,148 @@
+"""Plans and repairs on a real Nova: servers are where they were said to come, as Nova's administrator reads it."""
+
+import asyncio
+from typing import Any
+
+from roost.clouds.nova import Nova
+from tests.lab.conftest import SCOPES, Access
+from tests.lab.deployment import until
+from tests.lab.front import Front, Person, part
+
+ZONES = SCOPES["maintenance_zone"]
+
+
+def zone(host: str) -> str:
+    return part(ZONES, host)
+
+
+def broken_group(somebody: Person) -> tuple[str, list[str]]:
+    """A group of two, who may not be in one zone; somebody who may pass over the scheduler has put them there."""
+    group = somebody.group("anti-affinity:maintenance_zone")
+    first, second = somebody.boot(group), somebody.boot(group)
+    beside = next(host for host in ZONES[zone(somebody.host(first))] if host != somebody.host(first))
+    move = {"os-migrateLive": {"host": beside, "block_migration": "auto", "force": True}}
+    answer = somebody.admin.compute.post(f"/servers/{second}/action", json=move, microversion="2.67")
+    assert answer.status_code == 202, answer.text
+    assert somebody.host(second) == beside
+    assert len(somebody.violations(group)) == 1
+    return group, [first, second]
+
+
+def begin(operator: Person, group: str, **asked: Any) -> Any:
+    status, answer = operator.ask("POST", f"/os-server-groups/{group}/repairs", {"repair": asked})
+    assert status == 200, answer
+    return answer["repair"]
+
+
+def ended(operator: Person, group: str, repair: str) -> Any:
+    """A repair, once it has ended."""
+
+    def over() -> Any:
+        shown = operator.ask("GET", f"/os-server-groups/{group}/repairs/{repair}")[1]["repair"]
+        return shown if shown["status"] not in ("running", "stopping") else None
+
+    return until(over)
+
+
+def is_mended(person: Person, group: str) -> None:
+    audit = person.ask("GET", f"/os-server-groups/{group}/audit")[1]["server_group_policy_audit"]
+    assert audit["violations"] == []
+
+
+def test_a_broken_group_is_mended_by_novas_live_migrations(somebody: Person, operator: Person) -> None:
+    group, servers = broken_group(somebody)
+    status, planned = somebody.ask("POST", f"/os-server-groups/{group}/repairs", {"repair": {"dry_run": True}})
+    assert (status, planned["repair"]["sentence"]) == (
+        200, "1 live migration would repair everything; fewer cannot."
+    )  # fmt: skip
+    assert somebody.ask("POST", f"/os-server-groups/{group}/repairs", {"repair": {}})[0] == 403
+    done = ended(operator, group, begin(operator, group)["id"])
+    assert (done["status"], done["sentence"]) == ("done", "1 of 1 moves done.")
+    [move] = done["moves"]
+    assert somebody.host(move["server_id"]) == move["target"]["host"]
+    assert len({zone(host) for host in somebody.hosts(servers)}) == 2
+    is_mended(somebody, group)
+
+
+def test_a_repair_goes_on_when_its_engine_was_killed(front: Front, somebody: Person, operator: Person) -> None:
+    group, servers = broken_group(somebody)
+    engine = front.processes[-1]
+    begun = begin(operator, group)
+    path = f"/os-server-groups/{group}/repairs/{begun['id']}"
+    until(lambda: operator.ask("GET", path)[1]["repair"]["moves"][0]["state"] != "waiting")
+    front.kill(engine)
+    front.start("engine")
+    assert ended(operator, group, begun["id"])["status"] == "done"
+    moved = [each for server in servers for each in somebody.admin.compute.migrations(instance_uuid=server)]
+    assert len(moved) == 2, "once to break the group and once to mend it"
+    is_mended(somebody, group)
+
+
+def test_a_move_that_nova_refuses_fails_in_its_words(somebody: Person, operator: Person) -> None:
+    group, _ = broken_group(somebody)
+    [move] = begin(operator, group, dry_run=True)["moves"]
+    somebody.connection.compute.stop_server(move["server_id"])
+    until(lambda: somebody.admin.compute.get_server(move["server_id"]).status == "SHUTOFF")
+    failed = ended(operator, group, begin(operator, group)["id"])
+    assert failed["status"] == "failed"
+    assert "while it is in vm_state stopped" in failed["moves"][0]["reason"]
+
+
+async def test_what_the_scheduler_refuses_later_is_told_in_its_words(service: Access, somebody: Person) -> None:
+    group = somebody.group("anti-affinity:maintenance_zone")
+    first, second = somebody.boot(group), somebody.boot(group)
+    before = somebody.host(second)
+    forbidden = next(host for host in ZONES[zone(somebody.host(first))] if host != somebody.host(first))
+    nova = Nova(None, service.config)
+    request = await nova.live_migrate(second, forbidden)
+    assert somebody.host(second) == before
+    for _ in range(100):
+        if why := await nova.why_failed(second, request):
+            break
+        await asyncio.sleep(0.1)
+    assert "No valid host" in str(why)
+    assert not await nova.is_migrating(second)
+    nova.close()
+
+
+def test_a_drain_that_was_planned_is_carried_out_as_planned(somebody: Person, operator: Person) -> None:
+    group = somebody.group("anti-affinity:maintenance_zone")
+    servers = [somebody.boot(group), somebody.boot(group)]
+    empty = zone(somebody.host(servers[0]))
+    path = f"/os-server-groups/{group}/plan"
+    change = {"drain": {"scope": "maintenance_zone", "identifier": empty}}
+    until(lambda: operator.ask("POST", path, {"plan": change})[1]["plan"]["moves"])
+    planned = operator.ask("POST", path, {"plan": change})[1]["plan"]
+    [move] = planned["moves"]
+    status, applied = operator.ask("POST", path, {"plan": {**change, "generation": planned["generation"]}})
+    assert status == 200, applied
+    assert ended(operator, group, applied["plan"]["repair_id"])["status"] == "done"
+    assert somebody.host(servers[0]) == move["target"]["host"]
+    assert empty not in {zone(host) for host in somebody.hosts(servers)}
+
+
+def test_what_the_loss_of_a_zone_would_come_to_is_told_for_the_cloud(somebody: Person, operator: Person) -> None:
+    group = somebody.group("anti-affinity:maintenance_zone")
+    servers = [somebody.boot(group) for _ in range(3)]
+    lost = {"plan": {"lose": {"scope": "maintenance_zone", "identifier": zone(somebody.host(servers[0]))}}}
+
+    def told() -> Any:
+        plan = operator.ask("POST", "/os-server-groups/plan?all_projects=1", lost)[1]["plan"]
+        # As soon as Roost has seen all three: before, there seems to be a zone left.
+        return plan if any(each["stranded"] for each in plan["groups"]) else None
+
+    plan = until(told)
+    assert plan["sentence"] == "1 servers in 1 groups would be affected: 0 would find another place, 1 would not."
+    assert [each["server_id"] for each in plan["groups"][0]["stranded"]] == servers[:1]
+
+
+def test_where_new_servers_would_come_is_planned_with_novas_flavors(somebody: Person) -> None:
+    group = somebody.group("anti-affinity:maintenance_zone")
+    asked = {"flavorRef": somebody.connection.compute.find_flavor("m1.lab").id, "count": 3}
+    path = f"/os-server-groups/{group}/plan"
+    planned = somebody.ask("POST", path, {"plan": {"create": asked}})[1]["plan"]
+    assert planned["sentence"] == "3 servers would be placed, no rules would be broken."
+    order = {"plan": {"create": asked, "generation": planned["generation"]}}
+    status, answer = somebody.ask("POST", path, order)
+    assert status == 400
+    assert "create them with the scheduler hint group" in answer["badRequest"]["message"]
