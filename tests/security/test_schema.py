@@ -193,7 +193,7 @@ def test_what_was_made_can_be_asked_for_whatever_a_document_allows(inside: Insid
             if response.status_code < 300:
                 found[case.operation.label] += 1
 
-    for number in range(EXAMPLES * 6):
+    for number in range(EXAMPLES + 10):
         print(f"seed {number}")
         run_state_machine_as_test(seed(number)(Following), settings=limits(2, stateful_step_count=8))
     assert any("{" in label for label in found), f"nothing that was made was found again: {found}"
