@@ -300,7 +300,7 @@ async def _look_after(database: Database, mover: Mover, row: sa.Row[Any]) -> Non
             try:
                 standing = await mover.look_after(step, stopping=row.status == "stopping")
             except Unavailable as error:
-                standing = Standing("running", f"{error.message} It is tried again.", step.request_id)
+                standing = Standing("running", f"{error.message.rstrip('.')}; trying again.", step.request_id)
             async with database.begin() as connection:
                 await _set(connection, step, standing)
 
@@ -358,15 +358,18 @@ async def _start(
 
 
 async def _set(connection: AsyncConnection, step: sa.Row[Any], standing: Standing) -> None:
+    """Write down how far a step has come, unless another engine, whose turn it was meanwhile, has seen it go on."""
     if standing == Standing(step.state, step.reason, step.request_id):
         return
     ended = standing.state != "running"
-    if ended:
-        MOVES.labels(standing.state).inc()
     change = repair_moves.update().where(
-        repair_moves.c.repair_id == step.repair_id, repair_moves.c.position == step.position
+        repair_moves.c.repair_id == step.repair_id,
+        repair_moves.c.position == step.position,
+        repair_moves.c.state == step.state,
     )
-    await connection.execute(change.values(**asdict(standing), ended_at=sa.func.clock_timestamp() if ended else None))
+    values = {**asdict(standing), "ended_at": sa.func.clock_timestamp() if ended else None}
+    if (await connection.execute(change.values(values))).rowcount and ended:
+        MOVES.labels(standing.state).inc()
 
 
 async def _skip_waiting(connection: AsyncConnection, repair_id: str) -> None:

@@ -129,7 +129,7 @@ async def test_a_nova_that_does_not_answer_fails_no_move(broken: Broken) -> None
     broken.proxy.fail("GET", "/servers/", 500)
     await broken.work()
     [move] = (await broken.show(begun["id"]))["moves"]
-    assert (move["state"], move["reason"]) == ("running", "Nova answered 500. It is tried again.")
+    assert (move["state"], move["reason"]) == ("running", "Nova answered 500; trying again.")
     assert (await broken.ended(begun["id"]))["moves"][0]["reason"] is None
 
 

@@ -64,6 +64,38 @@ def test_a_broken_group_is_mended_by_novas_live_migrations(somebody: Person, ope
     is_mended(somebody, group)
 
 
+def test_a_group_in_continuous_mode_is_mended_without_being_asked(somebody: Person, operator: Person) -> None:
+    group, servers = broken_group(somebody)
+    path = f"/os-server-groups/{group}/repair"
+    assert operator.ask("PUT", path, {"repair": {"continuous": True}})[0] == 200
+    until(lambda: len({zone(host) for host in somebody.hosts(servers)}) == 2)
+    until(lambda: operator.ask("GET", f"{path}s")[1]["repairs"][0]["status"] == "done")
+    is_mended(somebody, group)
+
+
+def test_members_that_are_apart_are_brought_together_and_together_they_stay(somebody: Person, operator: Person) -> None:
+    """Nova's own filter lets nobody leave an affinity group's host."""
+    group = somebody.group("affinity")
+    servers = [somebody.boot(group), somebody.boot()]
+    away = next(host for hosts in ZONES.values() for host in hosts if host != somebody.host(servers[0]))
+    if somebody.host(servers[1]) == somebody.host(servers[0]):
+        somebody.admin.compute.live_migrate_server(servers[1], host=away, force=False, block_migration="auto")
+        assert somebody.host(servers[1]) == away
+    added = {"add_instance": {"instance_id": servers[1]}}
+    assert somebody.ask("POST", f"/os-server-groups/{group}/action", added)[0] == 200
+    assert ended(operator, group, begin(operator, group)["id"])["status"] == "done"
+    [host] = set(somebody.hosts(servers))
+    somebody.delete(servers[1])
+    path, change = f"/os-server-groups/{group}/plan", {"drain": {"scope": "host", "identifier": host}}
+    until(lambda: operator.ask("POST", path, {"plan": change})[1]["plan"]["moves"])
+    planned = operator.ask("POST", path, {"plan": change})[1]["plan"]
+    applied = operator.ask("POST", path, {"plan": {**change, "generation": planned["generation"]}})[1]["plan"]
+    failed = ended(operator, group, applied["repair_id"])
+    assert failed["status"] == "failed"
+    assert "No valid host" in failed["moves"][0]["reason"]
+    assert somebody.host(servers[0]) == host
+
+
 def test_a_repair_goes_on_when_its_engine_was_killed(front: Front, somebody: Person, operator: Person) -> None:
     group, servers = broken_group(somebody)
     engine = front.processes[-1]
