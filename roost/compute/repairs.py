@@ -25,7 +25,7 @@ from roost.compute import servers as servers_room
 from roost.compute.relocation import NoValidHost
 from roost.compute.scheduling import Scheduler
 from roost.compute.servers import Actor
-from roost.errors import Conflict, NotFound, RoostError, Unavailable
+from roost.errors import Conflict, NotFound, RoostError
 from roost.placement.repair import Repair, Server, repair
 from roost.store.database import Database, now
 from roost.store.tables.answers import continuous_repairs, repair_moves, repairs
@@ -95,7 +95,7 @@ class Mover(Protocol):
         ...
 
     async def look_after(self, step: sa.Row[Any], *, stopping: bool) -> Standing:
-        """See how far a move that is written down as running has come. Raises `Unavailable` where nobody can say."""
+        """See how far a move that is written down as running has come. Raises `RoostError` where nobody can say."""
         ...
 
 
@@ -299,7 +299,7 @@ async def _look_after(database: Database, mover: Mover, row: sa.Row[Any]) -> Non
         if step.state == "running":
             try:
                 standing = await mover.look_after(step, stopping=row.status == "stopping")
-            except Unavailable as error:
+            except RoostError as error:
                 standing = Standing("running", f"{error.message.rstrip('.')}; trying again.", step.request_id)
             async with database.begin() as connection:
                 await _set(connection, step, standing)

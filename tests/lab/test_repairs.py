@@ -96,6 +96,29 @@ def test_members_that_are_apart_are_brought_together_and_together_they_stay(some
     assert somebody.host(servers[0]) == host
 
 
+def test_a_move_that_needs_the_room_of_another_waits_for_it(
+    somebody: Person, operator: Person, whole_host: Any
+) -> None:
+    """A large member can only come to where a small one is, which has to make room first."""
+    places = {"large": "fake-4", "other": "fake-3", "small": "fake-1", "second": "fake-2", "third": "fake-2"}
+    servers = {}
+    for name, host in places.items():
+        servers[name] = somebody.boot(flavor=whole_host.name if name in ("large", "other") else "m1.lab")
+        if somebody.host(servers[name]) != host:
+            somebody.admin.compute.live_migrate_server(servers[name], host=host, force=False, block_migration="auto")
+        assert somebody.host(servers[name]) == host
+    group = somebody.group("affinity:switch")
+    for name in ("large", "small", "second", "third"):
+        added = {"add_instance": {"instance_id": servers[name]}}
+        assert somebody.ask("POST", f"/os-server-groups/{group}/action", added)[0] == 200
+    # Roost has to have seen how full the hosts are now.
+    until(lambda: len(begin(operator, group, dry_run=True)["moves"]) == 2)
+    done = ended(operator, group, begin(operator, group, max_parallel=2)["id"])
+    assert done["status"] == "done", done
+    assert [move["server_id"] for move in done["moves"]] == [servers["small"], servers["large"]]
+    assert somebody.hosts([servers["small"], servers["large"]]) == ["fake-2", "fake-1"]
+
+
 def test_a_repair_goes_on_when_its_engine_was_killed(front: Front, somebody: Person, operator: Person) -> None:
     group, servers = broken_group(somebody)
     engine = front.processes[-1]
