@@ -99,6 +99,14 @@ def settings(database_url: str) -> Settings:
     return config.with_database(config.load(), database_url)
 
 
+def refusal_of(response: httpx.Response) -> tuple[int, str]:
+    """The status and the message of a request to the compute API that must fail."""
+    assert not response.is_success, response.text
+    ((_, fault),) = response.json().items()
+    assert fault["code"] == response.status_code
+    return response.status_code, fault["message"]
+
+
 def as_declared(services: Services, answer: httpx.Response) -> None:
     """A good answer has a status and a shape that its route declares."""
     asked = answer.request

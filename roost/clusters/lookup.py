@@ -1,11 +1,12 @@
-"""Find a thing by its id, its name, or the beginning of its id, as far as the caller may see it."""
+"""A thing by its id, its name, or the beginning of its id, as far as the caller may see it: found, or deleted."""
 
 import re
 
 import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.clusters.errors import BadRequest, MultipleChoices, ResourceNotFound
+from roost.clusters.errors import BadRequest, MultipleChoices, ResourceInUse, ResourceNotFound
 from roost.identity.tokens import Caller
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
@@ -51,3 +52,15 @@ async def refer(
         return await find(connection, table, noun, identity, caller, lock=lock)
     except ResourceNotFound:
         raise BadRequest(f"The specified {noun} '{identity}' could not be found.") from None
+
+
+async def delete_unused(
+    connection: AsyncConnection, table: sa.Table, noun: str, identity: str, caller: Caller, *, unless: str
+) -> None:
+    """Delete what nothing refers to any more; else raise `ResourceInUse`, which says what stands against it."""
+    row = await find(connection, table, noun, identity, caller, lock=True)
+    try:
+        async with connection.begin_nested():
+            await connection.execute(table.delete().where(table.c.id == row.id))
+    except IntegrityError:
+        raise ResourceInUse(noun, identity, unless) from None

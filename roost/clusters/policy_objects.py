@@ -3,13 +3,11 @@
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.base import Cloud
-from roost.clusters.errors import ResourceInUse
 from roost.clusters.ids import new_id
-from roost.clusters.lookup import find
+from roost.clusters.lookup import delete_unused, find
 from roost.clusters.plugins import Plugins
 from roost.clusters.policies.base import Policy
 from roost.clusters.spec import InvalidSpec, unwrap
@@ -45,9 +43,4 @@ async def rename(connection: AsyncConnection, caller: Caller, identity: str, nam
 
 async def delete(connection: AsyncConnection, caller: Caller, identity: str) -> None:
     """Delete a policy that is attached to no cluster."""
-    row = await find(connection, policies, "policy", identity, caller, lock=True)
-    try:
-        async with connection.begin_nested():
-            await connection.execute(policies.delete().where(policies.c.id == row.id))
-    except IntegrityError:
-        raise ResourceInUse("policy", identity, "still attached to some clusters") from None
+    await delete_unused(connection, policies, "policy", identity, caller, unless="still attached to some clusters")

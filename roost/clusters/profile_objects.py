@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.base import Cloud
-from roost.clusters.errors import BadRequest, ResourceInUse
+from roost.clusters.errors import BadRequest
 from roost.clusters.ids import new_id
-from roost.clusters.lookup import find
+from roost.clusters.lookup import delete_unused, find
 from roost.clusters.plugins import Plugins
 from roost.clusters.profiles.base import Profile
 from roost.clusters.spec import InvalidSpec, unwrap
@@ -48,9 +47,6 @@ async def update(connection: AsyncConnection, caller: Caller, identity: str, cha
 
 async def delete(connection: AsyncConnection, caller: Caller, identity: str) -> None:
     """Delete a profile that no cluster and no node refers to."""
-    row = await find(connection, profiles, "profile", identity, caller, lock=True)
-    try:
-        async with connection.begin_nested():
-            await connection.execute(profiles.delete().where(profiles.c.id == row.id))
-    except IntegrityError:
-        raise ResourceInUse("profile", identity, "still referenced by some clusters and/or nodes") from None
+    await delete_unused(
+        connection, profiles, "profile", identity, caller, unless="still referenced by some clusters and/or nodes"
+    )

@@ -86,13 +86,13 @@ async def moved(connection: AsyncConnection, scheduler: Scheduler, server: sa.Ro
     """A server moved to one host, under the rules of its group; those on the way count in both places."""
     await scheduler.live.sync(connection)
     rules, members = await _group(connection, scheduler, server.group_id)
-    source, host = scheduler.live.index(server.host_id), scheduler.live.fleet.index(target)
+    source = scheduler.live.index(server.host_id)
     size = size_of(server.flavor)
     request = Request(
         size,
         rules=rules,
         members=members,
-        targets=[] if host is None else [host],
+        targets=scheduler.live.targets(target),
         moving=None if source is None else Move(source, size),
         partition=server.partition,
     )

@@ -12,7 +12,7 @@ from roost.compute.changes import host_changed
 from roost.store.database import Database
 from roost.store.tables.compute import hosts, topologies
 from tests.compute import truth
-from tests.conftest import Api
+from tests.conftest import Api, refusal_of
 
 IMAGE = images.USUAL[0].id
 NEWEST = "2.1003"
@@ -35,11 +35,7 @@ class Cloud:
 
     async def refusal(self, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, str]:
         """The status and the message of a request that must fail."""
-        response = await self.ask(method, path, **({"json": body} if body is not None else {}), **more)
-        assert not response.is_success, response.text
-        ((_, fault),) = response.json().items()
-        assert fault["code"] == response.status_code
-        return response.status_code, fault["message"]
+        return refusal_of(await self.ask(method, path, **({"json": body} if body is not None else {}), **more))
 
     async def create(
         self, *, hints: Mapping[str, Any] | None = None, cloud: str = "roost", version: str = NEWEST, **server: Any

@@ -84,6 +84,7 @@ class Drill:
         self.deployment.heal()
         self.clients.wait()
         self.deployment.wait_until_served()
+        self._bring_hosts_back()
         until = time.monotonic() + REST_SECONDS
         while True:
             truth = Truth.read(self.deployment.postgres.url)
@@ -100,6 +101,31 @@ class Drill:
         self.violations += self._wrong(truth)
         if self.violations:
             raise Violation("\n".join(self.violations))
+
+    def crowded_hosts(self) -> list[tuple[str, list[str]]]:
+        """The hosts that have servers, each by the id of its service, with those servers."""
+        query = """
+            SELECT hosts.service_uuid::text, array_agg(servers.id::text ORDER BY servers.id)
+            FROM hosts JOIN servers ON servers.host_id = hosts.id WHERE NOT forced_down GROUP BY hosts.id
+        """
+        with self.deployment.sql() as connection:
+            return connection.execute(query).fetchall()
+
+    def say_down(self, service: str, down: bool) -> None:
+        """Say that a host is down, or up again."""
+        path = f"/compute/v2.1/os-services/{service}"
+        self.clients.ask(f"host {'down' if down else 'up'}", "PUT", path, {"forced_down": down}, subject=service)
+
+    def _bring_hosts_back(self) -> None:
+        for _ in range(ATTEMPTS):
+            down = self._there("hosts", "forced_down")
+            if not down:
+                return
+            for host in down:
+                self.say_down(str(host["service_uuid"]), False)
+            self.clients.wait()
+        self.violations.append(f"hosts that were said to be up are down: {down}")
+        raise Violation(self.violations[-1])
 
     def _wrong(self, truth: Truth) -> Iterator[str]:
         yield from recount.everything(truth)

@@ -9,6 +9,7 @@ that runs it.
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -31,6 +32,7 @@ POLICIES: list[list[dict[str, Any]]] = [
     [{"name": "affinity", "scope": "rack"}],
     [{"name": "affinity", "scope": "availability_zone"}, {"name": "anti-affinity"}],
     [{"name": "soft-anti-affinity"}],
+    [{"name": "anti-affinity", "scope": "rack", "rules": {"partitions": 2}}],
 ]
 SERVER_ACTIONS: list[dict[str, Any]] = [
     {"os-migrateLive": {"host": None, "block_migration": "auto"}},
@@ -77,7 +79,9 @@ REQUESTS = [
     "delete_group",
     "change_group",
     "change_members",
+    "repair_group",
     "change_scopes",
+    "lose_a_host",
     *["create_cluster"] * 2,
     *["act_on_cluster"] * 3,
     "change_policies",
@@ -189,6 +193,11 @@ class FaultMachine(RuleBasedStateMachine):
             path = f"{COMPUTE}/os-server-groups/{group}/action"
             self.clients.ask(kind, "POST", path, {word: {"instance_id": server}}, subject=group)
 
+    def repair_group(self, number: int) -> None:
+        if group := self._pick(self.clients.groups(), number):
+            body = {"repair": {"max_parallel": 1 + number % 3}}
+            self.clients.ask("repair group", "POST", f"{COMPUTE}/os-server-groups/{group}/repairs", body, subject=group)
+
     def change_scopes(self, number: int) -> None:
         """A scope of its own, with aggregates that come and go, and groups that need it."""
         scope = self._pick(self.clients.made("scope", "policy_scope", "id"), number)
@@ -235,6 +244,20 @@ class FaultMachine(RuleBasedStateMachine):
             action = SERVER_ACTIONS[number // 8 % len(SERVER_ACTIONS)]
             path = f"{COMPUTE}/servers/{server}/action"
             self.clients.ask(f"server {next(iter(action))}", "POST", path, action, subject=server)
+
+    def lose_a_host(self, number: int) -> None:
+        """A host that has servers is down for some steps, and its servers are evacuated meanwhile."""
+        crowded = self.drill.crowded_hosts()
+        if crowded:
+            service, there = crowded[number % len(crowded)]
+            self.drill.say_down(service, True)
+            for server in there:
+                self._for_a_while(1, partial(self._evacuate, server))
+            self._for_a_while(2 + number % 4, partial(self.drill.say_down, service, False))
+
+    def _evacuate(self, server: str) -> None:
+        path = f"{COMPUTE}/servers/{server}/action"
+        self.clients.ask("server evacuate", "POST", path, {"evacuate": {}}, subject=server)
 
     def list_things(self, number: int) -> None:
         self.clients.ask("list", "GET", LISTS[number % len(LISTS)])

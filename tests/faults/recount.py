@@ -31,6 +31,7 @@ TABLES = (
     "aggregate_hosts",
     "instance_actions",
     "migrations",
+    "repairs",
     "clusters",
     "nodes",
     "actions",
@@ -78,6 +79,9 @@ def unrest(truth: Truth) -> Iterator[str]:
         f"action {row['action']} {row['id']} is {row['status']}: {row['status_reason']}"
         for row in truth["actions"]
         if row["status"] in UNFINISHED
+    )
+    yield from (
+        f"repair {row['id']} is {row['status']}" for row in truth["repairs"] if row["status"] in ("running", "stopping")
     )
     yield from (f"job {row['id']} is {row['status']}" for row in truth["procrastinate_jobs"])
     yield from (f"notification {row['id']} waits" for row in truth["outbox"])
@@ -245,13 +249,16 @@ def broken_rules(truth: Truth) -> dict[str, list[frozenset[str]]]:
             places: dict[str | None, set[str]] = defaultdict(set)
             for server in members[policy["group_id"]]:
                 places[inside.get((server["host_id"], scope))].add(str(server["id"]))
-            breaches = list(_breaches(policy, places))
+            partitions = {str(server["id"]): server["partition"] for server in members[policy["group_id"]]}
+            breaches = list(_breaches(policy, places, partitions))
             if breaches:
                 found[str(policy["group_id"])] += breaches
     return found
 
 
-def _breaches(policy: Row, places: dict[str | None, set[str]]) -> Iterator[frozenset[str]]:
+def _breaches(
+    policy: Row, places: dict[str | None, set[str]], partitions: Mapping[str, int | None]
+) -> Iterator[frozenset[str]]:
     outside = places.pop(None, None)
     if outside:
         yield frozenset(outside)
@@ -263,6 +270,11 @@ def _breaches(policy: Row, places: dict[str | None, set[str]]) -> Iterator[froze
     elif policy["name"] == "affinity":
         if len(places) > 1:
             yield frozenset().union(*places.values())
+    elif divided := policy["rules"].get("partitions"):
+        for those in places.values():
+            numbers = {partitions[member] for member in those}
+            if len(numbers) > 1 or not numbers <= set(range(1, divided + 1)):
+                yield frozenset(those)
     else:
         most = max(policy["rules"].get("max_server_per_host", 0), policy["rules"].get("max_server_per_aggregate", 0))
         yield from (frozenset(those) for those in places.values() if len(those) > (most or 1))

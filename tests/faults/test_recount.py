@@ -21,7 +21,8 @@ NOON = datetime(2026, 1, 1, 12)
 
 
 def _server(number: int, host: int | None, **more: Any) -> dict[str, Any]:
-    given = {"task_state": None, "vm_state": "active", "step": None, "client_token": None, "group_id": GROUP}
+    given: dict[str, Any] = {"vm_state": "active", "group_id": GROUP, "partition": 1}
+    given |= dict.fromkeys(("task_state", "step", "client_token"))
     return {"id": SERVERS[number], "host_id": host, "flavor": FLAVOR, "project_id": "p", **given, **more}
 
 
@@ -113,6 +114,7 @@ RULES: dict[str, dict[str, Any]] = {
     "apart": {"name": "affinity"},
     "outside the target": {"name": "affinity", "aggregate_id": 71},
     "in the forbidden one": {"aggregate_id": 72},
+    "of two partitions": {"rules": {"partitions": 2}},
 }
 
 
@@ -120,6 +122,7 @@ RULES: dict[str, dict[str, Any]] = {
 def test_a_broken_rule_is_found_and_an_audit_that_does_not_find_it_is_told(kind: str) -> None:
     tables = _right()
     tables["server_group_policies"][0].update(RULES[kind])
+    tables["servers"][1]["partition"] = 2
     truth = Truth(tables)
     ((group, (members,)),) = recount.broken_rules(truth).items()
     assert group == str(GROUP)
@@ -127,6 +130,21 @@ def test_a_broken_rule_is_found_and_an_audit_that_does_not_find_it_is_told(kind:
     said = f"server group {group}: broken: {', '.join(sorted(members))}"
     assert list(recount.disagreements(truth, [said])) == []
     assert list(recount.disagreements(Truth(_right()), [said])) != []
+
+
+@pytest.mark.parametrize("number", [None, 3])
+def test_a_member_without_a_partition_of_its_group_is_found(number: int | None) -> None:
+    tables = _right()
+    tables["server_group_policies"][0]["rules"] = {"partitions": 2}
+    assert recount.broken_rules(Truth(tables)) == {}
+    tables["servers"][2]["partition"] = number
+    assert recount.broken_rules(Truth(tables)) == {str(GROUP): [frozenset({str(SERVERS[2])})]}
+
+
+def test_a_repair_under_way_is_unrest() -> None:
+    tables = _right()
+    tables["repairs"] = [{"id": "r", "status": "running"}, {"id": "s", "status": "done"}]
+    assert list(recount.unrest(Truth(tables))) == ["repair r is running"]
 
 
 def test_a_member_outside_the_scope_breaks_the_rule() -> None:

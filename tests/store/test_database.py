@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
@@ -42,7 +43,9 @@ async def test_a_broken_constraint_is_known_by_its_name(database: Database) -> N
     assert not worth_retrying(caught.value)
 
 
-async def test_a_notification_arrives_when_its_transaction_commits_and_only_then(database: Database) -> None:
+@asynccontextmanager
+async def _listening(database: Database) -> AsyncIterator[list[str]]:
+    """What is heard on a channel."""
     heard: list[str] = []
 
     async def hear(payload: str) -> None:
@@ -51,6 +54,13 @@ async def test_a_notification_arrives_when_its_transaction_commits_and_only_then
     listening = asyncio.create_task(database.listen("channel", hear))
     try:
         await _until(lambda: heard == [""])
+        yield heard
+    finally:
+        listening.cancel()
+
+
+async def test_a_notification_arrives_when_its_transaction_commits_and_only_then(database: Database) -> None:
+    async with _listening(database) as heard:
         async with database.begin() as connection:
             await notify(connection, ("channel", "never"))
             await connection.rollback()
@@ -58,29 +68,18 @@ async def test_a_notification_arrives_when_its_transaction_commits_and_only_then
             await notify(connection, ("channel", "committed"))
             assert heard == [""]
         await _until(lambda: heard == ["", "committed"])
-    finally:
-        listening.cancel()
 
 
 async def test_a_listener_that_was_cut_off_comes_back_and_says_that_it_may_have_missed_something(
     database: Database, database_url: str
 ) -> None:
-    heard: list[str] = []
-
-    async def hear(payload: str) -> None:
-        heard.append(payload)
-
-    listening = asyncio.create_task(database.listen("channel", hear))
-    try:
-        await _until(lambda: heard == [""])
+    async with _listening(database) as heard:
         with psycopg.connect(database_url, autocommit=True) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE query LIKE 'LISTEN%' AND datname = current_database()"
             )
         await _until(lambda: heard == ["", ""])
-    finally:
-        listening.cancel()
 
 
 async def _until(holds: Callable[[], bool]) -> None:

@@ -61,7 +61,7 @@ _FULL_HOSTNAME: Schema = {
     "maxLength": 255,
     "pattern": r"^[a-zA-Z0-9]+[a-zA-Z0-9-.]*[a-zA-Z0-9]*$",
 }
-_ZONE: Schema = {"oneOf": [NAME, {"type": "null"}]}
+_ZONE: Schema = {"anyOf": [NAME, {"type": "null"}]}
 DESCRIPTION: Schema = {
     "type": ["string", "null"],
     "minLength": 0,
@@ -83,15 +83,15 @@ _NETWORKS: Schema = array(
 _HINTS: Schema = {
     "type": "object",
     "properties": {
-        "group": {"oneOf": [schemas.UUID, array(schemas.UUID)]},
-        "different_host": {"oneOf": [schemas.UUID, array(schemas.UUID)]},
+        "group": {"anyOf": [schemas.UUID, array(schemas.UUID)]},
+        "different_host": {"anyOf": [schemas.UUID, array(schemas.UUID)]},
         "same_host": {"type": ["string", "array"], "items": STRING},
         "build_near_host_ip": STRING,
         "cidr": {"type": "string", "pattern": "^/[0-9a-f.:]+$"},
     },
 }
 _CREATE: dict[str, Schema] = {
-    "imageRef": {"oneOf": [schemas.UUID, {"type": "string", "maxLength": 0}]},
+    "imageRef": {"anyOf": [schemas.UUID, {"type": "string", "maxLength": 0}]},
     "adminPass": STRING,
     "metadata": METADATA,
     "networks": _NETWORKS,
@@ -112,7 +112,7 @@ _CREATE: dict[str, Schema] = {
 }
 _LATER: tuple[tuple[str, dict[str, Schema]], ...] = (
     ("2.19", {"description": DESCRIPTION}),
-    ("2.37", {"networks": {"oneOf": [_NETWORKS, {"type": "string", "enum": ["none", "auto"]}]}}),
+    ("2.37", {"networks": {"anyOf": [{"enum": ["none", "auto"]}, _NETWORKS]}}),
     ("2.52", {"tags": _TAGS}),
     ("2.63", {"trusted_image_certificates": {"type": ["array", "null"], "items": STRING}}),
     ("2.74", {"host": NAME, "hypervisor_hostname": NAME}),

@@ -5,9 +5,30 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roost.clusters.policies.base import NodeView
+from roost.clusters.policies.base import (
+    BEFORE,
+    CHECK_OK,
+    CLUSTER_CREATE,
+    CLUSTER_RECOVER,
+    CLUSTER_RESIZE,
+    CLUSTER_SCALE_IN,
+    CLUSTER_SCALE_OUT,
+    CREATION_COUNT,
+    DELETION_COUNT,
+    NODE_CREATE,
+    NODE_RECOVER,
+    ActionView,
+    DataKey,
+    NodeView,
+)
+from roost.clusters.policies.counts import Change, unplaced
+from roost.clusters.spec import InvalidSpec
 from roost.placement import distribution
 from roost.placement.distribution import Zone
+
+_OF_CLUSTERS = (CLUSTER_CREATE, CLUSTER_SCALE_IN, CLUSTER_SCALE_OUT, CLUSTER_RESIZE, CLUSTER_RECOVER)
+TARGET = [(BEFORE, action) for action in (*_OF_CLUSTERS, NODE_CREATE, NODE_RECOVER)]
+"""The actions that nodes are placed by."""
 
 INFEASIBLE = "There is no feasible plan to handle all nodes."
 UNKNOWN = ""
@@ -35,46 +56,58 @@ class Move:
     to: str
 
 
-def population(nodes: Iterable[NodeView], key: str, without: frozenset[str] = frozenset()) -> Counter[str]:
-    """How many nodes there are in each zone (key "zone") or region (key "region_name")."""
-    counted = [node for node in nodes if node.id not in without] if without else nodes
-    placements = [node.data.get("placement") for node in counted]
-    return Counter([(placement.get(key) if placement else None) or UNKNOWN for placement in placements])
+def check_places(kind: str, listed: Sequence[Mapping[str, Any]]) -> None:
+    """Raise `InvalidSpec` unless the places of a spec are named once, and have weights."""
+    names = [each["name"] for each in listed]
+    if not names:
+        raise InvalidSpec(f"At least one {kind} has to be named in '{kind}s'.")
+    for each in listed:
+        if names.count(each["name"]) > 1:
+            raise InvalidSpec(f"The {kind} '{each['name']}' is named more than once.")
+        if each["weight"] <= 0:
+            raise InvalidSpec(f"The 'weight' of {kind} '{each['name']}' must be > 0.")
 
 
-def creation(
-    places: Sequence[Place], usable: Iterable[str], standing: Mapping[str, int], count: int
-) -> dict[str, int] | None:
-    """How many nodes to make in each place; None if not all of them fit."""
-    usable = frozenset(usable)
-    zones = [_zone(place, standing, place.name in usable) for place in places]
-    plan = distribution.create(zones, count)
-    return None if plan.short else dict(plan.changes)
-
-
-def deletion(
-    places: Sequence[Place], usable: Iterable[str], standing: Mapping[str, int], count: int
-) -> dict[str, int] | None:
-    """How many nodes to remove from each place, those that no policy names first; None if there are not as many."""
-    usable = frozenset(usable)
-    zones = [_zone(place, standing, place.name in usable) for place in places]
-    named = {place.name for place in places}
-    zones += [
-        Zone(name, weight=0, servers=number, available=False) for name, number in standing.items() if name not in named
+def places_of(listed: Sequence[Mapping[str, Any]]) -> list[Place]:
+    """The places of a spec."""
+    return [
+        Place(
+            each["name"],
+            each["weight"],
+            cap=None if each.get("cap", -1) < 0 else each["cap"],
+            minimum=each.get("minimum", 0),
+        )
+        for each in listed
     ]
-    plan = distribution.delete(zones, count)
-    return None if plan.short else {name: -change for name, change in plan.changes.items()}
 
 
-def _zone(place: Place, standing: Mapping[str, int], usable: bool) -> Zone:
-    return Zone(
-        place.name,
-        weight=place.weight,
-        servers=standing.get(place.name, 0),
-        available=usable,
-        cap=place.cap,
-        minimum=place.minimum,
-    )
+def spread(
+    action: ActionView,
+    wanted: Change,
+    places: Sequence[Place],
+    usable: Sequence[str],
+    placed_by: str,
+    creation: DataKey[dict[Any, Any]],
+    deletion: DataKey[dict[Any, Any]],
+) -> bool:
+    """Write down how many nodes are made in, or go from, each place; where that cannot be, refuse the action."""
+    standing = _population(action.cluster.nodes, placed_by, without=unplaced(action, wanted))
+    zones = [_zone(place, standing, place.name in usable) for place in places]
+    if wanted.count > 0:
+        plan, count, by_place = distribution.create(zones, wanted.count), CREATION_COUNT, creation
+    else:
+        # Nodes in places that the policy does not name go first.
+        named = {place.name for place in places}
+        elsewhere = {name: number for name, number in standing.items() if name not in named}
+        zones += [Zone(name, weight=0, servers=number, available=False) for name, number in elsewhere.items()]
+        plan, count, by_place = distribution.delete(zones, -wanted.count), DELETION_COUNT, deletion
+    if plan.short:
+        action.refuse(INFEASIBLE)
+        return False
+    action.data["status"] = CHECK_OK
+    count.write(action.data, abs(wanted.count))
+    by_place.write(action.data, {name: abs(change) for name, change in plan.changes.items()})
+    return True
 
 
 def moves(
@@ -131,3 +164,21 @@ class Share:
             return 1, 0
         bound = 1 if place.cap is not None and number > place.cap else -1 if number <= place.minimum else 0
         return bound, (2 * number - 1) * self.weights - 2 * self.nodes * place.weight
+
+
+def _population(nodes: Iterable[NodeView], key: str, without: frozenset[str] = frozenset()) -> Counter[str]:
+    """How many nodes there are in each zone (key "zone") or region (key "region_name")."""
+    counted = [node for node in nodes if node.id not in without] if without else nodes
+    placements = [node.data.get("placement") for node in counted]
+    return Counter([(placement.get(key) if placement else None) or UNKNOWN for placement in placements])
+
+
+def _zone(place: Place, standing: Mapping[str, int], usable: bool) -> Zone:
+    return Zone(
+        place.name,
+        weight=place.weight,
+        servers=standing.get(place.name, 0),
+        available=usable,
+        cap=place.cap,
+        minimum=place.minimum,
+    )

@@ -3,27 +3,19 @@
 from roost.clouds.base import Cloud
 from roost.clusters.policies import plans
 from roost.clusters.policies.base import (
-    BEFORE,
-    CHECK_OK,
-    CLUSTER_CREATE,
-    CLUSTER_RECOVER,
-    CLUSTER_RESIZE,
-    CLUSTER_SCALE_IN,
-    CLUSTER_SCALE_OUT,
     CREATION_COUNT,
     CREATION_REGIONS,
     DELETION_COUNT,
     DELETION_REGIONS,
     EXPERIMENTAL,
     NODE_CREATE,
-    NODE_RECOVER,
     SUPPORTED,
     ActionView,
     Policy,
 )
-from roost.clusters.policies.counts import change, unplaced
-from roost.clusters.policies.plans import INFEASIBLE, Place
-from roost.clusters.spec import Integer, InvalidSpec, List, Map, String
+from roost.clusters.policies.counts import change
+from roost.clusters.policies.plans import Place
+from roost.clusters.spec import Integer, List, Map, String
 from roost.config import ClusterSettings
 
 NO_REGION = "No region is found usable."
@@ -35,15 +27,7 @@ class RegionPlacementPolicy(Policy):
     TYPE = "senlin.policy.region_placement"
     VERSIONS = {"1.0": [{"status": EXPERIMENTAL, "since": "2016.04"}, {"status": SUPPORTED, "since": "2016.10"}]}
     PRIORITY = 200
-    TARGET = [
-        (BEFORE, CLUSTER_CREATE),
-        (BEFORE, CLUSTER_SCALE_IN),
-        (BEFORE, CLUSTER_SCALE_OUT),
-        (BEFORE, CLUSTER_RESIZE),
-        (BEFORE, CLUSTER_RECOVER),
-        (BEFORE, NODE_CREATE),
-        (BEFORE, NODE_RECOVER),
-    ]
+    TARGET = plans.TARGET
     READS = [CREATION_COUNT, DELETION_COUNT]
     WRITES = [CREATION_COUNT, CREATION_REGIONS, DELETION_COUNT, DELETION_REGIONS]
     spec_schema = {
@@ -63,22 +47,12 @@ class RegionPlacementPolicy(Policy):
 
     def check_spec(self) -> None:
         """Regions are named once, and have weights."""
-        names = [region["name"] for region in self.spec_data["regions"]]
-        if not names:
-            raise InvalidSpec("At least one region has to be named in 'regions'.")
-        for region in self.spec_data["regions"]:
-            if names.count(region["name"]) > 1:
-                raise InvalidSpec(f"The region '{region['name']}' is named more than once.")
-            if region["weight"] <= 0:
-                raise InvalidSpec(f"The 'weight' of region '{region['name']}' must be > 0.")
+        plans.check_places("region", self.spec_data["regions"])
 
     @property
     def places(self) -> list[Place]:
         """The regions of the spec."""
-        return [
-            Place(region["name"], region["weight"], cap=None if region["cap"] < 0 else region["cap"])
-            for region in self.spec_data["regions"]
-        ]
+        return plans.places_of(self.spec_data["regions"])
 
     async def validate(self, cloud: Cloud, settings: ClusterSettings) -> str | None:
         """All regions are regions of the cloud."""
@@ -99,14 +73,7 @@ class RegionPlacementPolicy(Policy):
         usable = [place.name for place in self.places if place.name in known]
         if not usable:
             return action.refuse(NO_REGION)
-        standing = plans.population(action.cluster.nodes, "region_name", without=unplaced(action, wanted))
-        grows = wanted.count > 0
-        plan = (plans.creation if grows else plans.deletion)(self.places, usable, standing, abs(wanted.count))
-        if plan is None:
-            return action.refuse(INFEASIBLE)
-        action.data["status"] = CHECK_OK
-        (CREATION_COUNT if grows else DELETION_COUNT).write(action.data, abs(wanted.count))
-        (CREATION_REGIONS if grows else DELETION_REGIONS).write(action.data, plan)
+        plans.spread(action, wanted, self.places, usable, "region_name", CREATION_REGIONS, DELETION_REGIONS)
 
 
 def _pinned(action: ActionView) -> bool:

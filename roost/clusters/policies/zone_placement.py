@@ -1,25 +1,18 @@
 """Zone placement: the nodes of a cluster are spread over availability zones by weights."""
 
 from collections import Counter
-from collections.abc import Mapping
 
 from roost.clouds.base import Cloud
 from roost.clusters.policies import plans, victims
 from roost.clusters.policies.base import (
-    BEFORE,
-    CHECK_OK,
-    CLUSTER_CREATE,
     CLUSTER_RECOVER,
     CLUSTER_RESIZE,
-    CLUSTER_SCALE_IN,
-    CLUSTER_SCALE_OUT,
     CREATION_COUNT,
     CREATION_ZONES,
     DELETION_COUNT,
     DELETION_ZONES,
     EXPERIMENTAL,
     NODE_CREATE,
-    NODE_RECOVER,
     REBALANCE,
     SUPPORTED,
     ActionView,
@@ -27,8 +20,8 @@ from roost.clusters.policies.base import (
     Objection,
     Policy,
 )
-from roost.clusters.policies.counts import Change, change, unplaced
-from roost.clusters.policies.plans import INFEASIBLE, Place
+from roost.clusters.policies.counts import Change, change
+from roost.clusters.policies.plans import Place
 from roost.clusters.spec import Boolean, Integer, InvalidSpec, List, Map, String
 from roost.config import ClusterSettings
 
@@ -45,15 +38,7 @@ class ZonePlacementPolicy(Policy):
     }
     PROFILE_TYPE = ["os.nova.server-1.0"]
     PRIORITY = 300
-    TARGET = [
-        (BEFORE, CLUSTER_CREATE),
-        (BEFORE, CLUSTER_SCALE_IN),
-        (BEFORE, CLUSTER_SCALE_OUT),
-        (BEFORE, CLUSTER_RESIZE),
-        (BEFORE, CLUSTER_RECOVER),
-        (BEFORE, NODE_CREATE),
-        (BEFORE, NODE_RECOVER),
-    ]
+    TARGET = plans.TARGET
     READS = [CREATION_COUNT, DELETION_COUNT]
     WRITES = [CREATION_COUNT, CREATION_ZONES, DELETION_COUNT, DELETION_ZONES, REBALANCE]
     spec_schema = {
@@ -85,14 +70,8 @@ class ZonePlacementPolicy(Policy):
     def check_spec(self) -> None:
         """Zones are named once, and their numbers make sense."""
         zones = self.spec_data["zones"]
-        names = [zone["name"] for zone in zones]
-        if not names:
-            raise InvalidSpec("At least one zone has to be named in 'zones'.")
+        plans.check_places("zone", zones)
         for zone in zones:
-            if names.count(zone["name"]) > 1:
-                raise InvalidSpec(f"The zone '{zone['name']}' is named more than once.")
-            if zone["weight"] <= 0:
-                raise InvalidSpec(f"The 'weight' of zone '{zone['name']}' must be > 0.")
             if zone.get("minimum", 0) < 0:
                 raise InvalidSpec(f"The 'minimum' of zone '{zone['name']}' must be >= 0.")
             if 0 <= zone.get("cap", -1) < zone.get("minimum", 0):
@@ -103,15 +82,7 @@ class ZonePlacementPolicy(Policy):
     @property
     def places(self) -> list[Place]:
         """The zones of the spec."""
-        return [
-            Place(
-                zone["name"],
-                zone["weight"],
-                cap=None if zone.get("cap", -1) < 0 else zone["cap"],
-                minimum=zone.get("minimum", 0),
-            )
-            for zone in self.spec_data["zones"]
-        ]
+        return plans.places_of(self.spec_data["zones"])
 
     async def validate(self, cloud: Cloud, settings: ClusterSettings) -> str | None:
         """All zones are zones of the cloud."""
@@ -148,22 +119,11 @@ class ZonePlacementPolicy(Policy):
         usable = [place.name for place in self.places if place.name in available]
         if not usable:
             return action.refuse(NO_ZONE)
-        standing = plans.population(action.cluster.nodes, "zone", without=unplaced(action, wanted))
-        if wanted.count and not self._plan(action, wanted, usable, standing):
+        keys = (CREATION_ZONES, DELETION_ZONES)
+        if wanted.count and not plans.spread(action, wanted, self.places, usable, "zone", *keys):
             return
         if self._may_rebalance(action) and wanted.count >= 0:
             self._rebalance(action, wanted, usable)
-
-    def _plan(self, action: ActionView, wanted: Change, usable: list[str], standing: Mapping[str, int]) -> bool:
-        grows = wanted.count > 0
-        plan = (plans.creation if grows else plans.deletion)(self.places, usable, standing, abs(wanted.count))
-        if plan is None:
-            action.refuse(INFEASIBLE)
-            return False
-        action.data["status"] = CHECK_OK
-        (CREATION_COUNT if grows else DELETION_COUNT).write(action.data, abs(wanted.count))
-        (CREATION_ZONES if grows else DELETION_ZONES).write(action.data, plan)
-        return True
 
     def _may_rebalance(self, action: ActionView) -> bool:
         return bool(self.spec_data.get("rebalance")) and action.action in (CLUSTER_RECOVER, CLUSTER_RESIZE)

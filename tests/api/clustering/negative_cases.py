@@ -193,6 +193,23 @@ def _receivers() -> Iterator[Case]:
                "The receiver '{receiver}' could not be found.")  # fmt: skip
 
 
+def _other_profiles(thing: str) -> list[tuple[str, dict[str, Any], str]]:
+    return [
+        ("profile_not_found", {"profile_id": NOBODY}, f"The specified profile '{NOBODY}' could not be found."),
+        (
+            "profile_multichoices",
+            {"profile_id": "twice"},
+            "Multiple results found matching the query criteria 'twice'. Please be more specific.",
+        ),
+        (
+            "profile_type_unmatch",
+            {"profile_id": "{heat}"},
+            f"Cannot update a {thing} to a different profile type, operation aborted.",
+        ),
+        ("no_property_updated", {"profile_id": "{profile}"}, "No property needs an update."),
+    ]
+
+
 def _nodes() -> Iterator[Case]:
     new = {"name": "n", "profile_id": "{profile}"}
     for name, change, sentence in (
@@ -218,18 +235,7 @@ def _nodes() -> Iterator[Case]:
     ):
         yield Case(f"node_create_{name}", "POST", "/nodes", 400, sentence, {"node": {**new, **change}})
     for name, change, sentence in (
-        ("profile_not_found", {"profile_id": NOBODY}, f"The specified profile '{NOBODY}' could not be found."),
-        (
-            "profile_multichoices",
-            {"profile_id": "twice"},
-            "Multiple results found matching the query criteria 'twice'. Please be more specific.",
-        ),
-        (
-            "profile_type_unmatch",
-            {"profile_id": "{heat}"},
-            "Cannot update a node to a different profile type, operation aborted.",
-        ),
-        ("no_property_updated", {"profile_id": "{profile}"}, "No property needs an update."),
+        *_other_profiles("node"),
         ("nulls_are_nothing", {"name": None, "role": None}, "No property needs an update."),
     ):
         yield Case(f"node_update_{name}", "PATCH", "/nodes/{orphan}", 400, sentence, {"node": change})
@@ -305,20 +311,7 @@ def _clusters() -> Iterator[Case]:
         ("size_negative", {"min_size": -1}, "Value must be >= 0 for field 'min_size'."),
     ):
         yield Case(f"cluster_create_{name}", "POST", "/clusters", 400, sentence, {"cluster": {**new, **change}})
-    for name, change, sentence in (
-        ("profile_not_found", {"profile_id": NOBODY}, f"The specified profile '{NOBODY}' could not be found."),
-        (
-            "profile_multichoices",
-            {"profile_id": "twice"},
-            "Multiple results found matching the query criteria 'twice'. Please be more specific.",
-        ),
-        (
-            "profile_type_unmatch",
-            {"profile_id": "{heat}"},
-            "Cannot update a cluster to a different profile type, operation aborted.",
-        ),
-        ("no_property_updated", {"profile_id": "{profile}"}, "No property needs an update."),
-    ):
+    for name, change, sentence in _other_profiles("cluster"):
         yield Case(f"cluster_update_{name}", "PATCH", "/clusters/{cluster}", 400, sentence, {"cluster": change})
     yield from _cluster_actions()
     old = "API version '1.1' is not supported on this method."

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.conftest import Api
+from tests.conftest import Api, refusal_of
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,7 @@ class Compute:
 
     async def refusal(self, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, str]:
         """The status and the message of a request that must fail."""
-        response = await self.ask(method, path, **({"json": body} if body is not None else {}), **more)
-        assert not response.is_success, response.text
-        ((_, fault),) = response.json().items()
-        assert fault["code"] == response.status_code
-        return response.status_code, fault["message"]
+        return refusal_of(await self.ask(method, path, **({"json": body} if body is not None else {}), **more))
 
 
 @pytest.fixture
