@@ -63,6 +63,15 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             ],
             help="Who vouches for a token.",
         ),
+        cfg.IntOpt(
+            "max_failures",
+            default=10,
+            min=0,
+            help="Wrong passwords for one user, within failure_seconds and over all processes, after which nobody may "
+            "sign in as that user, also with the right one, until these seconds are over: 429 and Retry-After. Tokens "
+            "that the user has stay good. 0 is no limit.",
+        ),
+        cfg.IntOpt("failure_seconds", default=300, min=1, help="For how long wrong passwords are counted."),
         cfg.IntOpt("token_seconds", default=3600, min=60, help="How long a token of Roost's own identity is valid."),
         cfg.IntOpt(
             "token_cache_seconds",
@@ -208,6 +217,8 @@ class Settings:
     max_body_depth: int
     max_limit: int
     auth_strategy: str
+    max_failures: int
+    failure_seconds: int
     token_seconds: int
     token_cache_seconds: int
     quota: dict[str, int]
@@ -278,6 +289,8 @@ def _freeze(source: cfg.ConfigOpts) -> Settings:
         max_body_depth=source.api.max_body_depth,
         max_limit=source.api.max_limit,
         auth_strategy=source.auth.strategy,
+        max_failures=source.auth.max_failures,
+        failure_seconds=source.auth.failure_seconds,
         token_seconds=source.auth.token_seconds,
         token_cache_seconds=source.auth.token_cache_seconds,
         # What a Nova behind Roost has, it counts itself.

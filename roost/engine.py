@@ -10,7 +10,7 @@ from roost.clusters import engine as cluster_engine
 from roost.compute import audit, changes, drift, lifecycle, notifications, repairs
 from roost.compute.scheduling import Scheduler
 from roost.config import Settings
-from roost.identity import tokens
+from roost.identity import sign_ins, tokens
 from roost.store import holdings, retention
 from roost.store.database import Database
 
@@ -51,9 +51,11 @@ async def _keep_forgetting(database: Database, settings: Settings) -> None:
 
 
 async def forget(database: Database, settings: Settings) -> None:
-    """Forget what nobody will ask for: expired tokens, changes of the fleet long past, and what ended long ago."""
+    """Forget what nobody will ask for: expired tokens, failures to sign in and changes of the fleet long past, and what
+    ended long ago."""
     async with database.begin() as connection:
         await tokens.purge(connection)
+        await sign_ins.purge(connection)
         await changes.forget_old(connection)
     if settings.keep_days:
         await retention.purge(database, settings.keep_days, notifications=not notifications.wanted(settings))

@@ -10,6 +10,7 @@ RoostError
 ├── NotAcceptable       the version asked for is not served
 ├── TooLarge            the body is larger than we read
 ├── TooSlow             the body did not come in time
+├── TooManyFailures     somebody has tried too many wrong passwords
 ├── UnsupportedMedia    the body is not JSON
 └── Unavailable         something that we depend on does not answer
 
@@ -60,6 +61,16 @@ class TooLarge(RoostError):
 
 class TooSlow(RoostError):
     """The body did not come in time."""
+
+
+class TooManyFailures(RoostError):
+    """Too many wrong passwords were tried for this user; nobody may try another for some seconds."""
+
+    def __init__(self, failures: int, seconds: int) -> None:
+        super().__init__(
+            f"There were {failures} failed attempts to sign in as this user. Try again in {seconds} seconds."
+        )
+        self.seconds = seconds
 
 
 class UnsupportedMedia(RoostError):

@@ -154,6 +154,8 @@ class App:
                 response = await self._answer(exchange)
         except errors.RoostError as error:
             response = self._refuse(exchange, status_of(error), error.message, type(error))
+            if isinstance(error, errors.TooManyFailures):
+                response.headers["Retry-After"] = str(error.seconds)
         except (OperationalError, InterfaceError, PoolTimeout) as error:
             logger.error("the database does not answer", extra={"error": str(error.__cause__ or error)})
             message = "The database does not answer; try again in a moment."

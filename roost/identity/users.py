@@ -98,12 +98,6 @@ async def is_right(user: Any | None, password: str) -> bool:
     return right and user is not None and bool(user.enabled)
 
 
-async def is_current(connection: AsyncConnection, user: Any) -> bool:
-    """Whether the user's password is still the one that was checked; holds it so until the transaction ends."""
-    query = sa.select(users.c.password_hash).where(users.c.id == user.id, users.c.enabled).with_for_update(read=True)
-    return bool(await connection.scalar(query) == user.password_hash)
-
-
 async def matches(password_hash: str, password: str) -> bool:
     """Whether this is the password. Slow by design, so it is done off the event loop."""
     try:

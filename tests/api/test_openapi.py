@@ -7,6 +7,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from roost.api import openapi
 from roost.api.app import APIS
+from roost.api.clustering import CLUSTERING_API
 from roost.api.compute import COMPUTE_API
 from roost.api.frame import Api as Frame
 from roost.api.versions import Version
@@ -88,3 +89,38 @@ async def test_a_version_that_there_is_not_is_refused(
 ) -> None:
     answer = await api.get("/compute/openapi.json", cloud=None, params={"version": version})
     assert answer.json() == {name: {"code": status, "message": message}}
+
+
+def test_from_what_a_request_makes_links_lead_to_whatever_takes_its_id() -> None:
+    paths = openapi.document(CLUSTERING_API, Version(1, 14), "http://roost.test")["paths"]
+    links = paths["/v1/clusters"]["post"]["responses"]["202"]["links"]
+    led = {name for path, methods in paths.items() if "{cluster_id}" in path for name in map(_name, methods.values())}
+    assert set(links) == led
+    assert len(led) > 5
+    assert all(link["operationId"] == name for name, link in links.items())
+    assert {str(link["parameters"]) for link in links.values()} == {
+        "{'cluster_id': '$response.body#/cluster/id'}",
+    }
+    started = paths["/v1/clusters/{cluster_id}/actions"]["post"]["responses"]["202"]["links"]
+    assert started["actions_show_get_v1_actions_action_id"]["parameters"] == {"action_id": "$response.body#/action"}
+    assert "links" not in paths["/v1/policies/validate"]["post"]["responses"]["200"], "it makes nothing"
+
+
+def test_links_keep_what_a_path_has_said_already() -> None:
+    paths = openapi.document(COMPUTE_API, Version(2, 1003), "http://roost.test")["paths"]
+    made = paths["/v2.1/os-server-groups/{server_group_id}/repairs"]["post"]["responses"]["200"]["links"]
+    assert [link["parameters"] for link in made.values()] == 2 * [
+        {"server_group_id": "$request.path.server_group_id", "repair_id": "$response.body#/repair/id"}
+    ]
+
+
+def _name(operation: dict[str, Any]) -> str:
+    return str(operation["operationId"])
+
+
+async def test_the_clustering_api_describes_itself_too(api: Api) -> None:
+    answer = await api.get("/clustering/openapi.json", cloud=None, params={"version": "1.5"})
+    assert answer.json()["info"]["title"] == "Roost clustering API, microversion 1.5"
+    refused = await api.get("/clustering/openapi.json", cloud=None, params={"version": "1.15"})
+    assert refused.status_code == 406
+    assert refused.json()["error"]["message"].startswith("Version '1.15' is not supported by the API.")

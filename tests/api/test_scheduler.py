@@ -1,6 +1,7 @@
 """The scheduler API: who may use it, and what it takes and gives."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -17,14 +18,21 @@ from tests.conftest import Api
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
-@pytest.fixture
-async def front(database: Database, database_url: str) -> AsyncIterator[Api]:
+@asynccontextmanager
+async def served_in_front(database: Database, database_url: str) -> AsyncIterator[Api]:
     """The API as it is in front of a Nova, of which nobody asks anything here."""
     settings = config.with_database(config.load(clusters__cloud="openstack"), database_url)
     services = replace(make_services(settings, database), front=None)
     transport = httpx.ASGITransport(app=App(services, RoostAuthenticator(database, 0)), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://roost.test") as http:
         yield Api(services, http, {})
+
+
+@pytest.fixture
+async def front(database: Database, database_url: str) -> AsyncIterator[Api]:
+    """The API as it is in front of a Nova."""
+    async with served_in_front(database, database_url) as made:
+        yield made
 
 
 async def make_group(api: Api) -> str:

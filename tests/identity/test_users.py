@@ -48,14 +48,6 @@ async def test_a_disabled_user_cannot_sign_in(database: Database) -> None:
     assert not await users.is_right(user, "lovelace")
 
 
-async def test_a_password_that_changed_meanwhile_is_not_current(database: Database) -> None:
-    async with database.begin() as connection:
-        user = await users.create(connection, "ada", "lovelace")
-        assert await users.is_current(connection, user)
-        await users.update(connection, user.id, {"password": "new"})
-        assert not await users.is_current(connection, user)
-
-
 async def test_ensuring_a_user_twice_changes_nothing_and_keeps_its_tokens(database: Database) -> None:
     async with database.begin() as connection:
         await users.ensure(connection, "ada", "lovelace", "engines", "member")

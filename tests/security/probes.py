@@ -269,6 +269,7 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
                     "instance_id": "<loner_id>",
                     "project_id": "<project_id>",
                     "user_id": "<user_id>",
+                    "resources": {"vcpus": 1, "memory_mb": 1, "disk_gb": 1},
                     "host": None,
                     "version": 1,
                     "generation": 1,

@@ -1,9 +1,10 @@
-"""What versions of the clustering API there are."""
+"""What versions of the clustering API there are, and its OpenAPI document for any one of them."""
 
 from typing import Any
 
 from starlette.responses import JSONResponse
 
+from roost.api import openapi
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import array, thing, version_document
 from roost.api.versions import CLUSTERING
@@ -38,3 +39,11 @@ async def index(call: Call) -> Reply:
 async def show(call: Call) -> Reply:
     """The one major version, with its range of microversions."""
     return {"version": _document(call.base)}
+
+
+@routes.get("/openapi.json", public=True, response=openapi.DOCUMENT)
+async def describe(call: Call) -> Reply:
+    """The OpenAPI document of one microversion: `?version=1.5`, by default the newest."""
+    from roost.api.clustering import CLUSTERING_API
+
+    return openapi.answer(CLUSTERING_API, call)

@@ -5,8 +5,7 @@ from typing import Any
 from roost.api import openapi
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import array, thing, version_document
-from roost.api.versions import COMPUTE, Version
-from roost.errors import NotAcceptable
+from roost.api.versions import COMPUTE
 
 routes = Table()
 
@@ -52,12 +51,9 @@ async def show_legacy(call: Call) -> Reply:
     return {"version": _detailed(call.base, "v2.0")}
 
 
-@routes.get("/openapi.json", public=True, response={"type": "object", "required": ["openapi", "info", "paths"]})
+@routes.get("/openapi.json", public=True, response=openapi.DOCUMENT)
 async def describe(call: Call) -> Reply:
     """The OpenAPI document of one microversion: `?version=2.64`, by default the newest."""
     from roost.api.compute import COMPUTE_API
 
-    version = Version.parse(call.query.get("version", str(COMPUTE.newest)))
-    if not COMPUTE.serves(version):
-        raise NotAcceptable(COMPUTE.unsupported(version))
-    return openapi.document(COMPUTE_API, version, call.base)
+    return openapi.answer(COMPUTE_API, call)

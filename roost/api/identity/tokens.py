@@ -17,8 +17,9 @@ from roost.api.permissions import Rule
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULL
 from roost.errors import Invalid, NotFound, Unauthorized
-from roost.identity import projects, tokens, users
+from roost.identity import projects, sign_ins, tokens
 from roost.identity.roles import Role
+from roost.identity.sign_ins import Limit, Proof
 from roost.identity.tokens import Caller, Token
 
 routes = Table(prefix="/v3/auth")
@@ -77,8 +78,8 @@ class _SignedIn:
 
     user_id: str
     methods: tuple[str, ...]
-    user: Any = None
-    """With the password that was right, if one was asked for."""
+    proof: Proof | None = None
+    """The password that was right, if one was asked for."""
     secret: str | None = None
     """The token that stood for a password."""
 
@@ -89,7 +90,7 @@ async def create(call: Call) -> Reply:
     auth = call.body["auth"]
     signed_in = await _sign_in(call, auth["identity"])
     async with call.services.database.begin() as connection:
-        if signed_in.user is not None and not await users.is_current(connection, signed_in.user):
+        if signed_in.proof is not None and not await sign_ins.hold(connection, limit(call), signed_in.proof):
             raise Unauthorized(REFUSAL)
         # Held, so that whoever revokes it finds the one made from it too, or this finds it gone.
         first = await tokens.find(connection, signed_in.secret, hold=True) if signed_in.secret is not None else None
@@ -133,22 +134,27 @@ async def _sign_in(call: Call, identity: dict[str, Any]) -> _SignedIn:
     if len({proof.user_id for proof in proofs}) > 1:
         raise Unauthorized(REFUSAL)
     methods = tuple(dict.fromkeys(method for proof in proofs for method in proof.methods))
-    user = next((proof.user for proof in proofs if proof.user is not None), None)
+    proof = next((each.proof for each in proofs if each.proof is not None), None)
     secret = next((proof.secret for proof in proofs if proof.secret is not None), None)
-    return _SignedIn(proofs[0].user_id, methods, user, secret)
+    return _SignedIn(proofs[0].user_id, methods, proof, secret)
 
 
 async def _by_password(call: Call, given: dict[str, Any]) -> _SignedIn:
     wanted = given["user"]
     _check_reference(wanted, "user")
-    async with call.services.database.begin() as connection:
-        user = await users.find(connection, user_id=wanted.get("id"), name=wanted.get("name"))
-    # Also a user in a domain that does not exist takes the time of a password.
-    if "id" not in wanted and not is_default(wanted["domain"]):
-        user = None
-    if not await users.is_right(user, wanted["password"]) or user is None:
+    named = {"user_id": wanted["id"]} if "id" in wanted else {"name": wanted["name"]}
+    # Also a user in a domain that does not exist takes the time of a password, and is nobody else.
+    known = "id" in wanted or is_default(wanted["domain"])
+    named = named if known else {"name": f"{wanted['name']} of {wanted['domain']}"}
+    proof = await sign_ins.prove(call.services.database, limit(call), wanted["password"], known=known, **named)
+    if proof is None:
         raise Unauthorized(REFUSAL)
-    return _SignedIn(user.id, ("password",), user=user)
+    return _SignedIn(proof.user.id, ("password",), proof=proof)
+
+
+def limit(call: Call) -> Limit:
+    """How many wrong passwords are borne."""
+    return Limit(call.services.settings.max_failures, call.services.settings.failure_seconds)
 
 
 async def _by_token(call: Call, given: dict[str, Any]) -> _SignedIn:

@@ -6,11 +6,12 @@ from roost.api import schemas
 from roost.api.auth import REFUSAL
 from roost.api.identity import projects as project_views
 from roost.api.identity.shapes import PAGE, PROJECTS, linked
+from roost.api.identity.tokens import limit
 from roost.api.permissions import ADMIN, Rule
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULL, TRUTH
 from roost.errors import Unauthorized
-from roost.identity import projects, users
+from roost.identity import projects, sign_ins, users
 from roost.identity.projects import DOMAIN_ID
 
 routes = Table(prefix="/v3/users")
@@ -99,14 +100,14 @@ async def update(call: Call) -> Reply:
 async def change_password(call: Call) -> Reply:
     """Change one's own password: who knows it needs no token. All tokens of the user end."""
     wanted = call.body["user"]
-    async with call.services.database.begin() as connection:
-        user = await users.find(connection, user_id=call.path["user_id"])
-    if not await users.is_right(user, wanted["original_password"]) or user is None:
+    database, user_id = call.services.database, call.path["user_id"]
+    proof = await sign_ins.prove(database, limit(call), wanted["original_password"], user_id=user_id)
+    if proof is None:
         raise Unauthorized(REFUSAL)
-    async with call.services.database.begin() as connection:
-        if not await users.is_current(connection, user):
+    async with database.begin() as connection:
+        if not await sign_ins.hold(connection, limit(call), proof):
             raise Unauthorized(REFUSAL)
-        await users.update(connection, user.id, {"password": wanted["password"]})
+        await users.update(connection, user_id, {"password": wanted["password"]})
     return None
 
 

@@ -1,4 +1,4 @@
-"""Projects, users, who has which role where, and the tokens that are valid now."""
+"""Projects, users, who has which role where, the tokens that are valid now, and who was guessed at."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -46,4 +46,13 @@ tokens = sa.Table(
     sa.Column("audit_ids", ARRAY(sa.Text), nullable=False),
     sa.Column("issued_at", sa.DateTime(timezone=True), nullable=False),
     sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False, index=True),
+)
+
+failed_sign_ins = sa.Table(
+    "failed_sign_ins",
+    metadata,
+    # The digest of the user's id, or of a name that nobody has.
+    sa.Column("key", sa.LargeBinary, primary_key=True),
+    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("ends_at", sa.DateTime(timezone=True), nullable=False, index=True),
 )

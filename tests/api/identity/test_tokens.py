@@ -298,3 +298,44 @@ async def test_no_token_and_no_password_is_ever_logged(api: Api, caplog: pytest.
     assert "POST /identity/v3/auth/tokens" in logged
     assert secret not in logged
     assert PASSWORDS["demo"] not in logged
+
+
+async def test_after_too_many_wrong_passwords_nobody_may_try_for_a_while(api: Api) -> None:
+    wrong = by_password({"name": "demo", "domain": DEFAULT, "password": "wrong"})
+    right = by_password({"name": "demo", "domain": DEFAULT, "password": PASSWORDS["demo"]})
+    secret, token = await sign_in(api, right)
+    for _ in range(api.services.settings.max_failures):
+        assert (await api.post("/identity/v3/auth/tokens", wrong, cloud=None)).status_code == 401
+    change = {"user": {"original_password": PASSWORDS["demo"], "password": "new"}}
+    for path, body in (
+        ("/identity/v3/auth/tokens", wrong),
+        ("/identity/v3/auth/tokens", right),
+        (f"/identity/v3/users/{token['user']['id']}/password", change),
+    ):
+        refused = await api.post(path, body, cloud=None)
+        assert refused.status_code == 429
+        seconds = int(refused.headers["Retry-After"])
+        assert 0 < seconds <= api.services.settings.failure_seconds + 1
+        error = refused.json()["error"]
+        assert (error["code"], error["title"]) == (429, "Too Many Requests")
+        assert error["message"] == (
+            f"There were 10 failed attempts to sign in as this user. Try again in {seconds} seconds."
+        )
+    # A token that the user has, a user of the same name elsewhere, and everybody else go on as before.
+    assert (
+        await api.get("/identity/v3/auth/projects", cloud=None, headers={"X-Auth-Token": secret})
+    ).status_code == 200
+    elsewhere = by_password({"name": "demo", "domain": {"id": "other"}, "password": "wrong"})
+    assert (await api.post("/identity/v3/auth/tokens", elsewhere, cloud=None)).status_code == 401
+    await sign_in(api, by_password({"name": "admin", "domain": DEFAULT, "password": PASSWORDS["admin"]}))
+    async with api.services.database.begin() as connection:
+        await connection.execute(sa.text("UPDATE failed_sign_ins SET ends_at = now()"))
+    await sign_in(api, right)
+
+
+async def test_failures_elsewhere_do_not_count_for_the_user_here(api: Api) -> None:
+    elsewhere = by_password({"name": "demo", "domain": {"id": "other"}, "password": "wrong"})
+    for _ in range(api.services.settings.max_failures):
+        assert (await api.post("/identity/v3/auth/tokens", elsewhere, cloud=None)).status_code == 401
+    assert (await api.post("/identity/v3/auth/tokens", elsewhere, cloud=None)).status_code == 429
+    await sign_in(api, by_password({"name": "demo", "domain": DEFAULT, "password": PASSWORDS["demo"]}))

@@ -1,0 +1,117 @@
+"""Signing in with a password: who was guessed at too often must wait, whichever process is asked.
+
+Failures are counted for each user, by its name or by its id alike, and for each name that nobody has, so that the limit
+does not tell which names there are. What is right meanwhile is refused too, or guessing could go on. Only failures are
+written down: a sign-in that succeeds costs no query more than it did without a limit.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.errors import TooManyFailures
+from roost.identity.users import is_right
+from roost.store.database import Database
+from roost.store.tables.identity import failed_sign_ins as failed
+from roost.store.tables.identity import users
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many failures within how many seconds are borne; 0 failures: any number."""
+
+    failures: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A password that was right, and whether others had been tried before."""
+
+    user: Any
+    key: bytes
+    failed: bool
+
+
+_lasts = sa.extract("epoch", failed.c.ends_at - sa.func.now())
+_present = failed.c.ends_at > sa.func.now()
+
+
+async def prove(
+    database: Database, limit: Limit, password: str, *, user_id: str | None = None, name: str = "", known: bool = True
+) -> Proof | None:
+    """Whose password this is, if it is right; nobody's, if the user is not `known`. Raises `TooManyFailures`."""
+    async with database.begin() as connection:
+        found = await _look(connection, user_id, name)
+    _check(limit, found.failures, found.lasts)
+    user = found if known and found.id is not None else None
+    if await is_right(user, password):
+        return Proof(user, found.key, found.failures > 0)
+    if limit.failures:
+        async with database.begin() as connection:
+            counted = await _count(connection, found.key, limit.seconds)
+        # Of many guesses at once, those beyond the limit do not learn whether they were wrong.
+        _check(limit, counted.failures - 1, counted.lasts)
+    return None
+
+
+async def hold(connection: AsyncConnection, limit: Limit, proof: Proof) -> bool:
+    """Whether the password is still the user's; holds it so until the transaction ends, and forgets what failed before.
+    Raises `TooManyFailures` where too many came in while this one was looked at."""
+    query = (
+        sa.select(users.c.password_hash, failed.c.failures, _lasts.label("lasts"))
+        .outerjoin(failed, sa.and_(failed.c.key == proof.key, _present))
+        .where(users.c.id == proof.user.id, users.c.enabled)
+        .with_for_update(read=True, of=users)
+    )
+    found = (await connection.execute(query)).one_or_none()
+    if found is None or found.password_hash != proof.user.password_hash:
+        return False
+    _check(limit, found.failures or 0, found.lasts or 0)
+    if proof.failed:
+        await connection.execute(failed.delete().where(failed.c.key == proof.key))
+    return True
+
+
+async def purge(connection: AsyncConnection) -> int:
+    """Forget failures that count no more; how many there were."""
+    return (await connection.execute(failed.delete().where(failed.c.ends_at < sa.func.now()))).rowcount
+
+
+async def _look(connection: AsyncConnection, user_id: str | None, name: str) -> sa.Row[Any]:
+    """The user, if there is one, with what failed for it or for its name, in one look."""
+    asked = sa.select(sa.literal(name if user_id is None else user_id).label("word")).subquery()
+    column = users.c.name if user_id is None else users.c.id
+    # People type passwords where their names belong: what is kept does not tell.
+    key = sa.func.sha256(sa.func.convert_to(sa.func.coalesce(users.c.id, asked.c.word), "UTF8"))
+    query = (
+        sa.select(users, key.label("key"), sa.func.coalesce(failed.c.failures, 0).label("failures"))
+        .add_columns(sa.func.coalesce(_lasts, 0).label("lasts"))
+        .select_from(asked)
+        .outerjoin(users, column == asked.c.word)
+        .outerjoin(failed, sa.and_(failed.c.key == key, _present))
+    )
+    return (await connection.execute(query)).one()
+
+
+async def _count(connection: AsyncConnection, key: bytes, seconds: int) -> sa.Row[Any]:
+    """One failure more; the first after a while begins anew."""
+    ends_at = sa.func.now() + timedelta(seconds=seconds)
+    row = insert(failed).values(key=key, failures=1, ends_at=ends_at)
+    counted = row.on_conflict_do_update(
+        index_elements=[failed.c.key],
+        set_={
+            "failures": sa.case((_present, failed.c.failures + 1), else_=1),
+            "ends_at": sa.case((_present, failed.c.ends_at), else_=ends_at),
+        },
+    )
+    return (await connection.execute(counted.returning(failed.c.failures, _lasts.label("lasts")))).one()
+
+
+def _check(limit: Limit, failures: int, lasts: Any) -> None:
+    if limit.failures and failures >= limit.failures:
+        raise TooManyFailures(limit.failures, max(1, round(float(lasts) + 0.5)))

@@ -1,0 +1,114 @@
+"""The scheduler API where it is served: for the plug-in of a nova-scheduler and for nobody else, whatever is sent."""
+
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from copy import deepcopy
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from roost.api.scheduler import SCHEDULER_API
+from roost.api.versions import Version
+from roost.cli.bootstrap import USERS
+from roost.store.database import Database
+from tests.api.test_scheduler import make_group, order, served_in_front
+from tests.conftest import Api
+from tests.security.probes import bodies, row_name
+from tests.security.test_hostile_input import INJECTED, LONG
+
+TENANTS = [user.cloud for user in USERS if user.role != "admin"]
+HOSTILE: tuple[Any, ...] = (
+    *INJECTED,
+    10**30,
+    -(10**30),
+    2**63,
+    2**31,
+    -1,
+    1.5,
+    True,
+    None,
+    [],
+    {},
+    [[]],
+    {"a": {}},
+    "\x00",
+)
+
+
+@pytest.fixture
+async def front(database: Database, database_url: str) -> AsyncIterator[Api]:
+    async with served_in_front(database, database_url) as made:
+        yield made
+
+
+async def rows(front: Api) -> str:
+    """Everything that a reservation could have changed."""
+    query = "SELECT (SELECT string_agg(t::text, ',' ORDER BY t::text) FROM {} t)"
+    async with front.services.database.begin() as connection:
+        found = [
+            await connection.scalar(sa.text(query.format(table))) for table in ("servers", "claims", "server_groups")
+        ]
+    return repr(found)
+
+
+async def test_every_route_is_refused_to_tenants_whatever_exists(api: Api, front: Api) -> None:
+    there, nowhere = (
+        {"server_group_id": group, "loner_id": str(uuid4()), "project_id": "demo", "user_id": "user"}
+        for group in (await make_group(api), str(uuid4()))
+    )
+    before = await rows(front)
+    for route in SCHEDULER_API.table.routes:
+        for body in bodies(SCHEDULER_API, route):
+            told = set()
+            for cloud, things in itertools.product((*TENANTS, None), (there, nowhere)):
+                path = "/scheduler" + route.path.format(group_id=things["server_group_id"])
+                sent = {} if route.method == "GET" else {"json": body(things, Version(0, 0))}
+                answer = await front.request(route.method, path, cloud=cloud, **sent)
+                assert answer.status_code == (401 if cloud is None else 403), row_name(SCHEDULER_API, route)
+                told.add(answer.text)
+            assert len(told) == 2, told
+    assert await rows(front) == before
+
+
+def spoilt(body: Any) -> Iterator[Any]:
+    """A body with each of its parts, in turn, replaced by what it cannot be, left out, or joined by another."""
+    yield from HOSTILE
+    yield {**body, "more": 1}
+    wanted = body["reservation"]
+    for key, value in itertools.product(wanted, HOSTILE):
+        yield {"reservation": {**wanted, key: value}}
+    for key in wanted:
+        yield {"reservation": {name: value for name, value in wanted.items() if name != key}}
+    for name, value in itertools.product(("vcpus", "memory_mb", "disk_gb"), HOSTILE):
+        changed = deepcopy(body)
+        changed["reservation"]["resources"][name] = value
+        yield changed
+
+
+async def test_no_body_and_no_address_is_a_failure(api: Api, front: Api) -> None:
+    group = await make_group(api)
+    good = await order(front, group, partition=None)
+    failures, reserved = [], 0
+    for body in spoilt(good):
+        answer = await front.post(f"/scheduler/groups/{group}/reservations", body)
+        if answer.status_code >= 500:
+            failures.append(f"{str(body)[:300]}: {answer.text[:200]}")
+        if answer.status_code == 200:
+            # Else all that follow would be stale, and not looked at any further.
+            good["reservation"]["version"] = answer.json()["reservation"]["version"]
+            reserved += 1
+    assert reserved, "nothing got as far as a place"
+    for word in (*INJECTED, LONG):
+        for answer in (
+            await front.get("/scheduler/topology", params={"since": word}),
+            await front.http.get(
+                "/scheduler/groups/" + word.replace("\r\n", "%0d%0a").replace("\x00", "%00"),
+                headers={"X-Auth-Token": await front.token("roost-admin")},
+            ),
+        ):
+            if answer.status_code not in (200, 400, 404):
+                failures.append(f"{word[:40]!r}: {answer.status_code}")
+    assert not failures, "\n".join(failures)
+    assert (await front.get(f"/scheduler/groups/{group}")).status_code == 200
