@@ -25,7 +25,7 @@ from roost.compute import servers as servers_room
 from roost.compute.relocation import NoValidHost
 from roost.compute.scheduling import Scheduler
 from roost.compute.servers import Actor
-from roost.errors import Conflict, NotFound, RoostError, Unavailable
+from roost.errors import Conflict, NotFound, RoostError
 from roost.placement.repair import Repair, Server, repair
 from roost.store.database import Database, now
 from roost.store.tables.answers import continuous_repairs, repair_moves, repairs
@@ -95,7 +95,7 @@ class Mover(Protocol):
         ...
 
     async def look_after(self, step: sa.Row[Any], *, stopping: bool) -> Standing:
-        """See how far a move that is written down as running has come. Raises `Unavailable` where nobody can say."""
+        """See how far a move that is written down as running has come. Raises `RoostError` where nobody can say."""
         ...
 
 
@@ -299,8 +299,8 @@ async def _look_after(database: Database, mover: Mover, row: sa.Row[Any]) -> Non
         if step.state == "running":
             try:
                 standing = await mover.look_after(step, stopping=row.status == "stopping")
-            except Unavailable as error:
-                standing = Standing("running", f"{error.message} It is tried again.", step.request_id)
+            except RoostError as error:
+                standing = Standing("running", f"{error.message.rstrip('.')}; trying again.", step.request_id)
             async with database.begin() as connection:
                 await _set(connection, step, standing)
 
@@ -358,15 +358,18 @@ async def _start(
 
 
 async def _set(connection: AsyncConnection, step: sa.Row[Any], standing: Standing) -> None:
+    """Write down how far a step has come, unless another engine, whose turn it was meanwhile, has seen it go on."""
     if standing == Standing(step.state, step.reason, step.request_id):
         return
     ended = standing.state != "running"
-    if ended:
-        MOVES.labels(standing.state).inc()
     change = repair_moves.update().where(
-        repair_moves.c.repair_id == step.repair_id, repair_moves.c.position == step.position
+        repair_moves.c.repair_id == step.repair_id,
+        repair_moves.c.position == step.position,
+        repair_moves.c.state == step.state,
     )
-    await connection.execute(change.values(**asdict(standing), ended_at=sa.func.clock_timestamp() if ended else None))
+    values = {**asdict(standing), "ended_at": sa.func.clock_timestamp() if ended else None}
+    if (await connection.execute(change.values(values))).rowcount and ended:
+        MOVES.labels(standing.state).inc()
 
 
 async def _skip_waiting(connection: AsyncConnection, repair_id: str) -> None:

@@ -129,8 +129,25 @@ async def test_a_nova_that_does_not_answer_fails_no_move(broken: Broken) -> None
     broken.proxy.fail("GET", "/servers/", 500)
     await broken.work()
     [move] = (await broken.show(begun["id"]))["moves"]
-    assert (move["state"], move["reason"]) == ("running", "Nova answered 500. It is tried again.")
+    assert (move["state"], move["reason"]) == ("running", "Nova answered 500; trying again.")
     assert (await broken.ended(begun["id"]))["moves"][0]["reason"] is None
+
+
+async def test_a_move_is_over_when_the_migration_is(broken: Broken) -> None:
+    begun = await broken.begin()
+    await broken.work()
+    await broken.work()
+    assert await broken.cloud.host(begun["moves"][0]["server_id"]) == begun["moves"][0]["target"]["host"]
+    cleaning_up = {"migrations": [{"status": "completed"}, {"status": "running"}]}
+    broken.proxy.fail("GET", "/os-migrations", 200, body=cleaning_up)
+    broken.proxy.fail("GET", "/os-migrations", 403, body={"forbidden": {"message": "Policy doesn't allow it."}})
+    await broken.work()
+    assert (await broken.show(begun["id"]))["status"] == "running"
+    await broken.work()
+    [move] = (await broken.show(begun["id"]))["moves"]
+    assert (move["state"], move["reason"]) == ("running", "Policy doesn't allow it; trying again.")
+    await broken.work()
+    assert (await broken.show(begun["id"]))["status"] == "done"
 
 
 async def test_an_engine_that_dies_before_or_after_it_asked_neither_loses_a_move_nor_doubles_it(

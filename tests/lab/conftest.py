@@ -53,6 +53,14 @@ def admin(lab: Settings) -> Any:
     return cloud
 
 
+@pytest.fixture
+def whole_host(admin: Any) -> Iterator[Any]:
+    """A flavor that fills a host."""
+    flavor = admin.compute.create_flavor(name=f"whole-{uuid.uuid4().hex[:6]}", ram=512, vcpus=10, disk=1)
+    yield flavor
+    admin.compute.delete_flavor(flavor)
+
+
 @dataclass(frozen=True)
 class Access:
     """How to sign in as somebody."""

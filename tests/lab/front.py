@@ -127,13 +127,13 @@ class Person:
         self._groups.append(answer["server_group"]["id"])
         return self._groups[-1]
 
-    def begin(self, group: str | None = None, **more: Any) -> str:
+    def begin(self, group: str | None = None, flavor: str = "m1.lab", **more: Any) -> str:
         """Ask for a server; its id."""
         compute = self.connection.compute
         made = compute.create_server(
             name="server",
             image_id=self.connection.image.find_image(tenants.IMAGE).id,
-            flavor_id=compute.find_flavor("m1.lab").id,
+            flavor_id=compute.find_flavor(flavor).id,
             networks="none",
             **({"scheduler_hints": {"group": group}} if group else {}),
             **more,

@@ -2,12 +2,10 @@
 
 import asyncio
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import openstack
-import pytest
 
 from lab import control, tenants
 from lab.settings import Settings
@@ -23,14 +21,6 @@ from tests.lab.deployment import until
 def host_of(admin: Any, server_id: str | None) -> str:
     """Where a server is, as Nova tells an administrator."""
     return str(admin.compute.get_server(server_id).compute_host)
-
-
-@pytest.fixture
-def whole_host(admin: Any) -> Iterator[Any]:
-    """A flavor that fills a host."""
-    flavor = admin.compute.create_flavor(name=f"whole-{uuid.uuid4().hex[:6]}", ram=512, vcpus=10, disk=1)
-    yield flavor
-    admin.compute.delete_flavor(flavor)
 
 
 async def test_a_host_that_somebody_else_took_in_between_is_left_for_another(

@@ -64,6 +64,61 @@ def test_a_broken_group_is_mended_by_novas_live_migrations(somebody: Person, ope
     is_mended(somebody, group)
 
 
+def test_a_group_in_continuous_mode_is_mended_without_being_asked(somebody: Person, operator: Person) -> None:
+    group, servers = broken_group(somebody)
+    path = f"/os-server-groups/{group}/repair"
+    assert operator.ask("PUT", path, {"repair": {"continuous": True}})[0] == 200
+    until(lambda: len({zone(host) for host in somebody.hosts(servers)}) == 2)
+    until(lambda: operator.ask("GET", f"{path}s")[1]["repairs"][0]["status"] == "done")
+    is_mended(somebody, group)
+
+
+def test_members_that_are_apart_are_brought_together_and_together_they_stay(somebody: Person, operator: Person) -> None:
+    """Nova's own filter lets nobody leave an affinity group's host."""
+    group = somebody.group("affinity")
+    servers = [somebody.boot(group), somebody.boot()]
+    away = next(host for hosts in ZONES.values() for host in hosts if host != somebody.host(servers[0]))
+    if somebody.host(servers[1]) == somebody.host(servers[0]):
+        somebody.admin.compute.live_migrate_server(servers[1], host=away, force=False, block_migration="auto")
+        assert somebody.host(servers[1]) == away
+    added = {"add_instance": {"instance_id": servers[1]}}
+    assert somebody.ask("POST", f"/os-server-groups/{group}/action", added)[0] == 200
+    assert ended(operator, group, begin(operator, group)["id"])["status"] == "done"
+    [host] = set(somebody.hosts(servers))
+    somebody.delete(servers[1])
+    path, change = f"/os-server-groups/{group}/plan", {"drain": {"scope": "host", "identifier": host}}
+    until(lambda: operator.ask("POST", path, {"plan": change})[1]["plan"]["moves"])
+    planned = operator.ask("POST", path, {"plan": change})[1]["plan"]
+    applied = operator.ask("POST", path, {"plan": {**change, "generation": planned["generation"]}})[1]["plan"]
+    failed = ended(operator, group, applied["repair_id"])
+    assert failed["status"] == "failed"
+    assert "No valid host" in failed["moves"][0]["reason"]
+    assert somebody.host(servers[0]) == host
+
+
+def test_a_move_that_needs_the_room_of_another_waits_for_it(
+    somebody: Person, operator: Person, whole_host: Any
+) -> None:
+    """A large member can only come to where a small one is, which has to make room first."""
+    places = {"large": "fake-4", "other": "fake-3", "small": "fake-1", "second": "fake-2", "third": "fake-2"}
+    servers = {}
+    for name, host in places.items():
+        servers[name] = somebody.boot(flavor=whole_host.name if name in ("large", "other") else "m1.lab")
+        if somebody.host(servers[name]) != host:
+            somebody.admin.compute.live_migrate_server(servers[name], host=host, force=False, block_migration="auto")
+        assert somebody.host(servers[name]) == host
+    group = somebody.group("affinity:switch")
+    for name in ("large", "small", "second", "third"):
+        added = {"add_instance": {"instance_id": servers[name]}}
+        assert somebody.ask("POST", f"/os-server-groups/{group}/action", added)[0] == 200
+    # Roost has to have seen how full the hosts are now.
+    until(lambda: len(begin(operator, group, dry_run=True)["moves"]) == 2)
+    done = ended(operator, group, begin(operator, group, max_parallel=2)["id"])
+    assert done["status"] == "done", done
+    assert [move["server_id"] for move in done["moves"]] == [servers["small"], servers["large"]]
+    assert somebody.hosts([servers["small"], servers["large"]]) == ["fake-2", "fake-1"]
+
+
 def test_a_repair_goes_on_when_its_engine_was_killed(front: Front, somebody: Person, operator: Person) -> None:
     group, servers = broken_group(somebody)
     engine = front.processes[-1]
