@@ -77,6 +77,11 @@ async def hold(connection: AsyncConnection, limit: Limit, proof: Proof) -> bool:
     return True
 
 
+async def forget(connection: AsyncConnection, user_id: str) -> None:
+    """What was guessed at an old password does not count against a new one."""
+    await connection.execute(failed.delete().where(failed.c.key == _key(sa.literal(user_id))))
+
+
 async def purge(connection: AsyncConnection) -> int:
     """Forget failures that count no more; how many there were."""
     return (await connection.execute(failed.delete().where(failed.c.ends_at < sa.func.now()))).rowcount
@@ -86,8 +91,7 @@ async def _look(connection: AsyncConnection, user_id: str | None, name: str) -> 
     """The user, if there is one, with what failed for it or for its name, in one look."""
     asked = sa.select(sa.literal(name if user_id is None else user_id).label("word")).subquery()
     column = users.c.name if user_id is None else users.c.id
-    # People type passwords where their names belong: what is kept does not tell.
-    key = sa.func.sha256(sa.func.convert_to(sa.func.coalesce(users.c.id, asked.c.word), "UTF8"))
+    key = _key(sa.func.coalesce(users.c.id, asked.c.word))
     query = (
         sa.select(users, key.label("key"), sa.func.coalesce(failed.c.failures, 0).label("failures"))
         .add_columns(sa.func.coalesce(_lasts, 0).label("lasts"))
@@ -96,6 +100,11 @@ async def _look(connection: AsyncConnection, user_id: str | None, name: str) -> 
         .outerjoin(failed, sa.and_(failed.c.key == key, _present))
     )
     return (await connection.execute(query)).one()
+
+
+def _key(word: sa.ColumnElement[str]) -> sa.ColumnElement[bytes]:
+    """People type passwords where their names belong: what is kept does not tell."""
+    return sa.func.sha256(sa.func.convert_to(word, "UTF8"))
 
 
 async def _count(connection: AsyncConnection, key: bytes, seconds: int) -> sa.Row[Any]:

@@ -93,7 +93,10 @@ async def update(call: Call) -> Reply:
     """Rename, enable or disable a user, or set its password; the last two end all its tokens."""
     changes = {key: value for key, value in call.body["user"].items() if key in _CHANGEABLE}
     async with call.services.database.begin() as connection:
-        return {"user": _view(call, await users.update(connection, call.path["user_id"], changes))}
+        user = await users.update(connection, call.path["user_id"], changes)
+        if "password" in changes:
+            await sign_ins.forget(connection, user.id)
+        return {"user": _view(call, user)}
 
 
 @routes.post("/{user_id}/password", public=True, status=204, body=_PASSWORD)

@@ -339,3 +339,16 @@ async def test_failures_elsewhere_do_not_count_for_the_user_here(api: Api) -> No
         assert (await api.post("/identity/v3/auth/tokens", elsewhere, cloud=None)).status_code == 401
     assert (await api.post("/identity/v3/auth/tokens", elsewhere, cloud=None)).status_code == 429
     await sign_in(api, by_password({"name": "demo", "domain": DEFAULT, "password": PASSWORDS["demo"]}))
+
+
+async def test_a_new_password_from_an_administrator_ends_the_wait(api: Api) -> None:
+    _, token = await sign_in(api, by_password())
+    wrong = by_password({"name": "demo", "domain": DEFAULT, "password": "wrong"})
+    for _ in range(api.services.settings.max_failures):
+        await api.post(TOKENS, wrong, cloud=None)
+    assert (await api.post(TOKENS, wrong, cloud=None)).status_code == 429
+    user = f"/identity/v3/users/{token['user']['id']}"
+    assert (await api.patch(user, {"user": {"name": "demo"}})).status_code == 200
+    assert (await api.post(TOKENS, wrong, cloud=None)).status_code == 429
+    assert (await api.patch(user, {"user": {"password": "another"}})).status_code == 200
+    await sign_in(api, by_password({"name": "demo", "domain": DEFAULT, "password": "another"}))
