@@ -8,6 +8,7 @@ many connections, and requests to the same server that only say how it is.
 import asyncio
 import json
 import os
+import platform
 import socket
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from roost.store import schema
 from roost.store.database import Database
 from roost.store.embedded import EmbeddedPostgres
 
+FIGURES = Path("bench/figures/servers.md")
 CLIENTS = 32
 SERVERS = 6_000
 GROUPS = 200
@@ -151,11 +153,20 @@ async def hammer(clients: int, jobs: int, job: Callable[[int, int], Awaitable[No
     return time.perf_counter() - started, sorted(took)
 
 
+_said: list[str] = []
+
+
+def say(text: str) -> None:
+    """Print, and keep for the figures."""
+    print(text, flush=True)
+    _said.append(text)
+
+
 def line(name: str, seconds: float, took: list[float]) -> float:
-    """Print a row; the rate."""
+    """Say a row; the rate."""
     rate = len(took) / seconds
     percentiles = [took[min(len(took) - 1, int(len(took) * share))] * 1000 for share in (0.5, 0.9, 0.99)]
-    print(f"| {name} | {rate:,.0f} | " + " | ".join(f"{value:.1f}" for value in percentiles) + " |", flush=True)
+    say(f"| {name} | {rate:,.0f} | " + " | ".join(f"{value:.1f}" for value in percentiles) + " |")
     return rate
 
 
@@ -203,7 +214,7 @@ async def _measure(postgres: EmbeddedPostgres, port: int, passwords: dict[str, s
         status, _ = await connections[client].request("GET", f"/compute/v2.1/os-server-groups?limit={LISTED}")
         assert status == 200
 
-    print("| what | per second | median ms | 90 % ms | 99 % ms |\n|---|---|---|---|---|")
+    say("| what | per second | median ms | 90 % ms | 99 % ms |\n|---|---|---|---|---|")
     await hammer(CLIENTS, 200, create)
     rate = line("servers created, 32 clients", *await hammer(CLIENTS, SERVERS, create))
     line("servers created, 1 client", *await hammer(1, 200, create))
@@ -213,8 +224,10 @@ async def _measure(postgres: EmbeddedPostgres, port: int, passwords: dict[str, s
         body = {"server_group": {"name": f"more {number}", "policies": POLICIES}}
         await connections[0].request("POST", "/compute/v2.1/os-server-groups", body)
     line(f"list of {LISTED:,} groups, 1 client", *await hammer(1, 10, listing))
-    print(f"\ncreated: {rate / KUBERNETES:.1f} times Kubernetes' gate of {KUBERNETES} pods/s;", end=" ")
-    print(f"{rate / bare:.2f} times bare commits; {rate / empty:.2f} times requests that do nothing")
+    say(
+        f"\nCreated: {rate / KUBERNETES:.2f} times Kubernetes' gate of {KUBERNETES} pods/s; "
+        f"{rate / bare:.2f} times bare commits; {rate / empty:.2f} times requests that do nothing."
+    )
     await _check(postgres.url, placed)
 
 
@@ -234,13 +247,16 @@ async def _check(url: str, placed: int) -> None:
         ).fetchone()
     assert counts is not None
     assert counts == (placed, placed, 1, 2), counts
-    print(f"checked: all {placed:,} servers have a host, no host has two of a group, no rack three")
+    say(f"\nChecked: all {placed:,} servers have a host, no host has two of a group, no rack three.")
 
 
 def main() -> None:
-    """Measure, and print a table."""
+    """Measure, say a table, and keep the figures."""
     with cloud() as (postgres, port, passwords):
         asyncio.run(_measure(postgres, port, passwords))
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    head = f"# Servers\n\n{__doc__}\n{machine}; load {os.getloadavg()[0]:.1f} at the end."
+    FIGURES.write_text("\n".join([head, "", *_said]) + "\n")
 
 
 if __name__ == "__main__":

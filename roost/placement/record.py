@@ -1,6 +1,7 @@
 """A decision as it is written down: with real names and no words, to be read long after the fleet has changed."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from roost.placement.decision import Decision
@@ -39,5 +40,6 @@ def _numbered(partition: int | None) -> dict[str, int]:
     return {} if partition is None else {"partition": partition}
 
 
+@lru_cache(maxsize=4096)
 def _written(rule: Rule | None) -> dict[str, Any] | None:
     return None if rule is None else {"policy": str(rule), "rules": rule.limits}
