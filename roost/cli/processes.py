@@ -112,8 +112,8 @@ async def _run(
                 serving = group.create_task(server.serve(sockets=[listener]))
                 await server.accepting.wait()
                 tasks.append(group.create_task(_look_around(services)))
-            # What has been loaded by now stays. Collected again and again with what comes and goes, it would hold up all
-            # requests for a tenth of a second each time.
+            # What has been loaded by now stays. Collected with what comes and goes, it would hold up all requests for a
+            # tenth of a second each time.
             gc.collect()
             gc.freeze()
             if ready is not None:
