@@ -13,7 +13,7 @@ from roost.compute import groups
 from roost.compute.claims import touch_groups
 from roost.compute.fleet import LiveFleet
 from roost.placement.fleet import Members
-from roost.placement.rules import Kind, Rule, division_of
+from roost.placement.rules import Rule, division_of
 from roost.store.tables.servers import claims, servers
 
 _MOST = 10_000
@@ -97,7 +97,7 @@ class KnownGroups:
         )
         for row in await connection.execute(owners):
             found[row.group_id][1][row.user_id] = row.servers
-        kept_together = [group_id for group_id in rules if any(map(_keeps_together, rules[group_id]))]
+        kept_together = [group_id for group_id in rules if any(rule.together for rule in rules[group_id])]
         for group_id, between in (await self._read_moves(connection, kept_together)).items():
             found[group_id][0].between = tuple(between)
         return found
@@ -124,8 +124,3 @@ class KnownGroups:
 def _lacks_numbers(rules: Sequence[Rule], members: Members) -> bool:
     """Whether the group is divided and members are in no partition, as a process of the release before leaves them."""
     return division_of(rules) is not None and sum(each.total for each in members.partitions.values()) < members.total
-
-
-def _keeps_together(rule: Rule) -> bool:
-    """Whether members must be where the others are, wherever that is."""
-    return rule.kind is Kind.AFFINITY and not rule.soft and rule.identifier is None

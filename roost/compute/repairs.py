@@ -184,7 +184,11 @@ class Told:
 async def index(connection: AsyncConnection, group_id: str) -> list[Told]:
     """The repairs of a group, the newest first."""
     query = sa.select(repairs).where(repairs.c.group_id == group_id).order_by(repairs.c.number.desc()).limit(100)
-    return [Told(row, await _steps(connection, row.id)) for row in (await connection.execute(query)).all()]
+    rows = (await connection.execute(query)).all()
+    steps: dict[str, list[sa.Row[Any]]] = {row.id: [] for row in rows}
+    for step in await _steps(connection, *steps):
+        steps[step.repair_id].append(step)
+    return [Told(row, tuple(steps[row.id])) for row in rows]
 
 
 async def find(connection: AsyncConnection, group_id: str, repair_id: str) -> Told:
@@ -196,13 +200,13 @@ async def find(connection: AsyncConnection, group_id: str, repair_id: str) -> To
     return Told(row, await _steps(connection, row.id))
 
 
-async def _steps(connection: AsyncConnection, repair_id: str) -> tuple[sa.Row[Any], ...]:
+async def _steps(connection: AsyncConnection, *repair_ids: str) -> tuple[sa.Row[Any], ...]:
     source, target = hosts.alias("source"), hosts.alias("target")
     query = (
         sa.select(repair_moves, source.c.name.label("source"), target.c.name.label("target"))
         .join(source, source.c.id == repair_moves.c.source_id)
         .join(target, target.c.id == repair_moves.c.target_id)
-        .where(repair_moves.c.repair_id == repair_id)
+        .where(repair_moves.c.repair_id.in_(repair_ids))
     )
     return tuple((await connection.execute(query.order_by(repair_moves.c.position))).all())
 

@@ -163,3 +163,13 @@ async def test_tenants_may_look_and_not_move(compute: Compute) -> None:
     assert status == 403
     listed = await compute.get(f"/os-server-groups/{group}/repairs", version=VERSION, cloud="roost")
     assert listed["repairs"] == []
+
+
+async def test_each_repair_is_listed_with_its_own_moves_the_newest_first(compute: Compute) -> None:
+    group = await broken_group(compute)
+    begun = await repair(compute, group)
+    await work(compute, 5)
+    nothing = await repair(compute, group)
+    listed = (await compute.get(f"/os-server-groups/{group}/repairs", version=VERSION))["repairs"]
+    assert [(each["id"], len(each["moves"])) for each in listed] == [(nothing["id"], 0), (begun["id"], 2)]
+    assert listed[1] == await shown(compute, group, begun["id"])
