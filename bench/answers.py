@@ -23,14 +23,15 @@ from roost import config
 from roost.api.app import App, make_services
 from roost.api.auth import RoostAuthenticator
 from roost.cli import bootstrap
-from roost.compute import drift, explain
-from roost.compute.fleet import LiveFleet
+from roost.compute.answers import drift
+from roost.compute.inventory.live_fleet import LiveFleet
+from roost.compute.scheduling import records
 from roost.config import Settings
 from roost.identity import tokens
 from roost.placement.decision import Decision
 from roost.placement.fleet import Fleet, Resources
 from roost.placement.record import Record
-from roost.placement.repair import Server, repair
+from roost.placement.repair import RepairMember, repair
 from roost.placement.rules import Rule
 from roost.store import schema
 from roost.store.database import Database
@@ -114,7 +115,7 @@ async def measure_explanation(settings: Settings) -> tuple[float, float]:
     database = Database(settings.database_url or "")
     app = App(make_services(settings, database), RoostAuthenticator(database, 60))
     spent = 0.0
-    recorded = explain.records
+    recorded = records.records
 
     def timed(decision: Decision, live: LiveFleet, servers: int) -> list[Record]:
         nonlocal spent
@@ -126,12 +127,12 @@ async def measure_explanation(settings: Settings) -> tuple[float, float]:
 
     group, token = await _group(database), await _token(database)
     await _create(app, token, group)
-    explain.records = timed
+    records.records = timed
     started = time.process_time()
     for _ in range(CREATES // TOGETHER):
         await asyncio.gather(*(_create(app, token, group) for _ in range(TOGETHER)))
     whole = time.process_time() - started
-    explain.records = recorded
+    records.records = recorded
     await database.close()
     return 1000 * whole / CREATES, 1000 * spent / CREATES
 
@@ -211,7 +212,7 @@ def measure_repair() -> tuple[float, int, bool]:
         hosts = dice.choices(range(HOSTS), k=MEMBERS) if broken else dice.sample(range(HOSTS), MEMBERS)
         if broken:
             hosts[1] = hosts[0]
-        servers += [Server(f"s{number}.{at}", host, SMALL, f"g{number}") for at, host in enumerate(hosts)]
+        servers += [RepairMember(f"s{number}.{at}", host, SMALL, f"g{number}") for at, host in enumerate(hosts)]
     for server in servers:
         fleet.claim(server.host, server.resources)
     started = time.perf_counter()

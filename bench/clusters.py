@@ -26,7 +26,7 @@ import yaml
 from roost import config, engine
 from roost.cli import bootstrap
 from roost.clusters import clusters, plugins
-from roost.clusters.clusters import Asking
+from roost.clusters.clusters import RequestContext
 from roost.config import Settings
 from roost.identity.tokens import Caller
 from roost.store import schema
@@ -76,9 +76,9 @@ class Bench:
         self.number = 0
 
     @asynccontextmanager
-    async def asking(self) -> AsyncIterator[Asking]:
+    async def asking(self) -> AsyncIterator[RequestContext]:
         async with self.database.begin() as connection:
-            yield Asking(connection, CALLER, self.settings.clusters, plugins.load(self.settings))
+            yield RequestContext(connection, CALLER, self.settings.clusters, plugins.load(self.settings))
 
     async def create(self, size: int) -> tuple[str, str]:
         """A cluster, and the action that makes it."""

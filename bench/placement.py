@@ -23,9 +23,9 @@ import numpy as np
 
 from roost.placement import scheduler
 from roost.placement.decision import Request
-from roost.placement.distribution import Zone, create
+from roost.placement.distribution import WeightedZone, create
 from roost.placement.fleet import Fleet, Members, Resources
-from roost.placement.repair import Server, repair
+from roost.placement.repair import RepairMember, repair
 from roost.placement.rules import Rule
 from roost.placement.scheduler import place
 
@@ -218,9 +218,9 @@ def _cost_of_counting(fleet: Fleet, request: Request) -> float:
 
 
 def distribution_section() -> list[Bar]:
-    zones = [Zone(f"zone{at:02}", 100 + at, at * 7 % 13, cap=None if at % 3 else 10**6) for at in range(50)]
+    zones = [WeightedZone(f"zone{at:02}", 100 + at, at * 7 % 13, cap=None if at % 3 else 10**6) for at in range(50)]
     costs = [cpu(lambda count=count: create(zones, count), 200) for count in (100, 100_000_000)]  # type: ignore[misc]
-    even = create([Zone(name) for name in "abcde"], 16)
+    even = create([WeightedZone(name) for name in "abcde"], 16)
     shares = [even.changes.get(name, 0) for name in "abcde"]
     return [
         Bar("plan for 50 zones, 100 servers", "< 0.1 ms", f"{costs[0] * 1e3:.3f} ms", costs[0] < 1e-4),
@@ -244,7 +244,7 @@ def repair_section() -> list[Bar]:
         host, size = dice.randrange(5_000), dice.choice((1, 2, 4))
         taken = Resources(2 * size, 4096 * size, 20 * size)
         fleet.claim(host, taken)
-        servers.append(Server(str(number), host, taken, str(number % 1_000)))
+        servers.append(RepairMember(str(number), host, taken, str(number % 1_000)))
     start = time.process_time()
     plan = repair(fleet, groups, servers)
     spent = time.process_time() - start

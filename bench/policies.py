@@ -27,7 +27,7 @@ from roost.clouds.embedded import EmbeddedCloud, EmbeddedClouds
 from roost.clusters import bindings, plugins, state
 from roost.clusters.policies.base import BEFORE, CLUSTER_SCALE_IN, CLUSTER_SCALE_OUT, ActionView
 from roost.clusters.state import Binding
-from roost.compute.scheduling import Scheduler
+from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.store import schema
 from roost.store.database import Database

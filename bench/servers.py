@@ -24,7 +24,7 @@ import psycopg
 
 from roost import config
 from roost.cli import bootstrap
-from roost.compute import quotas
+from roost.compute.inventory import quotas
 from roost.store import schema
 from roost.store.database import Database
 from roost.store.embedded import EmbeddedPostgres

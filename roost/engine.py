@@ -7,11 +7,14 @@ import shutil
 from roost.clouds import balancer, choice
 from roost.clouds.migrations import NovaMover
 from roost.clusters import engine as cluster_engine
-from roost.compute import audit, changes, drift, lifecycle, notifications, repairs
-from roost.compute.scheduling import Scheduler
+from roost.compute.answers import audit, drift, repairs
+from roost.compute.groups import notifications
+from roost.compute.inventory import changes
+from roost.compute.scheduling import lifecycle
+from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.identity import sign_ins, tokens
-from roost.store import holdings, retention
+from roost.store import retention, row_counts
 from roost.store.database import Database
 
 logger = logging.getLogger(__name__)
@@ -23,7 +26,7 @@ async def run(database: Database, settings: Settings) -> None:
     """Work until cancelled."""
     async with asyncio.TaskGroup() as group:
         group.create_task(_keep_forgetting(database, settings))
-        group.create_task(holdings.keep_counting(database, settings.clusters.dead_after))
+        group.create_task(row_counts.keep_counting(database, settings.clusters.dead_after))
         group.create_task(lifecycle.run(database))
         group.create_task(notifications.keep_sending(database, settings))
         group.create_task(audit.keep_auditing(database, settings))

@@ -33,8 +33,8 @@ from roost.api.scheduler import SCHEDULER_API
 from roost.api.service import SERVICE_API
 from roost.api.versions import Version
 from roost.clouds import choice
-from roost.compute.scheduling import Scheduler
-from roost.compute.violations import Violations
+from roost.compute.answers.violations import Violations
+from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.identity.tokens import Caller
 from roost.store.database import Database

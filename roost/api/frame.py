@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from roost.api import schemas
 from roost.api.errors import ErrorBody
-from roost.api.permissions import Rule
+from roost.api.permissions import Permission
 from roost.api.routes import Route, Table
 from roost.api.schemas import Sentence
 from roost.api.versions import Negotiation, Version
@@ -20,7 +20,7 @@ class Api:
     prefix: str
     table: Table
     error_body: ErrorBody
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[Permission, ...] = ()
     negotiation: Negotiation | None = None
     project_after: str | None = None
     """The first path segment that a project's id may follow, as in /v2.1/{project_id}/servers."""

@@ -32,7 +32,7 @@ _PERSONAS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Permission:
     """One permission: what it is called, who has it unless the operator says otherwise, and what it allows."""
 
     name: str
@@ -71,7 +71,9 @@ class Permissions:
         return bool(self._enforcer.authorize(rule, {**owner, **target}, credentials, do_raise=False))
 
 
-def documented(rules: Iterable[Rule], operations: Mapping[str, Sequence[tuple[str, str]]]) -> list[policy.RuleDefault]:
+def documented(
+    rules: Iterable[Permission], operations: Mapping[str, Sequence[tuple[str, str]]]
+) -> list[policy.RuleDefault]:
     """The rules as oslo.policy wants them, with the requests that each guards."""
     documented_rules = [
         policy.DocumentedRuleDefault(

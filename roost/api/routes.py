@@ -20,8 +20,8 @@ from roost.api.permissions import Permissions
 from roost.api.schemas import Schema, Validator
 from roost.api.versions import Version
 from roost.clouds.base import Clouds
-from roost.compute.scheduling import Scheduler
-from roost.compute.violations import Violations
+from roost.compute.answers.violations import Violations
+from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.errors import Forbidden
 from roost.identity.tokens import Caller

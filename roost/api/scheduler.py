@@ -9,11 +9,11 @@ from starlette.responses import JSONResponse
 from roost.api import schemas
 from roost.api.errors import identity_body
 from roost.api.frame import Api
-from roost.api.permissions import Rule
+from roost.api.permissions import Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, by_name, thing
-from roost.compute import reservations
-from roost.compute.reservations import Order, Reserved, Snapshot
+from roost.compute.fronting import reservations
+from roost.compute.fronting.reservations import Order, Reserved, Snapshot
 from roost.errors import NotFound
 from roost.placement.fleet import Resources
 from roost.placement.rules import MOST_PARTITIONS
@@ -22,7 +22,9 @@ routes = Table()
 
 USE = "roost:scheduler"
 
-RULES = (Rule(USE, "role:service or role:admin", "Decide where members of server groups go, as a nova-scheduler."),)
+RULES = (
+    Permission(USE, "role:service or role:admin", "Decide where members of server groups go, as a nova-scheduler."),
+)
 
 _WHOLE: Schema = {"type": "integer"}
 _NAMES = by_name(schemas.STRING)

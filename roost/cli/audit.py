@@ -2,8 +2,8 @@
 
 import asyncio
 
-from roost.compute import audit
-from roost.compute.audit import Finding
+from roost.compute.answers import audit
+from roost.compute.answers.audit import Finding
 from roost.config import Settings, database_url
 from roost.store.database import Database
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute import flavors, images
-from roost.compute import topology as topologies
+from roost.compute.inventory import flavors, images
+from roost.compute.inventory import topology as topologies
 from roost.config import Settings, database_url
 from roost.errors import Conflict
 from roost.identity import users

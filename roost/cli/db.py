@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from roost import config
-from roost.compute import notifications
+from roost.compute.groups import notifications
 from roost.config import Settings
 from roost.errors import Invalid
 from roost.store import backup, embedded, retention, schema

@@ -17,7 +17,7 @@ from roost import config, engine, logs
 from roost.api.app import App, make_services
 from roost.api.auth import Authenticator, KeystoneAuthenticator, RoostAuthenticator
 from roost.api.routes import Services
-from roost.compute.changes import CLAIMS
+from roost.compute.inventory.changes import CLAIMS
 from roost.config import Settings
 from roost.errors import Unavailable
 from roost.identity import tokens

@@ -17,7 +17,7 @@ _FREE_AMOUNTS = "2.87"
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostRow:
     """A host as one glyph."""
 
     name: str
@@ -53,7 +53,7 @@ class Picture:
     """The cloud at one moment: for each zone, for each aggregate of the scope in it, its hosts."""
 
     scope: str
-    zones: Mapping[str, Mapping[str, Sequence[Host]]] = field(default_factory=dict)
+    zones: Mapping[str, Mapping[str, Sequence[HostRow]]] = field(default_factory=dict)
     groups: Sequence[GroupLine] = ()
 
     @property
@@ -79,18 +79,20 @@ def look(client: Any, scope: str) -> Picture:
     return Picture(scope, _zones(hypervisors, aggregates, inside), _groups(groups, audit.text))
 
 
-def _zones(hypervisors: Sequence[Any], aggregates: Sequence[Any], inside: set[int]) -> dict[str, dict[str, list[Host]]]:
+def _zones(
+    hypervisors: Sequence[Any], aggregates: Sequence[Any], inside: set[int]
+) -> dict[str, dict[str, list[HostRow]]]:
     zone_of = {
         host: each["availability_zone"] for each in aggregates if each["availability_zone"] for host in each["hosts"]
     }
     part_of = {host: each["name"] for each in aggregates if each["id"] in inside for host in each["hosts"]}
-    zones: dict[str, dict[str, list[Host]]] = {}
+    zones: dict[str, dict[str, list[HostRow]]] = {}
     for each in hypervisors:
         name = each["hypervisor_hostname"]
         fill = each["vcpus_used"] / each["vcpus"] if each["vcpus"] else 0.0
         up = each["state"] == "up" and each["status"] == "enabled"
         parts = zones.setdefault(zone_of.get(name, "nova"), {})
-        parts.setdefault(part_of.get(name, "-"), []).append(Host(name, fill, each["running_vms"], up))
+        parts.setdefault(part_of.get(name, "-"), []).append(HostRow(name, fill, each["running_vms"], up))
     return zones
 
 

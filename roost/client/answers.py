@@ -33,7 +33,7 @@ class PolicyScope:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerGroup:
+class GroupAnswer:
     """A server group in the words of 2.1003."""
 
     id: str
@@ -55,7 +55,7 @@ class ServerGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class ViolationAnswer:
     """One rule broken in one aggregate."""
 
     breach: str
@@ -74,12 +74,12 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class AuditAnswer:
     """Where the members of a group are, and which of its rules they break."""
 
     server_group_id: str
     placements: Mapping[str, Json]
-    violations: tuple[Violation, ...]
+    violations: tuple[ViolationAnswer, ...]
     partitions: Mapping[str, int | None] = field(default_factory=dict)
     """The number of each member, where the group is divided into partitions."""
 
@@ -88,11 +88,11 @@ class Audit:
         """From an answer."""
         placements = {each["instance_id"]: each["placements"] for each in data["members"]}
         partitions = {each["instance_id"]: each["partition"] for each in data["members"] if "partition" in each}
-        return cls(data["server_group_id"], placements, tuple(map(Violation.of, data["violations"])), partitions)
+        return cls(data["server_group_id"], placements, tuple(map(ViolationAnswer.of, data["violations"])), partitions)
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusalAnswer:
     """How many hosts one check removed."""
 
     reason: str
@@ -108,7 +108,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CandidateAnswer:
     """Why a host ranked where it did."""
 
     placements: Json
@@ -142,16 +142,16 @@ class Help:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class ExplanationAnswer:
     """Why servers are, or would be, where they are, or nowhere."""
 
     verdict: str
     sentence: str
     hosts: int
     candidates: int
-    refused: tuple[Refused, ...]
-    chosen: tuple[Standing, ...]
-    runners_up: tuple[Standing, ...]
+    refused: tuple[RefusalAnswer, ...]
+    chosen: tuple[CandidateAnswer, ...]
+    runners_up: tuple[CandidateAnswer, ...]
     help: tuple[Help, ...]
     advice: str | None
 
@@ -163,9 +163,9 @@ class Explanation:
             data["sentence"],
             data["hosts"],
             data["candidates"],
-            tuple(map(Refused.of, data["refused"])),
-            tuple(map(Standing.of, data["chosen"])),
-            tuple(map(Standing.of, data["runners_up"])),
+            tuple(map(RefusalAnswer.of, data["refused"])),
+            tuple(map(CandidateAnswer.of, data["chosen"])),
+            tuple(map(CandidateAnswer.of, data["runners_up"])),
             tuple(map(Help.of, data["help"])),
             data["advice"],
         )
@@ -189,7 +189,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Migration:
+class MigrationAnswer:
     """One server that moves, or would; `state` and `reason` are of a repair under way."""
 
     server_id: str
@@ -205,17 +205,17 @@ class Migration:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlanAnswer:
     """What a change would come to; with its generation, the same change can be applied."""
 
     generation: str | None
     applied: bool
     sentence: str
     placements: tuple[Placed, ...]
-    moves: tuple[Migration, ...]
+    moves: tuple[MigrationAnswer, ...]
     stranded: tuple[Json, ...]
     violations: tuple[Json, ...]
-    explanation: Explanation | None
+    explanation: ExplanationAnswer | None
     repair_id: str | None
     partitions: Mapping[str, int | None] = field(default_factory=dict)
     """The number of each member once policies or members have changed, where the group is divided."""
@@ -229,24 +229,24 @@ class Plan:
             data["applied"],
             data["sentence"],
             tuple(map(Placed.of, data["placements"])),
-            tuple(map(Migration.of, data["moves"])),
+            tuple(map(MigrationAnswer.of, data["moves"])),
             tuple(data["stranded"]),
             tuple(data["violations"]),
-            None if told is None else Explanation.of(told),
+            None if told is None else ExplanationAnswer.of(told),
             data["repair_id"],
             data["partitions"],
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Repair:
+class RepairAnswer:
     """The moves that mend a group, planned or under way."""
 
     id: str | None
     status: str
     reason: str | None
     sentence: str
-    moves: tuple[Migration, ...]
+    moves: tuple[MigrationAnswer, ...]
     fewest: bool
     repairs_all: bool
     budget: Json
@@ -255,7 +255,7 @@ class Repair:
     def of(cls, data: Json) -> Self:
         """From an answer."""
         names = ("id", "status", "reason", "sentence", "fewest", "repairs_all", "budget")
-        return cls(moves=tuple(map(Migration.of, data["moves"])), **{name: data[name] for name in names})
+        return cls(moves=tuple(map(MigrationAnswer.of, data["moves"])), **{name: data[name] for name in names})
 
     @property
     def done(self) -> int:

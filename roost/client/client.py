@@ -6,7 +6,15 @@ from typing import Any, Final
 
 from openstack import exceptions
 
-from roost.client.answers import Audit, Explanation, Json, Plan, PolicyScope, Repair, ServerGroup
+from roost.client.answers import (
+    AuditAnswer,
+    ExplanationAnswer,
+    GroupAnswer,
+    Json,
+    PlanAnswer,
+    PolicyScope,
+    RepairAnswer,
+)
 
 MICROVERSION: Final = "2.1003"
 
@@ -59,11 +67,11 @@ class Client:
 
     # Server groups
 
-    def server_group(self, group_id: str) -> ServerGroup:
+    def server_group(self, group_id: str) -> GroupAnswer:
         """One group, by its id."""
-        return ServerGroup.of(self._ask("GET", f"/os-server-groups/{group_id}")["server_group"])
+        return GroupAnswer.of(self._ask("GET", f"/os-server-groups/{group_id}")["server_group"])
 
-    def find_server_group(self, name_or_id: str) -> ServerGroup:
+    def find_server_group(self, name_or_id: str) -> GroupAnswer:
         """The group with this name or id: of the own project, else, for operators, of any."""
         for query in ({}, {"all_projects": "1"}):
             found = self._ask("GET", "/os-server-groups", params=query)["server_groups"]
@@ -72,32 +80,32 @@ class Client:
                 break
         if len(matching) > 1:
             raise exceptions.DuplicateResource(f"More than one server group is called '{name_or_id}': use an id.")
-        return ServerGroup.of(matching[0]) if matching else self.server_group(name_or_id)
+        return GroupAnswer.of(matching[0]) if matching else self.server_group(name_or_id)
 
     def update_server_group(
         self, group_id: str, *, name: str | None = None, policies: Sequence[Json] | None = None
-    ) -> ServerGroup:
+    ) -> GroupAnswer:
         """Rename a group or give it other policies; nothing moves."""
         body = {"server_group": _present(name=name, policies=None if policies is None else list(policies))}
-        return ServerGroup.of(self._ask("POST", f"/os-server-groups/{group_id}", json=body)["server_group"])
+        return GroupAnswer.of(self._ask("POST", f"/os-server-groups/{group_id}", json=body)["server_group"])
 
-    def add_server(self, group_id: str, server_id: str, *, partition: int | None = None) -> ServerGroup:
+    def add_server(self, group_id: str, server_id: str, *, partition: int | None = None) -> GroupAnswer:
         """Make a server that exists a member, of this partition where the group is divided; nothing moves."""
         return self._act_on_group(group_id, "add_instance", server_id, **_present(partition=partition))
 
-    def remove_server(self, group_id: str, server_id: str) -> ServerGroup:
+    def remove_server(self, group_id: str, server_id: str) -> GroupAnswer:
         """Make a server a member no more; nothing moves."""
         return self._act_on_group(group_id, "remove_instance", server_id)
 
-    def _act_on_group(self, group_id: str, action: str, server_id: str, **more: Any) -> ServerGroup:
+    def _act_on_group(self, group_id: str, action: str, server_id: str, **more: Any) -> GroupAnswer:
         body = {action: {"instance_id": server_id, **more}}
-        return ServerGroup.of(self._ask("POST", f"/os-server-groups/{group_id}/action", json=body)["server_group"])
+        return GroupAnswer.of(self._ask("POST", f"/os-server-groups/{group_id}/action", json=body)["server_group"])
 
     # Answers
 
-    def audit(self, group_id: str) -> Audit:
+    def audit(self, group_id: str) -> AuditAnswer:
         """Where the members are, and which rules they break."""
-        return Audit.of(self._ask("GET", f"/os-server-groups/{group_id}/audit")["server_group_policy_audit"])
+        return AuditAnswer.of(self._ask("GET", f"/os-server-groups/{group_id}/audit")["server_group_policy_audit"])
 
     def audit_all(self) -> Iterator[Json]:
         """Every group that is in violation, as they are found; for operators."""
@@ -106,10 +114,10 @@ class Client:
             if line:
                 yield json.loads(line)
 
-    def explain_server(self, server_id: str) -> Explanation | None:
+    def explain_server(self, server_id: str) -> ExplanationAnswer | None:
         """Why a server is where it is, or nowhere; None for one that was made before decisions were kept."""
         told = self._ask("GET", f"/servers/{server_id}/explanation")["explanation"]
-        return None if told is None else Explanation.of(told)
+        return None if told is None else ExplanationAnswer.of(told)
 
     def explain(
         self,
@@ -119,16 +127,18 @@ class Client:
         count: int = 1,
         zone: str | None = None,
         partition: int | None = None,
-    ) -> Explanation:
+    ) -> ExplanationAnswer:
         """Where new members of a group would go, and why there, or why nowhere. Nothing is made."""
         more = _present(availability_zone=zone, partition=partition)
         body = {"explain": {"flavorRef": flavor, "count": count, **more}}
-        return Explanation.of(self._ask("POST", f"/os-server-groups/{group_id}/explain", json=body)["explanation"])
+        return ExplanationAnswer.of(
+            self._ask("POST", f"/os-server-groups/{group_id}/explain", json=body)["explanation"]
+        )
 
-    def plan(self, group_id: str, change: Json, *, generation: str | None = None) -> Plan:
+    def plan(self, group_id: str, change: Json, *, generation: str | None = None) -> PlanAnswer:
         """What a change would come to; with the generation of a plan, make it so if nothing that matters changed."""
         body = {"plan": {**change, **_present(generation=generation)}}
-        return Plan.of(self._ask("POST", f"/os-server-groups/{group_id}/plan", json=body)["plan"])
+        return PlanAnswer.of(self._ask("POST", f"/os-server-groups/{group_id}/plan", json=body)["plan"])
 
     def plan_all(self, change: Json, *, all_projects: bool = False) -> Json:
         """What the loss or the draining of an aggregate would come to for all of one's servers, or for everybody's."""
@@ -145,19 +155,19 @@ class Client:
 
     # Repair
 
-    def repair(self, group_id: str, *, dry_run: bool = False, **budget: int) -> Repair:
+    def repair(self, group_id: str, *, dry_run: bool = False, **budget: int) -> RepairAnswer:
         """Mend a group with the fewest live migrations, within a budget; `dry_run` only plans them."""
         body = {"repair": {"dry_run": dry_run, **budget}}
-        return Repair.of(self._ask("POST", f"/os-server-groups/{group_id}/repairs", json=body)["repair"])
+        return RepairAnswer.of(self._ask("POST", f"/os-server-groups/{group_id}/repairs", json=body)["repair"])
 
-    def repairs(self, group_id: str) -> list[Repair]:
+    def repairs(self, group_id: str) -> list[RepairAnswer]:
         """The repairs of a group, the newest first."""
         found = self._ask("GET", f"/os-server-groups/{group_id}/repairs")["repairs"]
-        return [Repair.of(each) for each in found]
+        return [RepairAnswer.of(each) for each in found]
 
-    def get_repair(self, group_id: str, repair_id: str) -> Repair:
+    def get_repair(self, group_id: str, repair_id: str) -> RepairAnswer:
         """One repair, as far as it has come."""
-        return Repair.of(self._ask("GET", f"/os-server-groups/{group_id}/repairs/{repair_id}")["repair"])
+        return RepairAnswer.of(self._ask("GET", f"/os-server-groups/{group_id}/repairs/{repair_id}")["repair"])
 
     def stop_repair(self, group_id: str, repair_id: str) -> None:
         """Start no further move; those under way end."""

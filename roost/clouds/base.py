@@ -20,7 +20,7 @@ class CloudError(Unavailable):
     """The cloud did not answer, or answered with something that makes no sense."""
 
 
-class Refused(Invalid):
+class CloudRefused(Invalid):
     """The cloud understood, and said no."""
 
 
@@ -59,7 +59,7 @@ class ServerOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class CloudServer:
     """A server as the cloud sees it now."""
 
     id: str
@@ -75,7 +75,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerGroup:
+class CloudGroup:
     """A server group. `policies` are strings as the compute API writes them, with their scopes if they have any."""
 
     id: str
@@ -85,7 +85,7 @@ class ServerGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Zone:
+class CloudZone:
     """An availability zone."""
 
     name: str
@@ -102,7 +102,7 @@ class Hypervisor:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class CloudResource:
     """Something that is only looked up: a flavor, an image, a network, a key pair."""
 
     id: str
@@ -161,11 +161,11 @@ class Cloud(Protocol):
         A server that is not there counts as deleted."""
         ...
 
-    async def show_servers(self, server_ids: Sequence[str]) -> dict[str, Server]:
+    async def show_servers(self, server_ids: Sequence[str]) -> dict[str, CloudServer]:
         """Those of these servers that exist, by id."""
         ...
 
-    async def find_servers(self, node_ids: Sequence[str]) -> dict[str, Server]:
+    async def find_servers(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
         """The servers that were made for these nodes, by node id."""
         ...
 
@@ -182,13 +182,13 @@ class Cloud(Protocol):
 
     # Server groups
 
-    async def find_server_group(self, name_or_id: str) -> ServerGroup | None:
+    async def find_server_group(self, name_or_id: str) -> CloudGroup | None:
         """The server group of this id, else the one of this name."""
         ...
 
     async def create_server_group(
         self, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None = None
-    ) -> ServerGroup:
+    ) -> CloudGroup:
         """Make a server group."""
         ...
 
@@ -198,7 +198,7 @@ class Cloud(Protocol):
 
     # What there is
 
-    async def availability_zones(self) -> list[Zone]:
+    async def availability_zones(self) -> list[CloudZone]:
         """All zones, with whether they can take servers now."""
         ...
 
@@ -210,19 +210,19 @@ class Cloud(Protocol):
         """The regions that this cloud has."""
         ...
 
-    async def find_flavor(self, name_or_id: str) -> Named | None:
+    async def find_flavor(self, name_or_id: str) -> CloudResource | None:
         """The flavor, if the project may use it."""
         ...
 
-    async def find_image(self, name_or_id: str) -> Named | None:
+    async def find_image(self, name_or_id: str) -> CloudResource | None:
         """The image."""
         ...
 
-    async def find_network(self, name_or_id: str) -> Named | None:
+    async def find_network(self, name_or_id: str) -> CloudResource | None:
         """The network."""
         ...
 
-    async def find_keypair(self, name: str) -> Named | None:
+    async def find_keypair(self, name: str) -> CloudResource | None:
         """The key pair of the cluster's owner."""
         ...
 

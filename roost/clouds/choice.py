@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from roost.clouds.base import Clouds
 from roost.clouds.embedded import EmbeddedClouds
-from roost.compute.scheduling import Scheduler
+from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.errors import Unavailable
 from roost.store.database import Database

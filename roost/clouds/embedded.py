@@ -14,22 +14,24 @@ from sqlalchemy.dialects.postgresql import insert
 
 from roost import logs
 from roost.clouds.base import (
+    CloudGroup,
+    CloudRefused,
+    CloudResource,
+    CloudServer,
+    CloudZone,
     Hypervisor,
     LoadBalancer,
     LoadBalancerRequest,
-    Named,
-    Refused,
-    Server,
-    ServerGroup,
     ServerOutcome,
     ServerRequest,
-    Zone,
 )
-from roost.clouds.groups import OwnGroups
-from roost.compute import hosts, lifecycle, moves, servers, zones
-from roost.compute.boots import Boot, NewServer
-from roost.compute.scheduling import Scheduler
-from roost.compute.servers import Actor
+from roost.clouds.server_groups import OwnGroups
+from roost.compute.inventory import hosts, zones
+from roost.compute.moves import operations
+from roost.compute.scheduling import lifecycle, servers
+from roost.compute.scheduling.request import CreateRequest, NewServer
+from roost.compute.scheduling.scheduler import Scheduler
+from roost.compute.scheduling.servers import Actor
 from roost.config import Settings
 from roost.errors import RoostError
 from roost.store.database import Database
@@ -112,11 +114,11 @@ class EmbeddedCloud:
         found = await self._settled([request.node_id for request in requests if request.node_id not in refused])
         return [_outcome(request.node_id, found.get(request.node_id), refused) for request in requests]
 
-    def _boot(self, kind: Sequence[ServerRequest]) -> Boot:
+    def _boot(self, kind: Sequence[ServerRequest]) -> CreateRequest:
         first = kind[0]
         zone, _, host = (first.availability_zone or "").partition(":")
         hints = dict(first.scheduler_hints)
-        return Boot(
+        return CreateRequest(
             project_id=self.project_id,
             user_id=self.user_id,
             request_id=self._actor.request_id,
@@ -151,7 +153,7 @@ class EmbeddedCloud:
             return {request.node_id: reason for request in missing}
         return {request.node_id: "No valid host was found." for request in missing[1:]}
 
-    async def _settled(self, node_ids: Sequence[str]) -> dict[str, Server]:
+    async def _settled(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
         """The servers of these nodes, once none of them is being built any more."""
         for attempt in range(1_000_000):
             async with self.database.begin() as connection:
@@ -192,18 +194,18 @@ class EmbeddedCloud:
             await asyncio.sleep(_WAITS[min(attempt, len(_WAITS) - 1)])
         return {server_id: f"Instance {server_id} is locked" for server_id in locked}
 
-    async def show_servers(self, server_ids: Sequence[str]) -> dict[str, Server]:
+    async def show_servers(self, server_ids: Sequence[str]) -> dict[str, CloudServer]:
         """By id."""
         ids = [server_id for server_id in server_ids if _is_uuid(server_id)]
         among = servers_table.c.id == sa.any_(sa.cast(sa.bindparam("ids", ids), sa.ARRAY(servers_table.c.id.type)))
         return {server.id: server for server in await self._servers(among)}
 
-    async def find_servers(self, node_ids: Sequence[str]) -> dict[str, Server]:
+    async def find_servers(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
         """By the node's id, which a server keeps from its first request on."""
         among = servers_table.c.client_token == sa.any_(sa.bindparam("tokens", list(node_ids)))
         return {server.node_id: server for server in await self._servers(among) if server.node_id}
 
-    async def _servers(self, among: sa.ColumnElement[bool]) -> list[Server]:
+    async def _servers(self, among: sa.ColumnElement[bool]) -> list[CloudServer]:
         query = (
             sa.select(
                 servers_table, hosts_table.c.name.label("host"), hosts_table.c.availability_zone.label("host_zone")
@@ -247,7 +249,7 @@ class EmbeddedCloud:
             server = await servers.find(connection, server_id, project_id=self.project_id, lock=True)
             if server.vm_state != "resized":
                 return
-            await moves.confirm(connection, server, self._actor)
+            await operations.confirm(connection, server, self._actor)
         await self._at_rest(server_id)
 
     async def _begin(self, server_id: str, operation: str, params: Mapping[str, Any]) -> None:
@@ -259,12 +261,12 @@ class EmbeddedCloud:
                 await servers.update(connection, server.id, {"locked": operation == "lock"})
             elif operation == "resize":
                 if str(params["flavor"]) != str(server.flavor["id"]):
-                    await moves.resize(connection, self.scheduler, server, self._actor, str(params["flavor"]))
+                    await operations.resize(connection, self.scheduler, server, self._actor, str(params["flavor"]))
             elif operation == "migrate":
-                await moves.migrate(connection, self.scheduler, server, self._actor, params.get("host"))
+                await operations.migrate(connection, self.scheduler, server, self._actor, params.get("host"))
             elif operation == "evacuate":
                 host = params.get("host")
-                await moves.evacuate(connection, self.scheduler, server, self._actor, host, stopped=False)
+                await operations.evacuate(connection, self.scheduler, server, self._actor, host, stopped=False)
             else:
                 kind = str(params.get("type") or "HARD").upper() if operation == "reboot" else _STATES[operation]
                 if operation == "rebuild" and params.get("image"):
@@ -285,13 +287,13 @@ class EmbeddedCloud:
     def _groups(self) -> OwnGroups:
         return OwnGroups(self.database, self.settings, self.project_id, self.user_id)
 
-    async def find_server_group(self, name_or_id: str) -> ServerGroup | None:
+    async def find_server_group(self, name_or_id: str) -> CloudGroup | None:
         """By id, else by name."""
         return await self._groups.find(name_or_id)
 
     async def create_server_group(
         self, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None = None
-    ) -> ServerGroup:
+    ) -> CloudGroup:
         """Rules belong to the first policy."""
         return await self._groups.create(name, policies, rules)
 
@@ -301,12 +303,12 @@ class EmbeddedCloud:
 
     # What there is
 
-    async def availability_zones(self) -> list[Zone]:
+    async def availability_zones(self) -> list[CloudZone]:
         """A zone can take servers while one of its hosts is up and enabled."""
         async with self.database.begin() as connection:
             found = await zones.index(connection)
         return [
-            Zone(name, any(host.enabled and not host.forced_down for host in members))
+            CloudZone(name, any(host.enabled and not host.forced_down for host in members))
             for name, members in found.items()
         ]
 
@@ -319,17 +321,17 @@ class EmbeddedCloud:
         """The one that the catalogue names."""
         return [self.settings.region]
 
-    async def find_flavor(self, name_or_id: str) -> Named | None:
+    async def find_flavor(self, name_or_id: str) -> CloudResource | None:
         """A public one, or one that the project has been given."""
         allowed = sa.select(flavor_access.c.flavor_id).where(flavor_access.c.project_id == self.project_id)
         usable = sa.or_(flavors.c.is_public, flavors.c.id.in_(allowed))
         return await self._named(flavors, name_or_id, usable)
 
-    async def find_image(self, name_or_id: str) -> Named | None:
+    async def find_image(self, name_or_id: str) -> CloudResource | None:
         """Images are for everybody."""
         return await self._named(images, name_or_id, sa.true())
 
-    async def _named(self, table: sa.Table, name_or_id: str, usable: sa.ColumnElement[bool]) -> Named | None:
+    async def _named(self, table: sa.Table, name_or_id: str, usable: sa.ColumnElement[bool]) -> CloudResource | None:
         identifier = sa.cast(table.c.id, sa.Text)
         query = (
             sa.select(identifier.label("id"), table.c.name)
@@ -339,22 +341,22 @@ class EmbeddedCloud:
         )
         async with self.database.begin() as connection:
             row = (await connection.execute(query)).one_or_none()
-        return None if row is None else Named(row.id, row.name)
+        return None if row is None else CloudResource(row.id, row.name)
 
-    async def find_network(self, name_or_id: str) -> Named | None:
+    async def find_network(self, name_or_id: str) -> CloudResource | None:
         """Any of the names of the one network."""
         for name in NETWORKS:
             identifier = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
             if name_or_id in (name, identifier):
-                return Named(identifier, name)
+                return CloudResource(identifier, name)
         return None
 
-    async def find_keypair(self, name: str) -> Named | None:
+    async def find_keypair(self, name: str) -> CloudResource | None:
         """One of the owner's."""
         query = sa.select(keypairs.c.name).where(keypairs.c.user_id == self.user_id, keypairs.c.name == name)
         async with self.database.begin() as connection:
             found = await connection.scalar(query)
-        return None if found is None else Named(found, found)
+        return None if found is None else CloudResource(found, found)
 
     # Load balancers
 
@@ -420,7 +422,7 @@ class EmbeddedCloud:
 
     async def post_message(self, queue: str, body: Mapping[str, Any]) -> None:
         """There are none here; the event that holds the same has been written."""
-        raise Refused("The embedded cloud has no queues: use a hook of type webhook, or read the node's events.")
+        raise CloudRefused("The embedded cloud has no queues: use a hook of type webhook, or read the node's events.")
 
 
 def _kind(request: ServerRequest) -> tuple[Any, ...]:
@@ -460,7 +462,7 @@ def _is_uuid(text: str) -> bool:
     return True
 
 
-def _outcome(node_id: str, server: Server | None, refused: Mapping[str, str]) -> ServerOutcome:
+def _outcome(node_id: str, server: CloudServer | None, refused: Mapping[str, str]) -> ServerOutcome:
     if server is None:
         return ServerOutcome(node_id, None, refused.get(node_id, "The server was not made."))
     if server.status == "ERROR":
@@ -468,12 +470,12 @@ def _outcome(node_id: str, server: Server | None, refused: Mapping[str, str]) ->
     return ServerOutcome(node_id, server.id, None, server.zone)
 
 
-def _server(row: sa.Row[Any]) -> Server:
+def _server(row: sa.Row[Any]) -> CloudServer:
     zone = row.host_zone if row.host_id is not None else row.zone
     status = servers.status(row)
     fault = row.fault or {}
     zone = (zone or hosts.DEFAULT_ZONE) if row.host_id is not None else zone
-    return Server(
+    return CloudServer(
         id=str(row.id),
         name=row.name,
         status=status,

@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.nova import VIA, Nova, is_stricter
-from roost.compute import groups, mirror
+from roost.compute.fronting import mirror
+from roost.compute.groups import groups
 from roost.config import Settings
 from roost.errors import Conflict, NotFound, RoostError
 from roost.placement.rules import Rule
@@ -106,7 +107,7 @@ class Front:
         await self.read_servers(members[:_MOST_AT_ONCE])
         self._read[group_id] = time.monotonic()
 
-    async def read_servers(self, server_ids: Sequence[str]) -> list[mirror.Server]:
+    async def read_servers(self, server_ids: Sequence[str]) -> list[mirror.NovaServer]:
         """Servers as they are now; without those that are not there any more."""
         at = await self._now()
         servers, gone = await self.nova.servers_by_id(server_ids)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute import trials
-from roost.compute.relocation import NoValidHost
-from roost.compute.repairs import DELETED, FAILED, LEFT, STOPPED, Standing
-from roost.compute.scheduling import Scheduler
-from roost.compute.servers import Actor, Server
+from roost.compute.answers import what_if
+from roost.compute.answers.repairs import DELETED, FAILED, LEFT, STOPPED, StepState
+from roost.compute.moves.relocation import NoValidHost
+from roost.compute.scheduling.scheduler import Scheduler
+from roost.compute.scheduling.servers import Actor, Server
 from roost.errors import RoostError, Unavailable
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ class NovaMover:
     async def start(self, connection: AsyncConnection, server: Server, target: str, actor: Actor) -> None:
         """Look whether the rules and the room allow the move now, given those under way. Nova is asked once it is
         written down."""
-        trial = await trials.moved(connection, self.scheduler, server, target)
+        trial = await what_if.moved(connection, self.scheduler, server, target)
         if not trial.decision:
             raise NoValidHost(f"Host {target} does not take server {server.id} now.")
 
-    async def look_after(self, step: sa.Row[Any], *, stopping: bool) -> Standing:
+    async def look_after(self, step: sa.Row[Any], *, stopping: bool) -> StepState:
         """See how far a move has come; ask for it, if Nova does not know of it yet."""
-        under_way = Standing("running", request_id=step.request_id)
+        under_way = StepState("running", request_id=step.request_id)
         found = await self.front.read_servers([step.server_id])
         if not found:
             return DELETED
@@ -55,15 +55,15 @@ class NovaMover:
             why = await self.front.nova.why_failed(server.id, step.request_id)
             return replace(under_way, state="failed", reason=why or FAILED.reason)
         if stopping or server.host != step.source:
-            return Standing("skipped", STOPPED if stopping else LEFT)
+            return StepState("skipped", STOPPED if stopping else LEFT)
         return await self._ask(step)
 
-    async def _ask(self, step: sa.Row[Any]) -> Standing:
+    async def _ask(self, step: sa.Row[Any]) -> StepState:
         try:
-            return Standing("running", request_id=await self.front.nova.live_migrate(step.server_id, step.target))
+            return StepState("running", request_id=await self.front.nova.live_migrate(step.server_id, step.target))
         except Unavailable:
             raise
         except RoostError as error:
             # Where an answer was lost, what was asked for then may have begun just now.
             moving = [server for server in await self.front.read_servers([step.server_id]) if server.task_state]
-            return Standing("running") if moving else Standing("failed", error.message)
+            return StepState("running") if moving else StepState("failed", error.message)

@@ -18,9 +18,9 @@ from openstack import exceptions
 
 from roost.clouds import inventory
 from roost.clouds.base import CloudError
-from roost.clouds.patience import make_patient
-from roost.compute import mirror
-from roost.compute.aggregates import SCOPE
+from roost.clouds.retries import make_patient
+from roost.compute.fronting import mirror
+from roost.compute.inventory.aggregates import SCOPE
 from roost.errors import Conflict, Forbidden, Invalid, NotFound, RoostError, Unauthorized
 from roost.placement.fleet import Resources
 from roost.placement.rules import HOST, Kind, Rule
@@ -69,7 +69,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Flavor:
+class NovaFlavor:
     """The size of a server, in the words of Roost's own flavors."""
 
     id: str
@@ -152,7 +152,7 @@ class Nova:
 
     # What there is
 
-    async def hosts(self) -> list[mirror.Host]:
+    async def hosts(self) -> list[mirror.NovaHost]:
         """Every compute host, with what Placement says it has; where there is none, with what it says itself."""
 
         def ask_placement(connection: Any) -> Any:
@@ -164,11 +164,11 @@ class Nova:
             return answer.json()["provider_summaries"]
 
         rooms = await self._run(ask_placement)
-        found: dict[str, mirror.Host] = {}
+        found: dict[str, mirror.NovaHost] = {}
         for row in await self._pages("/os-hypervisors/detail", "hypervisors"):
             total, used = _own_room(row) if rooms is None else _placement_room(rooms.get(row["id"]))
             service = row["service"]
-            found[service["host"]] = mirror.Host(
+            found[service["host"]] = mirror.NovaHost(
                 service["host"],
                 row["host_ip"] or "",
                 row["status"] == "enabled",
@@ -179,10 +179,10 @@ class Nova:
             )
         return list(found.values())
 
-    async def aggregates(self) -> list[mirror.Aggregate]:
+    async def aggregates(self) -> list[mirror.NovaAggregate]:
         """Every aggregate."""
         return [
-            mirror.Aggregate(
+            mirror.NovaAggregate(
                 row["id"],
                 row["uuid"],
                 row["name"],
@@ -193,9 +193,9 @@ class Nova:
             for row in (await self._get("/os-aggregates"))["aggregates"]
         ]
 
-    async def groups(self) -> list[mirror.Group]:
+    async def groups(self) -> list[mirror.NovaGroup]:
         """The server groups of all projects."""
-        found: list[mirror.Group] = []
+        found: list[mirror.NovaGroup] = []
         while True:
             answer = await self._get("/os-server-groups", all_projects=True, limit=_PAGE, offset=len(found))
             page = answer["server_groups"]
@@ -203,19 +203,19 @@ class Nova:
             if len(page) < _PAGE:
                 return found
 
-    async def group(self, group_id: str) -> mirror.Group | None:
+    async def group(self, group_id: str) -> mirror.NovaGroup | None:
         """One server group."""
         answer = await self.ask("GET", f"/v2.1/os-server-groups/{quote(group_id, safe='')}")
         return None if answer.status == 404 else _group(answer.accepted().json()["server_group"])
 
-    async def servers(self, changed_since: datetime | None) -> tuple[list[mirror.Server], set[str]]:
+    async def servers(self, changed_since: datetime | None) -> tuple[list[mirror.NovaServer], set[str]]:
         """All servers, or those that changed since a moment; and the ids of those that were deleted since then."""
         since = None if changed_since is None else changed_since.astimezone(UTC).isoformat()
         rows = await self._pages("/servers/detail", "servers", all_tenants=1, **{"changes-since": since})
         there = [_server(row) for row in rows if row["status"] not in _GONE]
         return there, {row["id"] for row in rows if row["status"] in _GONE}
 
-    async def servers_by_id(self, server_ids: Sequence[str]) -> tuple[list[mirror.Server], set[str]]:
+    async def servers_by_id(self, server_ids: Sequence[str]) -> tuple[list[mirror.NovaServer], set[str]]:
         """These servers, and the ids of those of them that are not there any more."""
         answers = await asyncio.gather(*(self.ask("GET", _server_path(server_id)) for server_id in server_ids))
         gone = {server_id for server_id, answer in zip(server_ids, answers, strict=True) if answer.status == 404}
@@ -227,11 +227,11 @@ class Nova:
         answer = await self.ask("GET", _server_path(server_id), token=token)
         return answer.status != 404 and bool(answer.accepted())
 
-    async def flavor(self, token: str, flavor_id: str) -> Flavor:
+    async def flavor(self, token: str, flavor_id: str) -> NovaFlavor:
         """A flavor that the caller may use."""
         answer = await self.ask("GET", f"/v2.1/flavors/{quote(flavor_id, safe='')}", token=token)
         row = answer.accepted().json()["flavor"]
-        return Flavor(row["id"], row["vcpus"], row["ram"], row["disk"], row["OS-FLV-EXT-DATA:ephemeral"])
+        return NovaFlavor(row["id"], row["vcpus"], row["ram"], row["disk"], row["OS-FLV-EXT-DATA:ephemeral"])
 
     # What the caller may do
 
@@ -331,15 +331,15 @@ def _server_path(server_id: str) -> str:
     return f"/v2.1/servers/{quote(server_id, safe='')}"
 
 
-def _group(row: Mapping[str, Any]) -> mirror.Group:
+def _group(row: Mapping[str, Any]) -> mirror.NovaGroup:
     rule = Rule.parse(row["policy"], row["rules"] or {})
-    return mirror.Group(row["id"], row["name"], row["project_id"], row["user_id"], rule, tuple(row["members"]))
+    return mirror.NovaGroup(row["id"], row["name"], row["project_id"], row["user_id"], rule, tuple(row["members"]))
 
 
-def _server(row: Mapping[str, Any]) -> mirror.Server:
+def _server(row: Mapping[str, Any]) -> mirror.NovaServer:
     flavor, launched = row["flavor"], row["OS-SRV-USG:launched_at"]
     vm_state, task_state = row["OS-EXT-STS:vm_state"], row["OS-EXT-STS:task_state"]
-    return mirror.Server(
+    return mirror.NovaServer(
         id=row["id"],
         name=row["name"],
         project_id=row["tenant_id"],

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from openstack import exceptions
 
-from roost.clouds.base import CloudError, LoadBalancer, LoadBalancerRequest, Refused
+from roost.clouds.base import CloudError, CloudRefused, LoadBalancer, LoadBalancerRequest
 
 _POLL_SECONDS = (0.25, 0.25, 0.5, 1.0, 2.0)
 _TIMEOUT = 300.0
@@ -129,7 +129,7 @@ class Octavia:
         await self._settled(balancer.id)
         left = await self.ask(lambda connection: connection.load_balancer.find_member(member_id, balancer.pool))
         if left is not None and left.provisioning_status == "ERROR":
-            raise Refused(f"The member {member_id} could not be removed from the load balancer {balancer.id}.")
+            raise CloudRefused(f"The member {member_id} could not be removed from the load balancer {balancer.id}.")
 
     async def _when_free(self, balancer: str, change: Callable[[Any], T]) -> T:
         """Make a change once no other is being made."""
@@ -151,9 +151,11 @@ class Octavia:
             if shown is None or shown.provisioning_status in ("ACTIVE", "DELETED"):
                 return
             if shown.provisioning_status == "ERROR":
-                raise Refused(f"The load balancer {balancer} is in error.")
+                raise CloudRefused(f"The load balancer {balancer} is in error.")
             if time.monotonic() > until:
-                raise Refused(f"The load balancer {balancer} is {shown.provisioning_status} after {timeout:g} seconds.")
+                raise CloudRefused(
+                    f"The load balancer {balancer} is {shown.provisioning_status} after {timeout:g} seconds."
+                )
             await asyncio.sleep(pause)
 
     async def _shown(self, balancer: str) -> Any:
@@ -229,7 +231,7 @@ def _address(server: Any, subnet: Any) -> str:
         addresses = [address for address in addresses if ipaddress.ip_address(address) in reach]
     if not addresses:
         where = f" on the subnet '{subnet.name}'" if subnet is not None else ""
-        raise Refused(f"The server '{server.id}' has no address{where}.")
+        raise CloudRefused(f"The server '{server.id}' has no address{where}.")
     return addresses[0]
 
 

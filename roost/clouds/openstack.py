@@ -25,25 +25,25 @@ import sqlalchemy as sa
 from keystoneauth1 import exceptions as keystone
 from openstack import exceptions
 
-from roost.clouds import placing
+from roost.clouds import host_choice
 from roost.clouds.base import (
     CloudError,
+    CloudGroup,
+    CloudRefused,
+    CloudResource,
+    CloudServer,
+    CloudZone,
     Hypervisor,
     LoadBalancer,
     LoadBalancerRequest,
-    Named,
-    Refused,
-    Server,
-    ServerGroup,
     ServerOutcome,
     ServerRequest,
-    Zone,
 )
-from roost.clouds.groups import OwnGroups
+from roost.clouds.host_choice import ChosenHost
 from roost.clouds.nova import nearest_policy
 from roost.clouds.octavia import Octavia
-from roost.clouds.patience import make_patient
-from roost.clouds.placing import Place
+from roost.clouds.retries import make_patient
+from roost.clouds.server_groups import OwnGroups
 from roost.config import Settings
 from roost.placement.rules import HOST, Rule
 from roost.store.database import Database
@@ -98,7 +98,9 @@ class OpenStackClouds:
             try:
                 own.session.get_token()
             except keystone.Unauthorized as error:
-                raise Refused(f"Roost's user cannot sign in to project {project_id}: has it a role there?") from error
+                raise CloudRefused(
+                    f"Roost's user cannot sign in to project {project_id}: has it a role there?"
+                ) from error
             self._connections[project_id] = own
         return self._connections[project_id]
 
@@ -149,7 +151,7 @@ class OpenStackCloud:
         try:
             return await asyncio.get_running_loop().run_in_executor(self.threads, call)
         except (exceptions.DuplicateResource, exceptions.HttpException, keystone.ClientException) as error:
-            raise (Refused if _is_refusal(error) else CloudError)(_message(error)) from error
+            raise (CloudRefused if _is_refusal(error) else CloudError)(_message(error)) from error
         except exceptions.SDKException as error:
             raise CloudError(str(error)) from error
 
@@ -157,7 +159,7 @@ class OpenStackCloud:
         """The reason if this is refused."""
         try:
             await self._ask(work)
-        except Refused as error:
+        except CloudRefused as error:
             return error.message
         return None
 
@@ -180,7 +182,7 @@ class OpenStackCloud:
             if server.details.get("locked") and not force
         }
 
-        def delete(server: Server) -> Callable[[Any], Any]:
+        def delete(server: CloudServer) -> Callable[[Any], Any]:
             def work(connection: Any) -> None:
                 if server.details.get("locked"):
                     connection.compute.unlock_server(server.id)
@@ -199,15 +201,15 @@ class OpenStackCloud:
             await asyncio.sleep(pause)
         return refused | dict.fromkeys(there, "The server is still there.")
 
-    async def show_servers(self, server_ids: Sequence[str]) -> dict[str, Server]:
+    async def show_servers(self, server_ids: Sequence[str]) -> dict[str, CloudServer]:
         """From one list, whatever their number."""
         wanted = set(server_ids)
         return {server.id: server for server in await self._list() if server.id in wanted} if wanted else {}
 
-    async def find_servers(self, node_ids: Sequence[str]) -> dict[str, Server]:
+    async def find_servers(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
         """By the tag that is the node's id; of two with the same, the older one stays and the other goes."""
         parts = [node_ids[start : start + _IN_A_QUESTION] for start in range(0, len(node_ids), _IN_A_QUESTION)]
-        found: dict[str, Server] = {}
+        found: dict[str, CloudServer] = {}
         surplus = []
         for rows in await _gathered(self._list(any_tags=",".join(part)) for part in parts):
             for server in rows:
@@ -217,7 +219,7 @@ class OpenStackCloud:
             await self.delete_servers(surplus, force=True)
         return found
 
-    async def _list(self, **query: Any) -> list[Server]:
+    async def _list(self, **query: Any) -> list[CloudServer]:
         """The servers of the project, the oldest first."""
         rows = await self._ask(lambda connection: list(connection.compute.servers(details=True, **query)))
         tags = set(str(query.get("any_tags", "")).split(","))
@@ -256,7 +258,7 @@ class OpenStackCloud:
                 if (await self._at_rest(server_id)).status != _EFFECTS.get(operation):
                     raise
             after = await self._at_rest(server_id)
-        except Refused as error:
+        except CloudRefused as error:
             return error.message
         if after.status == "ERROR" and before.status != "ERROR":
             return str((after.fault or {}).get("message") or "The server is in error.")
@@ -282,7 +284,7 @@ class OpenStackCloud:
 
     # Server groups
 
-    async def find_server_group(self, name_or_id: str) -> ServerGroup | None:
+    async def find_server_group(self, name_or_id: str) -> CloudGroup | None:
         """By id, else by name; one that Roost does not know yet as Nova has it."""
         own = await self.groups.find(name_or_id) if self.groups is not None else None
         if own is not None:
@@ -292,7 +294,7 @@ class OpenStackCloud:
 
     async def create_server_group(
         self, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None = None
-    ) -> ServerGroup:
+    ) -> CloudGroup:
         """Roost's own with Nova's underneath; or Nova's alone, which has room for one policy, its scope among the rules
         where the other side is a Roost."""
         if self.groups is not None:
@@ -300,20 +302,20 @@ class OpenStackCloud:
         kind, *scope = policies[0].split(":")
         more = dict(zip(("scope", "identifier"), scope, strict=False))
 
-        def create(connection: Any) -> ServerGroup:
+        def create(connection: Any) -> CloudGroup:
             if len(policies) == 1:
                 made = connection.compute.create_server_group(name=name, policy=kind, rules={**more, **(rules or {})})
                 return _group(made)
             body = {"server_group": {"name": name, "policies": [_policy(policy) for policy in policies]}}
             answer = connection.compute.post("/os-server-groups", json=body, microversion=_OWN_MICROVERSION)
             exceptions.raise_from_response(answer)
-            return ServerGroup(answer.json()["server_group"]["id"], name, tuple(policies))
+            return CloudGroup(answer.json()["server_group"]["id"], name, tuple(policies))
 
         return await self._ask(create)
 
     async def _create_own_group(
         self, own: OwnGroups, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None
-    ) -> ServerGroup:
+    ) -> CloudGroup:
         underneath: list[str] = []
 
         async def make_underneath(parsed: Sequence[Rule]) -> str:
@@ -338,10 +340,10 @@ class OpenStackCloud:
 
     # What there is
 
-    async def availability_zones(self) -> list[Zone]:
+    async def availability_zones(self) -> list[CloudZone]:
         """As Nova reports them."""
         zones = await self._ask(lambda connection: list(connection.compute.availability_zones()))
-        return [Zone(zone.name, bool((zone.state or {}).get("available"))) for zone in zones]
+        return [CloudZone(zone.name, bool((zone.state or {}).get("available"))) for zone in zones]
 
     async def hypervisors(self) -> list[Hypervisor]:
         """For administrators only."""
@@ -352,7 +354,7 @@ class OpenStackCloud:
         """The one that this process signs in to."""
         return [await self._ask(lambda connection: str(connection.config.get_region_name() or "RegionOne"))]
 
-    async def find_flavor(self, name_or_id: str) -> Named | None:
+    async def find_flavor(self, name_or_id: str) -> CloudResource | None:
         """One that the project may use."""
 
         def find(connection: Any) -> Any:
@@ -361,7 +363,7 @@ class OpenStackCloud:
 
         return await self._named(find)
 
-    async def find_image(self, name_or_id: str) -> Named | None:
+    async def find_image(self, name_or_id: str) -> CloudResource | None:
         """One that the project may see."""
 
         def find(connection: Any) -> Any:
@@ -370,7 +372,7 @@ class OpenStackCloud:
 
         return await self._named(find)
 
-    async def find_network(self, name_or_id: str) -> Named | None:
+    async def find_network(self, name_or_id: str) -> CloudResource | None:
         """One that the project may use; none in a cloud without a network service."""
 
         def find(connection: Any) -> Any:
@@ -379,13 +381,13 @@ class OpenStackCloud:
 
         return await self._named(find)
 
-    async def find_keypair(self, name: str) -> Named | None:
+    async def find_keypair(self, name: str) -> CloudResource | None:
         """One of the cluster's owner, whom an administrator may ask for."""
         return await self._named(lambda connection: _keypair(connection, self.user_id, name))
 
-    async def _named(self, find: Callable[[Any], Any]) -> Named | None:
+    async def _named(self, find: Callable[[Any], Any]) -> CloudResource | None:
         found = await self._ask(find)
-        return None if found is None else Named(found.id, found.name)
+        return None if found is None else CloudResource(found.id, found.name)
 
     # Load balancers
 
@@ -429,7 +431,7 @@ class _Creation:
         self.keys: dict[str, str] = {}
         self.rules: dict[str, tuple[Rule, ...]] = {}
         self.avoided: dict[str, set[str]] = defaultdict(set)
-        self.found: dict[str, Server] = {}
+        self.found: dict[str, CloudServer] = {}
 
     async def run(self) -> list[ServerOutcome]:
         """One outcome a request, in order."""
@@ -469,7 +471,7 @@ class _Creation:
         answers = await asyncio.gather(*map(self._create, asked), return_exceptions=True)
         lost: CloudError | None = None
         for request, answer in zip(asked, answers, strict=True):
-            if isinstance(answer, Refused):
+            if isinstance(answer, CloudRefused):
                 self.refused[request.node_id] = answer.message
             elif isinstance(answer, CloudError):
                 lost = answer
@@ -480,9 +482,11 @@ class _Creation:
     async def _place(self, missing: Sequence[ServerRequest]) -> None:
         """Choose the host of each server that Roost can choose one for, or learn that there is none."""
         self.placed = {}
-        places = await self.cloud._ask(lambda connection: placing.place(connection, missing, self.avoided, self.rules))
+        places = await self.cloud._ask(
+            lambda connection: host_choice.place(connection, missing, self.avoided, self.rules)
+        )
         for node_id, place in places.items():
-            if isinstance(place, Place):
+            if isinstance(place, ChosenHost):
                 self.placed[node_id] = place.host
             else:
                 self.refused[node_id] = place
@@ -498,7 +502,7 @@ class _Creation:
             try:
                 own = functools.partial(_own_keypair, user_id=self.cloud.user_id, name=name)
                 self.keys[name] = await self.cloud._ask(own)
-            except Refused as error:
+            except CloudRefused as error:
                 self.refused |= {request.node_id: error.message for request in missing if request.key_name == name}
 
     async def _create(self, request: ServerRequest) -> None:
@@ -592,7 +596,7 @@ def _message(error: Exception) -> str:
 def _attributes(connection: Any, request: ServerRequest) -> dict[str, Any]:
     here = connection.config.get_region_name()
     if request.region is not None and here and request.region != here:
-        raise Refused(f"Servers are made in region '{here}', and not in '{request.region}'.")
+        raise CloudRefused(f"Servers are made in region '{here}', and not in '{request.region}'.")
     hints = dict(request.scheduler_hints)
     if request.server_group is not None:
         hints["group"] = request.server_group
@@ -635,7 +639,7 @@ def _own_keypair(connection: Any, user_id: str, name: str) -> str:
         return name
     key = _keypair(connection, user_id, name)
     if key is None:
-        raise Refused(f"The key pair '{name}' could not be found.")
+        raise CloudRefused(f"The key pair '{name}' could not be found.")
     copy = f"{user_id}-{name}"[:255]
     there = connection.compute.find_keypair(copy)
     if there is not None and there.fingerprint != key.fingerprint:
@@ -648,7 +652,7 @@ def _own_keypair(connection: Any, user_id: str, name: str) -> str:
     return copy
 
 
-def _outcome(node_id: str, server: Server | None, refused: Mapping[str, str]) -> ServerOutcome:
+def _outcome(node_id: str, server: CloudServer | None, refused: Mapping[str, str]) -> ServerOutcome:
     if server is None:
         return ServerOutcome(node_id, None, refused.get(node_id) or "The server was not made.")
     if server.status == "ACTIVE":
@@ -656,8 +660,8 @@ def _outcome(node_id: str, server: Server | None, refused: Mapping[str, str]) ->
     return ServerOutcome(node_id, server.id, server.fault or f"The server is in status {server.status}.")
 
 
-def _server(row: Any, node_id: str | None) -> Server:
-    return Server(
+def _server(row: Any, node_id: str | None) -> CloudServer:
+    return CloudServer(
         id=row.id,
         name=row.name,
         status=row.status,
@@ -669,11 +673,11 @@ def _server(row: Any, node_id: str | None) -> Server:
     )
 
 
-def _group(row: Any) -> ServerGroup:
+def _group(row: Any) -> CloudGroup:
     rules = dict((row.rules or {}).items())
     scope = [str(rules[key]) for key in ("scope", "identifier") if key in rules]
     policies = tuple(row.policies or ()) or (":".join([row.policy, *scope]),)
-    return ServerGroup(row.id, row.name, policies, rules)
+    return CloudGroup(row.id, row.name, policies, rules)
 
 
 def _policy(text: str) -> dict[str, Any]:

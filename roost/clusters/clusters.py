@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters import lookup, names, sizes, state
-from roost.clusters.actions import control, plans
-from roost.clusters.actions.requests import Owner, Request, accept
+from roost.clusters.actions import cluster_plans, control
+from roost.clusters.actions.requests import ActionRequest, Owner, accept
 from roost.clusters.errors import (
     ActionCooldown,
     ActionInProgress,
@@ -53,7 +53,7 @@ _KEEPS_BUSY = ("CREATING", "UPDATING", "DELETING", "RECOVERING")
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class RequestContext:
     """Who asks, and within which limits."""
 
     connection: AsyncConnection
@@ -73,14 +73,14 @@ class Asking:
 
     async def accept(self, action: str, cluster: sa.Row[Any], inputs: Mapping[str, Any], **more: Any) -> str:
         """Have something done to a cluster."""
-        request = Request(action, cluster.id, cluster.id, cluster.timeout, inputs, **more)
+        request = ActionRequest(action, cluster.id, cluster.id, cluster.timeout, inputs, **more)
         return await accept(self.connection, Owner.of(self.caller), request)
 
 
 # Making, changing and deleting
 
 
-async def create(asking: Asking, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+async def create(asking: RequestContext, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
     """Write a cluster down and have its nodes made."""
     limit = asking.settings.max_clusters
     query = sa.select(sa.func.count()).where(clusters.c.project_id == asking.caller.project_id)
@@ -124,7 +124,7 @@ def _check_config(given: Mapping[str, Any]) -> None:
         raise BadRequest(problem)
 
 
-async def _governing(asking: Asking, cluster: sa.Row[Any]) -> list[str]:
+async def _governing(asking: RequestContext, cluster: sa.Row[Any]) -> list[str]:
     """The ids of the policies that are to govern a cluster from its first node on, as its configuration names them."""
     named = cluster.config.get(POLICIES) or []
     if isinstance(named, str):
@@ -140,14 +140,14 @@ async def _governing(asking: Asking, cluster: sa.Row[Any]) -> list[str]:
     return [policy.id for policy in found]
 
 
-def _check_fit(asking: Asking, policy: Policy, view: ClusterView, others: Sequence[Policy]) -> None:
+def _check_fit(asking: RequestContext, policy: Policy, view: ClusterView, others: Sequence[Policy]) -> None:
     fit = chain.fit(policy, view, others)
     if fit.refusals:
         raise BadRequest(" ".join(fit.refusals))
     asking.warnings.extend(fit.warnings)
 
 
-async def update(asking: Asking, identity: str, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+async def update(asking: RequestContext, identity: str, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
     """Have a cluster's properties changed, or its profile."""
     cluster = await asking.find(identity)
     _check_config(given)
@@ -167,7 +167,7 @@ async def update(asking: Asking, identity: str, given: Mapping[str, Any]) -> tup
     return cluster, await asking.accept("CLUSTER_UPDATE", cluster, inputs)
 
 
-async def _new_profile(asking: Asking, cluster: sa.Row[Any], identity: str) -> str | None:
+async def _new_profile(asking: RequestContext, cluster: sa.Row[Any], identity: str) -> str | None:
     new = await asking.refer(profiles, "profile", identity)
     query = sa.select(profiles.c.type).where(profiles.c.id == cluster.profile_id)
     if new.type != await asking.connection.scalar(query):
@@ -175,7 +175,7 @@ async def _new_profile(asking: Asking, cluster: sa.Row[Any], identity: str) -> s
     return None if new.id == cluster.profile_id else str(new.id)
 
 
-async def delete(asking: Asking, identity: str, *, force: bool) -> str:
+async def delete(asking: RequestContext, identity: str, *, force: bool) -> str:
     """Have a cluster deleted with its nodes; by force, whatever is being done to it."""
     cluster = await asking.find(identity)
     referring = cluster.dependents.get("profiles")
@@ -198,7 +198,7 @@ async def end_all(connection: AsyncConnection, lock: str) -> None:
 # Sizes
 
 
-async def scale(asking: Asking, identity: str, action: str, count: int | None) -> str:
+async def scale(asking: RequestContext, identity: str, action: str, count: int | None) -> str:
     """Have nodes added or removed. Whether the bounds allow it is decided when its turn comes."""
     cluster = await asking.find(identity)
     direction = "out" if action == "CLUSTER_SCALE_OUT" else "in"
@@ -213,7 +213,7 @@ async def scale(asking: Asking, identity: str, action: str, count: int | None) -
     return await asking.accept(action, cluster, {} if count is None else {"count": count})
 
 
-async def _refuse_while_cooling(asking: Asking, cluster: sa.Row[Any], action: str) -> None:
+async def _refuse_while_cooling(asking: RequestContext, cluster: sa.Row[Any], action: str) -> None:
     """A scaling policy that rests answers at once, not in an action that fails later."""
     for binding in await state.bindings(asking.connection, cluster.id):
         policy = asking.plugins.restore_policy(binding.policy)
@@ -225,7 +225,7 @@ async def _refuse_while_cooling(asking: Asking, cluster: sa.Row[Any], action: st
             )
 
 
-async def resize(asking: Asking, identity: str, given: Mapping[str, Any]) -> str:
+async def resize(asking: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
     """Have the size or the bounds of a cluster changed."""
     cluster = await asking.find(identity)
     inputs = dict(given)
@@ -245,12 +245,12 @@ async def resize(asking: Asking, identity: str, given: Mapping[str, Any]) -> str
 # Members
 
 
-async def add_nodes(asking: Asking, identity: str, given: Sequence[str]) -> str:
+async def add_nodes(asking: RequestContext, identity: str, given: Sequence[str]) -> str:
     """Have nodes that are in no cluster join."""
     cluster = await asking.find(identity)
     known, missing = await _resolve_nodes(asking, given)
     found = await state.nodes_by_id(asking.connection, known)
-    problem = await plans.strangers(asking.connection, cluster, [*known, *missing], found)
+    problem = await cluster_plans.why_not_joinable(asking.connection, cluster, [*known, *missing], found)
     if problem:
         raise BadRequest(problem)
     present = await state.count_members(asking.connection, cluster.id)
@@ -259,7 +259,7 @@ async def add_nodes(asking: Asking, identity: str, given: Sequence[str]) -> str:
     return await asking.accept("CLUSTER_ADD_NODES", cluster, {"nodes": known})
 
 
-async def del_nodes(asking: Asking, identity: str, given: Sequence[str], destroy: bool | None) -> str:
+async def del_nodes(asking: RequestContext, identity: str, given: Sequence[str], destroy: bool | None) -> str:
     """Have members leave, or be destroyed."""
     cluster = await asking.find(identity)
     known, missing = await _resolve_nodes(asking, given)
@@ -283,7 +283,7 @@ async def del_nodes(asking: Asking, identity: str, given: Sequence[str], destroy
     return await asking.accept("CLUSTER_DEL_NODES", cluster, inputs)
 
 
-async def replace_nodes(asking: Asking, identity: str, given: Mapping[str, str]) -> str:
+async def replace_nodes(asking: RequestContext, identity: str, given: Mapping[str, str]) -> str:
     """Have members replaced by nodes that are in no cluster."""
     cluster = await asking.find(identity)
     old, lost_old = await _resolve_nodes(asking, list(given))
@@ -312,7 +312,7 @@ async def replace_nodes(asking: Asking, identity: str, given: Mapping[str, str])
     return await asking.accept("CLUSTER_REPLACE_NODES", cluster, {"candidates": dict(zip(old, new, strict=True))})
 
 
-async def _resolve_nodes(asking: Asking, given: Sequence[str]) -> tuple[list[str], list[str]]:
+async def _resolve_nodes(asking: RequestContext, given: Sequence[str]) -> tuple[list[str], list[str]]:
     """The ids of the nodes that these names mean, and the names that mean none."""
     known, missing = [], []
     for identity in given:
@@ -323,12 +323,12 @@ async def _resolve_nodes(asking: Asking, given: Sequence[str]) -> tuple[list[str
     return known, missing
 
 
-async def _node_rows(asking: Asking, node_ids: Sequence[str]) -> list[sa.Row[Any]]:
+async def _node_rows(asking: RequestContext, node_ids: Sequence[str]) -> list[sa.Row[Any]]:
     query = sa.select(nodes).where(nodes.c.id == sa.any_(sa.bindparam("ids", list(node_ids))))
     return list((await asking.connection.execute(query)).all())
 
 
-async def _refuse_if_busy(asking: Asking, action: str, node_ids: Sequence[str]) -> None:
+async def _refuse_if_busy(asking: RequestContext, action: str, node_ids: Sequence[str]) -> None:
     """A node that something is being done to, or about to be, cannot join."""
     targets = actions.c.target == sa.any_(sa.bindparam("ids", list(node_ids)))
     busy = await asking.connection.scalar(sa.select(actions.c.target).where(targets, unfinished).limit(1))
@@ -336,7 +336,7 @@ async def _refuse_if_busy(asking: Asking, action: str, node_ids: Sequence[str]) 
         raise ResourceIsLocked(action, "node", busy)
 
 
-def _check_size(asking: Asking, cluster: sa.Row[Any], desired: int) -> None:
+def _check_size(asking: RequestContext, cluster: sa.Row[Any], desired: int) -> None:
     refusal = sizes.misfit(state.sizes(cluster), desired, strict=True, max_nodes=asking.settings.max_nodes)
     if refusal is not None:
         raise BadRequest(refusal)
@@ -345,7 +345,7 @@ def _check_size(asking: Asking, cluster: sa.Row[Any], desired: int) -> None:
 # Policies
 
 
-async def attach_policy(asking: Asking, identity: str, policy_name: str, enabled: bool) -> str:
+async def attach_policy(asking: RequestContext, identity: str, policy_name: str, enabled: bool) -> str:
     """Have a policy govern a cluster."""
     cluster = await asking.find(identity)
     row = await asking.refer(policies, "policy", policy_name)
@@ -359,7 +359,7 @@ async def attach_policy(asking: Asking, identity: str, policy_name: str, enabled
     return await asking.accept("CLUSTER_ATTACH_POLICY", cluster, {"policy_id": policy.id, "enabled": enabled})
 
 
-async def change_policy(asking: Asking, identity: str, action: str, policy_name: str, **inputs: Any) -> str:
+async def change_policy(asking: RequestContext, identity: str, action: str, policy_name: str, **inputs: Any) -> str:
     """Have an attached policy enabled or disabled, or let go."""
     cluster = await asking.find(identity)
     row = await asking.refer(policies, "policy", policy_name)
@@ -374,7 +374,7 @@ async def change_policy(asking: Asking, identity: str, action: str, policy_name:
 # Health and operations
 
 
-async def check(asking: Asking, identity: str, given: Mapping[str, Any]) -> str:
+async def check(asking: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
     """Have every node looked at; on request, older checks are forgotten."""
     cluster = await asking.find(identity)
     if given.get("delete_check_action"):
@@ -387,7 +387,7 @@ async def check(asking: Asking, identity: str, given: Mapping[str, Any]) -> str:
     return await asking.accept("CLUSTER_CHECK", cluster, dict(given))
 
 
-async def recover(asking: Asking, identity: str, given: Mapping[str, Any]) -> str:
+async def recover(asking: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
     """Have nodes that are not well brought back."""
     cluster = await asking.find(identity)
     return await asking.accept("CLUSTER_RECOVER", cluster, recovery(given, ("check_capacity",)))
@@ -420,7 +420,7 @@ def _check_reboot(inputs: Mapping[str, Any]) -> None:
 
 
 async def operate(
-    asking: Asking, identity: str, operation: str, params: Mapping[str, Any], filters: Mapping[str, Any]
+    asking: RequestContext, identity: str, operation: str, params: Mapping[str, Any], filters: Mapping[str, Any]
 ) -> str:
     """Have one of the profile's operations done to the nodes that the filters leave."""
     cluster = await asking.find(identity)
@@ -449,7 +449,7 @@ def check_operation(plugins: Plugins, kind: str, operation: str, params: Mapping
         raise BadRequest(error.message.rstrip(".") + ".") from None
 
 
-async def complete_lifecycle(asking: Asking, identity: str, token: str) -> str:
+async def complete_lifecycle(asking: RequestContext, identity: str, token: str) -> str:
     """Let a node go whose deletion waits."""
     cluster = await asking.find(identity, lock=False)
     return await control.complete_lifecycle(asking.connection, cluster.id, token)

@@ -12,7 +12,7 @@ from roost.clusters import health, plugins, services
 from roost.clusters.actions import control, queue, runner
 from roost.clusters.actions.work import Engine
 from roost.clusters.ids import new_id
-from roost.compute import lifecycle
+from roost.compute.scheduling import lifecycle
 from roost.config import Settings
 from roost.store.database import Database
 
@@ -50,7 +50,7 @@ async def _live(engine: Engine) -> None:
     while True:
         try:
             async with engine.database.begin() as connection:
-                await services.give_sign(connection, engine.id)
+                await services.heartbeat(connection, engine.id)
                 await control.find_lost(connection, engine.settings.dead_after)
         except SQLAlchemyError:
             logger.warning("could not give a sign of life, trying again", exc_info=True)

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.clouds.base import Cloud, CloudError, Clouds
 from roost.clusters import state, urls
 from roost.clusters.actions import requests
-from roost.clusters.actions.requests import Owner, Request
+from roost.clusters.actions.requests import ActionRequest, Owner
 from roost.clusters.plugins import Plugins
 from roost.clusters.policies.base import NodeView, Policy
 from roost.clusters.policies.health import (
@@ -150,7 +150,7 @@ async def _recover(connection: AsyncConnection, watched: Watched, ill: Ill) -> N
     reason = sa.case(ill, value=nodes.c.id, else_=nodes.c.status_reason)
     mark = nodes.update().where(nodes.c.id.in_(ill)).values(status="ERROR", status_reason=reason)
     owner = Owner(cluster.user_id, cluster.project_id, cluster.domain_id)
-    request = Request("CLUSTER_RECOVER", cluster.id, cluster.id, cluster.timeout)
+    request = ActionRequest("CLUSTER_RECOVER", cluster.id, cluster.id, cluster.timeout)
     try:
         async with connection.begin_nested():
             await connection.execute(mark)

@@ -8,8 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.base import Cloud
 from roost.clusters import lookup, sizes, state
-from roost.clusters.actions.requests import Owner, Request, accept
-from roost.clusters.clusters import Asking, check_operation, end_all, recovery
+from roost.clusters.actions.requests import ActionRequest, Owner, accept
+from roost.clusters.clusters import RequestContext, check_operation, end_all, recovery
 from roost.clusters.errors import ActionInProgress, BadRequest, ResourceInUse
 from roost.clusters.ids import new_id
 from roost.clusters.names import FORMAT, node_name
@@ -22,21 +22,23 @@ STATUSES = ("INIT", "ACTIVE", "ERROR", "WARNING", "CREATING", "UPDATING", "DELET
 _KEEPS_BUSY = ("CREATING", "UPDATING", "DELETING", "RECOVERING")
 
 
-async def find(asking: Asking, identity: str, *, lock: bool = True) -> sa.Row[Any]:
+async def find(asking: RequestContext, identity: str, *, lock: bool = True) -> sa.Row[Any]:
     """The node that an address names."""
     return await lookup.find(asking.connection, nodes, "node", identity, asking.caller, lock=lock)
 
 
-async def _accept(asking: Asking, action: str, node: sa.Row[Any], inputs: Mapping[str, Any], **more: Any) -> str:
+async def _accept(
+    asking: RequestContext, action: str, node: sa.Row[Any], inputs: Mapping[str, Any], **more: Any
+) -> str:
     timeout = asking.settings.timeout
     if node.cluster_id is not None:
         cluster = await state.cluster_row(asking.connection, node.cluster_id)
         timeout = cluster.timeout if cluster is not None else timeout
-    request = Request(action, node.id, node.cluster_id, timeout, inputs, **more)
+    request = ActionRequest(action, node.id, node.cluster_id, timeout, inputs, **more)
     return await accept(asking.connection, Owner.of(asking.caller), request)
 
 
-async def create(asking: Asking, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+async def create(asking: RequestContext, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
     """Write a node down and have it made."""
     profile = await asking.refer(profiles, "profile", given["profile_id"])
     name, cluster_id, index = given["name"], None, -1
@@ -54,7 +56,7 @@ async def create(asking: Asking, given: Mapping[str, Any]) -> tuple[sa.Row[Any],
     return row, await _accept(asking, "NODE_CREATE", row, {})
 
 
-async def _enter(asking: Asking, cluster: sa.Row[Any], profile: sa.Row[Any]) -> tuple[str, int]:
+async def _enter(asking: RequestContext, cluster: sa.Row[Any], profile: sa.Row[Any]) -> tuple[str, int]:
     """The name and the index of a node that is made in a cluster."""
     query = sa.select(profiles.c.type).where(profiles.c.id == cluster.profile_id)
     if profile.type != await asking.connection.scalar(query):
@@ -89,7 +91,7 @@ async def _insert(connection: AsyncConnection, owner: Owner, given: Mapping[str,
     return row
 
 
-async def update(asking: Asking, identity: str, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+async def update(asking: RequestContext, identity: str, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
     """Have a node's properties changed, or its profile."""
     node = await find(asking, identity)
     inputs = {
@@ -109,7 +111,7 @@ async def update(asking: Asking, identity: str, given: Mapping[str, Any]) -> tup
     return node, await _accept(asking, "NODE_UPDATE", node, inputs)
 
 
-async def delete(asking: Asking, identity: str, *, force: bool) -> str:
+async def delete(asking: RequestContext, identity: str, *, force: bool) -> str:
     """Have a node deleted; by force, whatever is being done to it."""
     node = await find(asking, identity)
     if node.dependents.get("nodes") or node.dependents.get("profiles"):
@@ -121,12 +123,12 @@ async def delete(asking: Asking, identity: str, *, force: bool) -> str:
     return await _accept(asking, "NODE_DELETE", node, {"force": True} if force else {})
 
 
-async def check(asking: Asking, identity: str, given: Mapping[str, Any]) -> str:
+async def check(asking: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
     """Have a node looked at."""
     return await _accept(asking, "NODE_CHECK", await find(asking, identity), dict(given))
 
 
-async def recover(asking: Asking, identity: str, given: Mapping[str, Any]) -> str:
+async def recover(asking: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
     """Have a node brought back."""
     node = await find(asking, identity)
     inputs = recovery(given, ("delete_timeout", "force_recreate"))
@@ -135,7 +137,7 @@ async def recover(asking: Asking, identity: str, given: Mapping[str, Any]) -> st
     return await _accept(asking, "NODE_RECOVER", node, inputs)
 
 
-async def operate(asking: Asking, identity: str, operation: str, params: Mapping[str, Any]) -> str:
+async def operate(asking: RequestContext, identity: str, operation: str, params: Mapping[str, Any]) -> str:
     """Have one of the profile's operations done."""
     node = await find(asking, identity)
     profile = (await state.profile_rows(asking.connection, [node.profile_id]))[node.profile_id]
@@ -144,7 +146,7 @@ async def operate(asking: Asking, identity: str, operation: str, params: Mapping
     return await _accept(asking, "NODE_OPERATION", node, inputs, name=f"node_{operation}_{node.id[:8]}")
 
 
-async def details(asking: Asking, cloud: Cloud, rows: list[sa.Row[Any]]) -> dict[str, Mapping[str, Any]]:
+async def details(asking: RequestContext, cloud: Cloud, rows: list[sa.Row[Any]]) -> dict[str, Mapping[str, Any]]:
     """All that the cloud shows of what these nodes stand for, by node id."""
     found = await state.profile_rows(asking.connection, [row.profile_id for row in rows])
     shown: dict[str, Mapping[str, Any]] = {}
@@ -162,7 +164,7 @@ def view(row: sa.Row[Any]) -> NodeView:
 # Adoption
 
 
-async def preview(asking: Asking, cloud: Cloud, given: Mapping[str, Any]) -> dict[str, Any]:
+async def preview(asking: RequestContext, cloud: Cloud, given: Mapping[str, Any]) -> dict[str, Any]:
     """The profile that something which exists could have been made from."""
     kind = asking.plugins.profile(given["type"])
     properties = await kind.adopt(cloud, given["identity"])
@@ -172,7 +174,7 @@ async def preview(asking: Asking, cloud: Cloud, given: Mapping[str, Any]) -> dic
     return {"type": name, "version": version, "properties": {**properties, **(given.get("overrides") or {})}}
 
 
-async def adopt(asking: Asking, cloud: Cloud, given: Mapping[str, Any]) -> sa.Row[Any]:
+async def adopt(asking: RequestContext, cloud: Cloud, given: Mapping[str, Any]) -> sa.Row[Any]:
     """Make a node of something which exists, and a profile of it."""
     spec = await preview(asking, cloud, given)
     taken = sa.select(nodes.c.id).where(nodes.c.physical_id == given["identity"]).limit(1)

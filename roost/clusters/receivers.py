@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from roost.clusters import clusters, lookup
 from roost.clusters.actions.requests import Owner
-from roost.clusters.clusters import Asking
+from roost.clusters.clusters import RequestContext
 from roost.clusters.errors import BadRequest, MultipleChoices, ResourceNotFound
 from roost.clusters.ids import new_id
 from roost.errors import NotFound
@@ -19,10 +19,10 @@ from roost.store.tables.clusters import receivers
 
 TYPES = ("webhook", "message")
 
-Trigger = Callable[[Asking, str, Mapping[str, Any]], Awaitable[str]]
+Trigger = Callable[[RequestContext, str, Mapping[str, Any]], Awaitable[str]]
 
 
-async def _scale(ask: Asking, cluster_id: str, action: str, inputs: Mapping[str, Any]) -> str:
+async def _scale(ask: RequestContext, cluster_id: str, action: str, inputs: Mapping[str, Any]) -> str:
     given = inputs.get("count")
     try:
         count = None if given is None else int(given)
@@ -33,7 +33,7 @@ async def _scale(ask: Asking, cluster_id: str, action: str, inputs: Mapping[str,
     return await clusters.scale(ask, cluster_id, action, count)
 
 
-async def _resize(ask: Asking, cluster_id: str, inputs: Mapping[str, Any]) -> str:
+async def _resize(ask: RequestContext, cluster_id: str, inputs: Mapping[str, Any]) -> str:
     given = {"strict": False, **inputs}
     try:
         whole = {key: int(given[key]) for key in ("min_size", "max_size", "min_step") if given.get(key) is not None}
@@ -45,7 +45,7 @@ async def _resize(ask: Asking, cluster_id: str, inputs: Mapping[str, Any]) -> st
     return await clusters.resize(ask, cluster_id, {**given, **whole, **exact})
 
 
-async def _delete(ask: Asking, cluster_id: str, inputs: Mapping[str, Any]) -> str:
+async def _delete(ask: RequestContext, cluster_id: str, inputs: Mapping[str, Any]) -> str:
     return await clusters.delete(ask, cluster_id, force=False)
 
 
@@ -66,7 +66,7 @@ def check_action(action: str) -> None:
         raise BadRequest(f"Illegal action '{action}' specified.")
 
 
-async def create(ask: Asking, given: Mapping[str, Any]) -> sa.Row[Any]:
+async def create(ask: RequestContext, given: Mapping[str, Any]) -> sa.Row[Any]:
     """Make a receiver."""
     kind, cluster_id = given["type"], None
     if kind == "webhook":
@@ -100,12 +100,12 @@ async def create(ask: Asking, given: Mapping[str, Any]) -> sa.Row[Any]:
     return row
 
 
-async def find(ask: Asking, identity: str) -> sa.Row[Any]:
+async def find(ask: RequestContext, identity: str) -> sa.Row[Any]:
     """The receiver that an address names."""
     return await lookup.find(ask.connection, receivers, "receiver", identity, ask.caller)
 
 
-async def update(ask: Asking, identity: str, given: Mapping[str, Any]) -> sa.Row[Any]:
+async def update(ask: RequestContext, identity: str, given: Mapping[str, Any]) -> sa.Row[Any]:
     """Change what a receiver is called, or what it triggers."""
     row = await find(ask, identity)
     changes = {key: value for key, value in given.items() if value != getattr(row, key)}
@@ -118,13 +118,13 @@ async def update(ask: Asking, identity: str, given: Mapping[str, Any]) -> sa.Row
     return changed
 
 
-async def delete(ask: Asking, identity: str) -> None:
+async def delete(ask: RequestContext, identity: str) -> None:
     """Forget a receiver: its address leads nowhere from now on."""
     row = await find(ask, identity)
     await ask.connection.execute(receivers.delete().where(receivers.c.id == row.id))
 
 
-async def trigger(ask: Asking, receiver_id: str, secret: str, inputs: Mapping[str, Any]) -> str:
+async def trigger(ask: RequestContext, receiver_id: str, secret: str, inputs: Mapping[str, Any]) -> str:
     """Do what a webhook is for, in the name of its owner; the caller needs to know no more than its address."""
     query = sa.select(receivers).where(receivers.c.id == receiver_id, receivers.c.type == "webhook")
     row = (await ask.connection.execute(query)).one_or_none()
@@ -133,7 +133,7 @@ async def trigger(ask: Asking, receiver_id: str, secret: str, inputs: Mapping[st
     return await _do(ask, row, row.action, row.cluster_id, {**row.params, **inputs})
 
 
-async def notify(ask: Asking, identity: str, message: Mapping[str, Any]) -> str | None:
+async def notify(ask: RequestContext, identity: str, message: Mapping[str, Any]) -> str | None:
     """Take a message for a message receiver: which action on which cluster, and with what."""
     row = await find(ask, identity)
     if row.type != "message":
@@ -146,6 +146,6 @@ async def notify(ask: Asking, identity: str, message: Mapping[str, Any]) -> str 
     return await _do(ask, row, str(action), str(cluster_id), {**row.params, **(message.get("params") or {})})
 
 
-async def _do(ask: Asking, row: sa.Row[Any], action: str, cluster_id: str, inputs: Mapping[str, Any]) -> str:
+async def _do(ask: RequestContext, row: sa.Row[Any], action: str, cluster_id: str, inputs: Mapping[str, Any]) -> str:
     owner = Caller(row.user_id, "", row.project_id, None, ("member",))
-    return await ACTIONS[action](Asking(ask.connection, owner, ask.settings, ask.plugins), cluster_id, inputs)
+    return await ACTIONS[action](RequestContext(ask.connection, owner, ask.settings, ask.plugins), cluster_id, inputs)

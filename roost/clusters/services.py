@@ -16,7 +16,7 @@ BINARY = "senlin-engine"
 _FORGOTTEN = timedelta(days=1)
 
 
-async def give_sign(connection: AsyncConnection, engine_id: str) -> None:
+async def heartbeat(connection: AsyncConnection, engine_id: str) -> None:
     """Say that an engine is alive, and forget those that have not been for long."""
     row = {"id": engine_id, "host": socket.gethostname(), "binary": BINARY, "topic": BINARY}
     alive = (

@@ -21,7 +21,7 @@ from roost.store.tables.identity import users
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class SignInLimit:
     """How many failures within how many seconds are borne; 0 failures: any number."""
 
     failures: int
@@ -42,7 +42,13 @@ _present = failed.c.ends_at > sa.func.now()
 
 
 async def prove(
-    database: Database, limit: Limit, password: str, *, user_id: str | None = None, name: str = "", known: bool = True
+    database: Database,
+    limit: SignInLimit,
+    password: str,
+    *,
+    user_id: str | None = None,
+    name: str = "",
+    known: bool = True,
 ) -> Proof | None:
     """Whose password this is, if it is right; nobody's, if the user is not `known`. Raises `TooManyFailures`."""
     async with database.begin() as connection:
@@ -59,7 +65,7 @@ async def prove(
     return None
 
 
-async def hold(connection: AsyncConnection, limit: Limit, proof: Proof) -> bool:
+async def hold(connection: AsyncConnection, limit: SignInLimit, proof: Proof) -> bool:
     """Whether the password is still the user's; holds it so until the transaction ends, and forgets what failed before.
     Raises `TooManyFailures` where too many came in while this one was looked at."""
     query = (
@@ -121,6 +127,6 @@ async def _count(connection: AsyncConnection, key: bytes, seconds: int) -> sa.Ro
     return (await connection.execute(counted.returning(failed.c.failures, _lasts.label("lasts")))).one()
 
 
-def _check(limit: Limit, failures: int, lasts: Any) -> None:
+def _check(limit: SignInLimit, failures: int, lasts: Any) -> None:
     if limit.failures and failures >= limit.failures:
         raise TooManyFailures(limit.failures, max(1, round(float(lasts) + 0.5)))

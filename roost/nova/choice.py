@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from roost.nova.groups import Group, Topology
+from roost.nova.groups import PluginGroup, PluginTopology
 from roost.placement.decision import Decision, Request
 from roost.placement.fleet import NOWHERE, Bools, Fleet, Ints, Resources
 from roost.placement.record import record
@@ -93,10 +93,10 @@ class Chooser(Generic[Host]):
     """Seconds that the questions for one server may take together."""
     cache_seconds: float
     """How long hosts, and groups that are none of Roost's, are remembered without a question."""
-    _topology: Topology = field(default_factory=Topology)
+    _topology: PluginTopology = field(default_factory=PluginTopology)
     _topology_until: float = 0.0
     _topology_lock: threading.Lock = field(default_factory=threading.Lock)
-    _groups: dict[str, Group] = field(default_factory=dict)
+    _groups: dict[str, PluginGroup] = field(default_factory=dict)
     _foreign: dict[str, float] = field(default_factory=dict)
     # The threads of one scheduler take turns on a group instead of overtaking each other.
     _turns: list[threading.Lock] = field(default_factory=lambda: [threading.Lock() for _ in range(_LOCKS)])
@@ -148,7 +148,7 @@ class Chooser(Generic[Host]):
                 ranked += _together(stage.fleet, group.rules, reserved, soft=True)
         return [float(ranked[index]) if index != NOWHERE else -1.0 for index in indexes.tolist()]
 
-    def _reserve(self, wanted: Wanted, group: Group, hosts: Sequence[Host], deadline: float) -> list[Host]:
+    def _reserve(self, wanted: Wanted, group: PluginGroup, hosts: Sequence[Host], deadline: float) -> list[Host]:
         while True:
             if group.runs(wanted.instance_id):
                 # Nova remembers with how many others a server was once made; it moves alone.
@@ -169,11 +169,11 @@ class Chooser(Generic[Host]):
                 self._groups[group.id] = after
                 passing = _same_place(stage.fleet, decision)[indexes].tolist() if decision else []
                 return [host for host, passes in zip(known, passing, strict=bool(decision)) if passes]
-            group = self._groups[group.id] = Group.read(now["group"])
+            group = self._groups[group.id] = PluginGroup.read(now["group"])
             if now["generation"] != stage.generation:
                 self._follow(deadline)
 
-    def _group(self, group_id: str, deadline: float, holding: str | None = None) -> Group | None:
+    def _group(self, group_id: str, deadline: float, holding: str | None = None) -> PluginGroup | None:
         """The group as it is known; asked for again where it should hold a member, and is not known to."""
         known = self._groups.get(group_id)
         if known is not None and (holding is None or holding in known.hosts):
@@ -184,10 +184,10 @@ class Chooser(Generic[Host]):
         if answer is None:
             self._foreign[group_id] = time.monotonic() + self.cache_seconds
             return None
-        group = self._groups[group_id] = Group.read(answer)
+        group = self._groups[group_id] = PluginGroup.read(answer)
         return group
 
-    def _stage(self, hosts: Sequence[Host], deadline: float) -> tuple[Topology, Ints]:
+    def _stage(self, hosts: Sequence[Host], deadline: float) -> tuple[PluginTopology, Ints]:
         """The hosts as they are known, for one decision, and the place of each in the columns."""
         if self._topology.generation < 0:
             self._follow(deadline)
@@ -208,7 +208,7 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _order(wanted: Wanted, group: Group, stage: Topology, decision: Decision) -> dict[str, Any]:
+def _order(wanted: Wanted, group: PluginGroup, stage: PluginTopology, decision: Decision) -> dict[str, Any]:
     """What is asked of Roost: a place on the host that came first, or to note that there was none."""
     written = record(decision, stage.where)
     return {
@@ -224,7 +224,7 @@ def _order(wanted: Wanted, group: Group, stage: Topology, decision: Decision) ->
     }
 
 
-def _request(wanted: Wanted, group: Group, fleet: Fleet, indexes: Ints) -> Request:
+def _request(wanted: Wanted, group: PluginGroup, fleet: Fleet, indexes: Ints) -> Request:
     # That each host has room for one is Placement's business, and settled; for several it has to be counted.
     size = wanted.resources if wanted.count > 1 else Resources()
     targets = indexes.tolist()

@@ -9,7 +9,7 @@ from roost.placement.rules import Rule, division_of
 
 
 @dataclass(slots=True)
-class Topology:
+class PluginTopology:
     """Every host and its aggregate in each scope, at a generation of Roost's fleet."""
 
     generation: int = -1
@@ -30,9 +30,9 @@ class Topology:
         self.adopted = answer["adopted"]
         self.generation = answer["generation"]
 
-    def snapshot(self) -> "Topology":
+    def snapshot(self) -> "PluginTopology":
         """The hosts as they are known now, untouched by what is heard later."""
-        return Topology(self.generation, self.fleet.snapshot(), self.adopted, self._places)
+        return PluginTopology(self.generation, self.fleet.snapshot(), self.adopted, self._places)
 
     def _index(self, name: str) -> int:
         index = self.fleet.index(name)
@@ -59,7 +59,7 @@ class Topology:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PluginGroup:
     """A group at a version: its rules, and the hosts that each member takes a place on (two while it moves)."""
 
     id: str
@@ -72,7 +72,7 @@ class Group:
     """The number of each member that has one."""
 
     @classmethod
-    def read(cls, answer: Mapping[str, Any]) -> "Group":
+    def read(cls, answer: Mapping[str, Any]) -> "PluginGroup":
         """The group that an answer of Roost describes."""
         return cls(
             answer["id"],
@@ -83,7 +83,7 @@ class Group:
             answer.get("partitions", {}),  # a Roost may be older than the plug-in
         )
 
-    def after(self, version: int, member: str, hosts: Iterable[str], partitions: Sequence[int]) -> "Group":
+    def after(self, version: int, member: str, hosts: Iterable[str], partitions: Sequence[int]) -> "PluginGroup":
         """The group once a member takes these hosts instead of those it had, and the first of these partitions."""
         building = self.building if member in self.hosts else self.building | {member}
         numbers = {**self.partitions, **({member: partitions[0]} if partitions else {})}

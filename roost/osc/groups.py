@@ -10,7 +10,15 @@ from cliff.columns import FormattableColumn
 from openstack import exceptions as sdk
 from osc_lib.exceptions import CommandError
 
-from roost.client import Explanation, Migration, Placed, Plan, Repair, ServerGroup, Standing
+from roost.client import (
+    CandidateAnswer,
+    ExplanationAnswer,
+    GroupAnswer,
+    MigrationAnswer,
+    Placed,
+    PlanAnswer,
+    RepairAnswer,
+)
 from roost.osc import commands
 from roost.osc.commands import JsonColumn, LinesColumn, Lister, One, ShowOne, Table
 
@@ -52,7 +60,7 @@ class PartitionsColumn(FormattableColumn[Any]):
         return "\n".join(f"{number or 'none'}: {', '.join(servers)}" for number, servers in sorted(inside.items()))
 
 
-def _row(group: ServerGroup) -> One:
+def _row(group: GroupAnswer) -> One:
     policies = [policy_text(each) for each in group.policies]
     columns = ["id", "name", "policies", "members", "project_id", "user_id"]
     values: list[Any] = [
@@ -73,9 +81,9 @@ class _OfGroup:
         parser.add_argument("server_group", metavar="<server-group>", help="Server group (name or ID)")
         return parser
 
-    def group(self, given: argparse.Namespace) -> ServerGroup:
+    def group(self, given: argparse.Namespace) -> GroupAnswer:
         """The group that is named."""
-        found: ServerGroup = self.roost.find_server_group(given.server_group)
+        found: GroupAnswer = self.roost.find_server_group(given.server_group)
         return found
 
     def server_id(self, name: str) -> str:
@@ -189,7 +197,7 @@ def _violation(shown: Mapping[str, Any]) -> tuple[Any, ...]:
 # Explain
 
 
-def _explained(told: Explanation) -> One:
+def _explained(told: ExplanationAnswer) -> One:
     columns = ["verdict", "sentence", "advice", "hosts", "candidates", "refused", "chosen", "runners_up"]
     return columns, [
         told.verdict,
@@ -203,7 +211,7 @@ def _explained(told: Explanation) -> One:
     ]
 
 
-def _standing(standing: Standing) -> str:
+def _standing(standing: CandidateAnswer) -> str:
     places = _places({"host": standing.host, **standing.placements, "partition": standing.partition})
     shares = "; ".join(share["sentence"] for share in standing.shares)
     free = "" if standing.headroom is None else f"{standing.headroom} % free"
@@ -321,7 +329,7 @@ def _lines(value: Any) -> Any:
     return JsonColumn(value) if isinstance(value, list | dict) else value
 
 
-def _planned(plan: Plan) -> One:
+def _planned(plan: PlanAnswer) -> One:
     columns = ["sentence", "applied", "generation", "placements", "moves", "stranded", "violations"]
     values: list[Any] = [
         plan.sentence,
@@ -348,7 +356,7 @@ def _placed(new: Placed) -> str:
     return f"{new.name}: {_places({'host': new.host, **new.placements, 'partition': new.partition})}"
 
 
-def _move(move: Migration) -> str:
+def _move(move: MigrationAnswer) -> str:
     state = "" if move.state is None else f" [{move.state}]"
     reason = "" if move.reason is None else f": {move.reason}"
     return f"{move.server_id}: {_places(move.source)} -> {_places(move.target)}{state}{reason}"
@@ -389,13 +397,13 @@ class RepairServerGroup(_OfGroup, ShowOne):
             repair = self.roost.repair(group.id, dry_run=given.dry_run, **limits)
         return _repaired(self._awaited(group, repair) if given.wait else repair)
 
-    def _latest(self, group: ServerGroup) -> Repair:
-        found: Sequence[Repair] = self.roost.repairs(group.id)
+    def _latest(self, group: GroupAnswer) -> RepairAnswer:
+        found: Sequence[RepairAnswer] = self.roost.repairs(group.id)
         if not found:
             raise CommandError(f"Server group {group.name} was never repaired.")
         return found[0]
 
-    def _awaited(self, group: ServerGroup, repair: Repair) -> Repair:
+    def _awaited(self, group: GroupAnswer, repair: RepairAnswer) -> RepairAnswer:
         with commands.progress("repair", len(repair.moves)) as update:
             while not repair.ended:
                 time.sleep(0.5)
@@ -406,7 +414,7 @@ class RepairServerGroup(_OfGroup, ShowOne):
         return repair
 
 
-def _repaired(repair: Repair) -> One:
+def _repaired(repair: RepairAnswer) -> One:
     columns = ("id", "status", "sentence", "reason", "moves", "fewest", "repairs_all", "budget")
     moves = LinesColumn([_move(each) for each in repair.moves])
     return columns, (

@@ -116,7 +116,7 @@ _VERBS: Final = {"are": "is", "have": "has", "hold": "holds", "do": "does", "sha
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusalCount:
     """How many hosts one check removed of those that the checks before it had left."""
 
     reason: Refusal
@@ -145,7 +145,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class RankingField:
     """Where a soft rule's preference stands within the ranking's words."""
 
     rule: Rule
@@ -172,7 +172,7 @@ class Ranking:
     """
 
     words: list[Ints]
-    fields: tuple[Field, ...]
+    fields: tuple[RankingField, ...]
     flip: int
 
     @property
@@ -206,7 +206,7 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class SoftRuleShare:
     """What a soft rule saw in a host.
 
     How many members its aggregate held, None if it is in no aggregate; for a rule with a target, 1 where the host is
@@ -218,11 +218,11 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RankedHost:
     """Why a host ranked where it did: the soft rules first, in their order, then its capacity."""
 
     host: int
-    shares: tuple[Share, ...]
+    shares: tuple[SoftRuleShare, ...]
     headroom: int
     """How much of the host's scarcest resource was free, in per cent."""
 
@@ -231,8 +231,8 @@ class Standing:
 class Explanation:
     """The hosts chosen, each as it stood when it was chosen, and the best of those left over at the end."""
 
-    winners: tuple[Standing, ...]
-    runners_up: tuple[Standing, ...]
+    winners: tuple[RankedHost, ...]
+    runners_up: tuple[RankedHost, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -242,7 +242,7 @@ class Decision:
     verdict: Verdict
     request: Request
     hosts: tuple[int, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusalCount, ...]
     """What each check removed, in the order applied; for several servers, before the first of them was placed."""
     candidates: int
     """How many hosts passed every check."""
@@ -299,9 +299,9 @@ class Decision:
         key[taken] = hidden
         return found
 
-    def _standing(self, host: int, row: tuple[int, ...]) -> Standing:
-        shares = tuple(Share(field.rule, field.value(row[field.word])) for field in self.ranking.fields)
-        return Standing(host, shares, free_share(row, self.ranking.flip))
+    def _standing(self, host: int, row: tuple[int, ...]) -> RankedHost:
+        shares = tuple(SoftRuleShare(field.rule, field.value(row[field.word])) for field in self.ranking.fields)
+        return RankedHost(host, shares, free_share(row, self.ranking.flip))
 
 
 def free_share(row: Sequence[int], flip: int) -> int:

@@ -15,7 +15,7 @@ from operator import attrgetter
 
 
 @dataclass(frozen=True, slots=True)
-class Zone:
+class WeightedZone:
     """A zone (or region) as it stands."""
 
     name: str
@@ -32,7 +32,7 @@ class Zone:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Distribution:
     """What changes in each zone, by name: above 0 to create, below 0 to delete; zones without a change are left out."""
 
     changes: Mapping[str, int]
@@ -42,7 +42,7 @@ class Plan:
     """How many servers each zone lacks to its minimum afterwards."""
 
 
-def create(zones: Sequence[Zone], count: int) -> Plan:
+def create(zones: Sequence[WeightedZone], count: int) -> Distribution:
     """Where to create so many servers. Minimums come first, as far as they go; a zone above its cap is left alone."""
     zones = sorted(zones, key=_by_name)
     least = [zone.servers for zone in zones]
@@ -57,7 +57,7 @@ def create(zones: Sequence[Zone], count: int) -> Plan:
     return _plan(zones, least, most, target, standing + count - target)
 
 
-def delete(zones: Sequence[Zone], count: int) -> Plan:
+def delete(zones: Sequence[WeightedZone], count: int) -> Distribution:
     """Where to delete so many servers. What is above a cap goes first; minimums are given up last."""
     zones = sorted(zones, key=_by_name)
     least = [min(zone.servers, zone.minimum) for zone in zones]
@@ -75,13 +75,13 @@ def delete(zones: Sequence[Zone], count: int) -> Plan:
     return _plan(zones, least, most, target, count - (standing - target))
 
 
-def _cap(zone: Zone) -> int:
+def _cap(zone: WeightedZone) -> int:
     if not zone.available:
         return 0
     return zone.servers if zone.cap is None else zone.cap
 
 
-def _ceiling(zone: Zone, count: int) -> int:
+def _ceiling(zone: WeightedZone, count: int) -> int:
     """The most a zone may hold after creating so many."""
     if not zone.available:
         return zone.servers
@@ -89,7 +89,9 @@ def _ceiling(zone: Zone, count: int) -> int:
     return reach if zone.cap is None else max(zone.servers, min(zone.cap, reach))
 
 
-def _plan(zones: Sequence[Zone], least: Sequence[int], most: Sequence[int], target: int, short: int) -> Plan:
+def _plan(
+    zones: Sequence[WeightedZone], least: Sequence[int], most: Sequence[int], target: int, short: int
+) -> Distribution:
     held = _nearest(_weights(zones), least, most, target)
     changes: dict[str, int] = {}
     missing: dict[str, int] = {}
@@ -98,10 +100,10 @@ def _plan(zones: Sequence[Zone], least: Sequence[int], most: Sequence[int], targ
             changes[zone.name] = number - zone.servers
         if number < zone.minimum:
             missing[zone.name] = zone.minimum - number
-    return Plan(changes, short, missing)
+    return Distribution(changes, short, missing)
 
 
-def _weights(zones: Sequence[Zone]) -> list[int]:
+def _weights(zones: Sequence[WeightedZone]) -> list[int]:
     """The weights of the zones that are available; equal ones where nobody has any."""
     weights = [zone.weight if zone.available else 0 for zone in zones]
     return weights if any(weights) else [1] * len(zones)

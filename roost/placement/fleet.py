@@ -84,7 +84,7 @@ def _numbers(room: int, blank: int = 0) -> Column[np.int64]:
     return Column(np.full(room, blank, np.int64), blank)
 
 
-class Scope:
+class ScopeColumn:
     """One way of dividing hosts: the aggregate of each, and the aggregates' identifiers."""
 
     __slots__ = ("column", "indexes", "outside")
@@ -96,8 +96,8 @@ class Scope:
         self.outside = outside
         """How many hosts are in no aggregate of this scope: where it is 0, nobody needs to look for them."""
 
-    def fork(self) -> "Scope":
-        return Scope(self.column.fork(), self.indexes, self.outside)
+    def fork(self) -> "ScopeColumn":
+        return ScopeColumn(self.column.fork(), self.indexes, self.outside)
 
     def put(self, host: int, aggregate: int) -> None:
         """Move a host into an aggregate, or out of all with NOWHERE."""
@@ -135,7 +135,7 @@ class Fleet:
         self._order = _numbers(_FIRST_ROOM)
         self._up: Column[np.bool_] = Column(np.zeros(_FIRST_ROOM, np.bool_), False)
         self._numbers: Ints = np.arange(_FIRST_ROOM)
-        self._scopes: dict[str, Scope] = {}
+        self._scopes: dict[str, ScopeColumn] = {}
         self._names: list[str | None] = []
         self._indexes: dict[str, int] = {}
         self._spare: list[int] = []
@@ -299,7 +299,7 @@ class Fleet:
             raise ValueError("every host is an aggregate of its own in the scope host; nothing can join it")
         found = self._scopes.get(scope)
         if found is None:
-            found = self._scopes[scope] = Scope(_numbers(len(self._numbers), NOWHERE), {}, len(self))
+            found = self._scopes[scope] = ScopeColumn(_numbers(len(self._numbers), NOWHERE), {}, len(self))
         found.put(host, found.indexes.setdefault(identifier, len(found.indexes)))
 
     def leave(self, host: int, scope: str) -> None:

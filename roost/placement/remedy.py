@@ -16,7 +16,7 @@ from roost.placement.rules import AVAILABILITY_ZONE, HOST, Kind, Rule
 from roost.placement.scheduler import candidates, place
 
 
-class Change(StrEnum):
+class RemedyKind(StrEnum):
     """What could be changed. The codes are public: once set, they are set."""
 
     RAISE_LIMIT = "raise_limit"
@@ -32,7 +32,7 @@ class Change(StrEnum):
 class Remedy:
     """One change that would do by itself."""
 
-    change: Change
+    change: RemedyKind
     amount: int
     """The new limit, skew or number of servers; how many aggregates or hosts more; or the partition that would do."""
     sentence: str
@@ -83,11 +83,11 @@ def _limits(fleet: Fleet, request: Request) -> Iterator[Remedy]:
         if rule.limit is not None:
             number = _smallest(rule.limit + 1, most, _trying(fleet, request, rule, _with_limit))
             if number is not None:
-                yield Remedy(Change.RAISE_LIMIT, number, f"a limit of {number} per {rule.scope}", rule)
+                yield Remedy(RemedyKind.RAISE_LIMIT, number, f"a limit of {number} per {rule.scope}", rule)
         if rule.max_skew is not None:
             number = _smallest(rule.max_skew + 1, most, _trying(fleet, request, rule, _with_skew))
             if number is not None:
-                yield Remedy(Change.RAISE_SKEW, number, f"a skew of {number} between {rule.scope}s", rule)
+                yield Remedy(RemedyKind.RAISE_SKEW, number, f"a skew of {number} between {rule.scope}s", rule)
 
 
 def _with_limit(rule: Rule, number: int) -> Rule:
@@ -114,7 +114,7 @@ def _aggregates(fleet: Fleet, request: Request) -> Iterator[Remedy]:
             number = _smallest(1, request.count, _growing(fleet, request, rule.scope))
             if number is not None:
                 plural = "" if number == 1 else "s"
-                yield Remedy(Change.ADD_AGGREGATES, number, f"{number} more {rule.scope}{plural}", rule)
+                yield Remedy(RemedyKind.ADD_AGGREGATES, number, f"{number} more {rule.scope}{plural}", rule)
 
 
 def _growing(fleet: Fleet, request: Request, scope: str) -> Callable[[int], bool]:
@@ -149,7 +149,7 @@ def _enabling(fleet: Fleet, request: Request) -> Iterator[Remedy]:
     chosen = tuple(sorted(set(place(awake, request).hosts) & set(down)))
     if chosen:
         names = ", ".join(fleet.name(host) for host in chosen)
-        yield Remedy(Change.ENABLE_HOSTS, len(chosen), f"enabling {names}", hosts=chosen)
+        yield Remedy(RemedyKind.ENABLE_HOSTS, len(chosen), f"enabling {names}", hosts=chosen)
 
 
 def _capacity(fleet: Fleet, request: Request) -> Iterator[Remedy]:
@@ -172,7 +172,7 @@ def _capacity(fleet: Fleet, request: Request) -> Iterator[Remedy]:
         parts = zip(("vCPUs", "MB of memory", "GB of disk"), lacking, strict=True)
         missing = " and ".join(f"{lack} {unit}" for unit, lack in parts if lack)
         sentence = f"freeing {missing} on {fleet.name(host)}"
-        yield Remedy(Change.FREE_CAPACITY, 1, sentence, hosts=(host,), lacking=lacking)
+        yield Remedy(RemedyKind.FREE_CAPACITY, 1, sentence, hosts=(host,), lacking=lacking)
 
 
 def _free_for(fleet: Fleet, request: Request, host: int) -> Resources:
@@ -188,7 +188,7 @@ def _fewer(fleet: Fleet, request: Request) -> Iterator[Remedy]:
     if less is not None:
         number = request.count - less
         servers = "1 server" if number == 1 else f"{number} servers"
-        yield Remedy(Change.ASK_FOR_FEWER, number, f"asking for {servers}")
+        yield Remedy(RemedyKind.ASK_FOR_FEWER, number, f"asking for {servers}")
 
 
 def _other_partition(fleet: Fleet, request: Request) -> Iterator[Remedy]:
@@ -197,4 +197,4 @@ def _other_partition(fleet: Fleet, request: Request) -> Iterator[Remedy]:
         return
     elsewhere = place(fleet, replace(request, partition=None))
     if elsewhere:
-        yield Remedy(Change.LEAVE_PARTITION_OPEN, elsewhere.partitions[0], "leaving the partition open")
+        yield Remedy(RemedyKind.LEAVE_PARTITION_OPEN, elsewhere.partitions[0], "leaving the partition open")

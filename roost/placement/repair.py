@@ -35,7 +35,7 @@ SEARCHABLE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class RepairMember:
     """A server where it is now, and the group it belongs to, if any."""
 
     name: str
@@ -56,7 +56,7 @@ class Migration:
 
 
 @dataclass(frozen=True, slots=True)
-class Repair:
+class RepairPlan:
     """The steps in order, what they leave unrepaired, and whether fewer could have done."""
 
     moves: tuple[Migration, ...]
@@ -72,8 +72,8 @@ class Repair:
 
 
 def repair(
-    fleet: Fleet, groups: Mapping[str, Sequence[Rule]], servers: Sequence[Server], time_limit: float = 10.0
-) -> Repair:
+    fleet: Fleet, groups: Mapping[str, Sequence[Rule]], servers: Sequence[RepairMember], time_limit: float = 10.0
+) -> RepairPlan:
     """A plan for these groups; any of these servers may move, and the fleet's columns count them where they are."""
     start = _Standing(fleet.snapshot(), groups, servers)
     leavers, bound = _leavers(start, time_limit)
@@ -81,21 +81,21 @@ def repair(
     moves = _place_each(quick, leavers)
     broken = quick.broken()
     if not broken:
-        return Repair(tuple(moves), (), bound)
+        return RepairPlan(tuple(moves), (), bound)
     if len(servers) * len(fleet) <= ASSIGNABLE:
         whole = _repair_together(start, list(start.servers), time_limit)
-        return whole or Repair(tuple(moves), tuple(broken), bound)
+        return whole or RepairPlan(tuple(moves), tuple(broken), bound)
     names = [name for group in broken for name in quick.named[group]]
     rest = _repair_together(quick, names, time_limit) if len(names) * len(fleet) <= ASSIGNABLE else None
     if rest is None:
-        return Repair(tuple(moves), tuple(broken), bound)
-    return Repair((*moves, *rest.moves), rest.unrepaired, bound)
+        return RepairPlan(tuple(moves), tuple(broken), bound)
+    return RepairPlan((*moves, *rest.moves), rest.unrepaired, bound)
 
 
 class _Standing:
     """Where every server is, in the fleet and in its group."""
 
-    def __init__(self, fleet: Fleet, groups: Mapping[str, Sequence[Rule]], servers: Sequence[Server]) -> None:
+    def __init__(self, fleet: Fleet, groups: Mapping[str, Sequence[Rule]], servers: Sequence[RepairMember]) -> None:
         self.fleet = fleet
         self.groups = {group: tuple(dict.fromkeys(rules)) for group, rules in groups.items()}
         self.servers = {server.name: server for server in servers}
@@ -282,7 +282,7 @@ def _kept_hosts(standing: _Standing, group: str, leaving: Set[str]) -> Sequence[
 # Second: all servers at once
 
 
-def _repair_together(standing: _Standing, names: Sequence[str], time_limit: float) -> Repair | None:
+def _repair_together(standing: _Standing, names: Sequence[str], time_limit: float) -> RepairPlan | None:
     """The fewest moves of these servers that leave no violation, in an order, or None if there are none in reach."""
     wanted = _assign(standing, names, time_limit)
     if wanted is None:
@@ -291,7 +291,7 @@ def _repair_together(standing: _Standing, names: Sequence[str], time_limit: floa
     end = standing.copy()
     moves = _in_order(end, goal)
     if moves is not None and not end.broken():
-        return Repair(tuple(moves), (), bound)
+        return RepairPlan(tuple(moves), (), bound)
     return _shortest(standing, names)
 
 
@@ -377,7 +377,7 @@ def _in_order(standing: _Standing, goal: Mapping[str, int]) -> list[Migration] |
 # Third: sequences of moves
 
 
-def _shortest(standing: _Standing, names: Sequence[str]) -> Repair | None:
+def _shortest(standing: _Standing, names: Sequence[str]) -> RepairPlan | None:
     """The shortest sequence of allowed moves that leaves no violation, by A*; None if it is not within reach."""
     number = count()
     queue: list[tuple[int, int, _Standing, tuple[Migration, ...]]] = [(standing.least(), next(number), standing, ())]
@@ -389,7 +389,7 @@ def _shortest(standing: _Standing, names: Sequence[str]) -> Repair | None:
             continue
         seen.add(state)
         if not here.broken():
-            return Repair(moves, (), len(moves))
+            return RepairPlan(moves, (), len(moves))
         for name in names:
             for host in np.flatnonzero(here.open_to(name)).tolist():
                 there = here.copy()

@@ -213,7 +213,7 @@ def _whole_number(limit: Limit, value: object) -> int:
     return value
 
 
-class Conflict(StrEnum):
+class ContradictionKind(StrEnum):
     """Why rules can never hold. The codes are public: once set, they are set."""
 
     LIMIT_OF_NONE = "limit_of_none"
@@ -227,7 +227,7 @@ class Conflict(StrEnum):
 class Contradiction:
     """Rules that can never hold together, whatever the fleet."""
 
-    conflict: Conflict
+    conflict: ContradictionKind
     rules: tuple[Rule, ...]
     sentence: str
 
@@ -248,7 +248,7 @@ def _limits_of_none(hard: Sequence[Rule]) -> Iterator[Contradiction]:
         for limit, value in rule.limits.items():
             if value == 0:
                 sentence = f"{limit} of 0 lets no server of '{rule}' be placed; use 1 or more"
-                yield Contradiction(Conflict.LIMIT_OF_NONE, (rule,), sentence)
+                yield Contradiction(ContradictionKind.LIMIT_OF_NONE, (rule,), sentence)
 
 
 def _target_conflicts(hard: Sequence[Rule]) -> Iterator[Contradiction]:
@@ -260,10 +260,10 @@ def _target_conflicts(hard: Sequence[Rule]) -> Iterator[Contradiction]:
         affinities = [one.kind, other.kind].count(Kind.AFFINITY)
         if affinities == 2 and one.identifier != other.identifier:
             sentence = f"'{one}' and '{other}' name two targets in one scope; keep one"
-            yield Contradiction(Conflict.TWO_TARGETS, (one, other), sentence)
+            yield Contradiction(ContradictionKind.TWO_TARGETS, (one, other), sentence)
         elif affinities == 1 and one.identifier == other.identifier:
             sentence = f"'{one}' and '{other}' require and forbid the same target; drop one"
-            yield Contradiction(Conflict.TARGET_FORBIDDEN, (one, other), sentence)
+            yield Contradiction(ContradictionKind.TARGET_FORBIDDEN, (one, other), sentence)
 
 
 def _crowding(hard: Sequence[Rule], servers: int) -> Iterator[Contradiction]:
@@ -281,13 +281,13 @@ def _crowding(hard: Sequence[Rule], servers: int) -> Iterator[Contradiction]:
                     f"'{near}' keeps {servers} servers in one {far.scope} and '{far}' allows {limit}; "
                     f"raise the limit to {servers} or drop one"
                 )
-                yield Contradiction(Conflict.TOGETHER_AND_APART, (near, far), sentence)
+                yield Contradiction(ContradictionKind.TOGETHER_AND_APART, (near, far), sentence)
             if far.partitions and servers > 1 and near.scope in (far.scope, HOST):
                 sentence = (
                     f"'{near}' keeps all servers in one {far.scope} and '{far}' gives each of {far.partitions} "
                     f"partitions {far.scope}s of its own; drop one"
                 )
-                yield Contradiction(Conflict.TOGETHER_AND_APART, (near, far), sentence)
+                yield Contradiction(ContradictionKind.TOGETHER_AND_APART, (near, far), sentence)
 
 
 def _divisions(hard: Sequence[Rule]) -> Iterator[Contradiction]:
@@ -295,4 +295,4 @@ def _divisions(hard: Sequence[Rule]) -> Iterator[Contradiction]:
     dividing = [rule for rule in hard if rule.partitions is not None]
     for one, other in combinations(dividing, 2):
         sentence = f"'{one}' and '{other}' both divide the group into partitions; keep one"
-        yield Contradiction(Conflict.DIVIDED_TWICE, (one, other), sentence)
+        yield Contradiction(ContradictionKind.DIVIDED_TWICE, (one, other), sentence)

@@ -13,7 +13,16 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from roost.placement.decision import Decision, Field, Ranking, Refusal, Refused, Request, Verdict, Weight
+from roost.placement.decision import (
+    Decision,
+    Ranking,
+    RankingField,
+    Refusal,
+    RefusalCount,
+    Request,
+    Verdict,
+    Weight,
+)
 from roost.placement.fleet import (
     HEADROOM,
     NOWHERE,
@@ -265,7 +274,7 @@ class _Board:
         self.fleet = fleet
         self.request = request
         self.present = request.present()
-        self.refused: list[Refused] = []
+        self.refused: list[RefusalCount] = []
         self.ok: Bools = fleet.enabled_column.copy()
         self.candidates = len(fleet)
         self._count(Refusal.DISABLED)
@@ -290,7 +299,7 @@ class _Board:
         """Note how many candidates the last check removed."""
         left = int(np.count_nonzero(self.ok))
         if left < self.candidates:
-            self.refused.append(Refused(reason, self.candidates - left, rule))
+            self.refused.append(RefusalCount(reason, self.candidates - left, rule))
             self.candidates = left
 
     def _keep(self, good: Bools, reason: Refusal, rule: Rule | None = None) -> None:
@@ -427,7 +436,7 @@ class _Board:
         key *= self.ok
         return Ranking(words, fields, flip)
 
-    def _lay_out(self) -> tuple[tuple[Field, ...], int]:
+    def _lay_out(self) -> tuple[tuple[RankingField, ...], int]:
         """A field for each soft rule, the last one lowest in the last word, and how many words stand before that."""
         most = self.present.total + self.request.count + 1
         slots: list[tuple[Rule, int, int, int]] = []
@@ -440,12 +449,12 @@ class _Board:
             shift += width
         tops = {Kind.ANTI_AFFINITY: most, Kind.AFFINITY: 0}
         fields = [
-            Field(rule, word - at, start, width, 0 if rule.identifier else tops[rule.kind])
+            RankingField(rule, word - at, start, width, 0 if rule.identifier else tops[rule.kind])
             for rule, at, start, width in reversed(slots)
         ]
         return tuple(fields), word
 
-    def _add_preference(self, field: Field, word: Ints) -> None:
+    def _add_preference(self, field: RankingField, word: Ints) -> None:
         """Write a soft rule's preference, from 1 up; 0 stands for hosts in no aggregate of the scope."""
         rule = field.rule
         division = self.fleet.division(rule.scope)
@@ -518,7 +527,7 @@ class _Board:
         for skew in self.skews:
             closed = int(np.count_nonzero(~skew.open()[skew.column] & self.ok))
             if closed:
-                self.refused.append(Refused(Refusal.SKEWED, closed, skew.rule))
+                self.refused.append(RefusalCount(Refusal.SKEWED, closed, skew.rule))
         return self._refuse(verdict)
 
     def _state(self) -> _State:

@@ -19,7 +19,7 @@ SERVERS, HOSTS, GROUPS, CLUSTERS = KINDS = ("servers", "hosts", "groups", "clust
 _MOST_IDS = 2000
 
 
-class Change(NamedTuple):
+class WatchedChange(NamedTuple):
     """Something changed: of a kind, in a project (hosts have none), and which; None is any of them."""
 
     kind: str
@@ -37,7 +37,7 @@ EVERYTHING: Changes = dict.fromkeys(KINDS)
 class Watcher:
     """One who looks on, and what it has not seen yet."""
 
-    wants: Callable[[Change], bool]
+    wants: Callable[[WatchedChange], bool]
     _unseen: dict[str, frozenset[str] | None] = field(default_factory=dict)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _closed: bool = False
@@ -54,7 +54,7 @@ class Watcher:
         unseen, self._unseen = self._unseen, {}
         return unseen
 
-    def note(self, change: Change | None) -> None:
+    def note(self, change: WatchedChange | None) -> None:
         """Remember a change; None is everything."""
         if change is None:
             self._unseen = dict(EVERYTHING)
@@ -82,7 +82,7 @@ class Watch:
         self._closed = False
 
     @asynccontextmanager
-    async def look(self, wants: Callable[[Change], bool]) -> AsyncIterator[Watcher]:
+    async def look(self, wants: Callable[[WatchedChange], bool]) -> AsyncIterator[Watcher]:
         """Watch what `wants` agrees to. Whenever something may have been missed, everything counts as changed."""
         watcher = Watcher(wants)
         self._watchers.add(watcher)
@@ -112,6 +112,6 @@ class Watch:
             watcher.note(change)
 
 
-def _read(payload: str) -> Change:
+def _read(payload: str) -> WatchedChange:
     kind, project_id, ids = payload.split(":", 2)
-    return Change(kind, project_id, None if ids == "*" else frozenset(filter(None, ids.split(","))))
+    return WatchedChange(kind, project_id, None if ids == "*" else frozenset(filter(None, ids.split(","))))

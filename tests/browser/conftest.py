@@ -20,7 +20,7 @@ import psycopg
 import pytest
 import yaml
 
-from roost.compute import images
+from roost.compute.inventory import images
 from roost.store.embedded import EmbeddedPostgres
 from tests.conftest import Served, serve
 

@@ -6,12 +6,12 @@ import sys
 
 from rich.console import Console
 
-from roost.cli.top import GroupLine, Host, Picture, draw
+from roost.cli.top import GroupLine, HostRow, Picture, draw
 from tests.conftest import Served
 
-FULL = Host("h1", 1.0, 9, True)
-EMPTY = Host("h2", 0.0, 0, True)
-DOWN = Host("h3", 0.5, 4, False)
+FULL = HostRow("h1", 1.0, 9, True)
+EMPTY = HostRow("h2", 0.0, 0, True)
+DOWN = HostRow("h3", 0.5, 4, False)
 PICTURE = Picture(
     "rack",
     {"zone1": {"r1": [FULL, EMPTY], "r2": [DOWN]}},
@@ -26,7 +26,7 @@ def drawn(picture: Picture) -> str:
 
 
 def test_a_host_is_a_glyph_of_how_full_it_is() -> None:
-    assert [host.glyph for host in (FULL, EMPTY, DOWN, Host("h", 0.5, 3, True))] == ["█", "·", "✗", "▅"]
+    assert [host.glyph for host in (FULL, EMPTY, DOWN, HostRow("h", 0.5, 3, True))] == ["█", "·", "✗", "▅"]
     assert [host.colour for host in (FULL, EMPTY, DOWN)] == ["yellow", "green", "red"]
 
 

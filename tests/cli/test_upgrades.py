@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 
 import roost
-from roost.compute import images
+from roost.compute.inventory import images
 from roost.identity import tokens
 from roost.store import schema
 from roost.store.database import Database

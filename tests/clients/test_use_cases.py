@@ -13,7 +13,7 @@ from typing import Any
 import openstack
 import pytest
 
-from roost.compute import images
+from roost.compute.inventory import images
 from tests.clients.conftest import Client
 
 ZONES = 3

@@ -13,7 +13,7 @@ from roost import config
 from roost.api.app import App, make_services
 from roost.clouds.front import Front
 from roost.clouds.nova import Nova
-from roost.compute import images
+from roost.compute.inventory import images
 from roost.errors import Unauthorized
 from roost.identity.tokens import Caller
 from roost.store.database import Database

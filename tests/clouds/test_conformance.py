@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from roost import config
-from roost.clouds.base import CloudError, Refused
+from roost.clouds.base import CloudError, CloudRefused
 from roost.clouds.embedded import EmbeddedClouds
 from roost.clouds.openstack import OpenStackClouds
-from roost.compute import lifecycle
-from roost.compute.scheduling import Scheduler
+from roost.compute.scheduling import lifecycle
+from roost.compute.scheduling.scheduler import Scheduler
 from roost.store.database import Database
 from tests.clouds.conformance import *  # noqa: F403
 from tests.clouds.conformance import Subject
@@ -83,6 +83,6 @@ async def test_a_message_reaches_zaqar_and_a_cloud_without_queues_says_so(served
     assert heard[1:] == [("POST /v2/queues/q/messages", {"messages": [{"body": {"node_id": "n"}, "ttl": 300}]})]
 
     without = OpenStackClouds(None, access)
-    with pytest.raises((Refused, CloudError), match="messag"):
+    with pytest.raises((CloudRefused, CloudError), match="messag"):
         await without.of(own.current_project_id, own.current_user_id).post_message("q", {})
     without.close()

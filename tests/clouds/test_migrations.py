@@ -9,8 +9,8 @@ import pytest
 from roost.clouds.front import Front
 from roost.clouds.migrations import NovaMover
 from roost.clouds.nova import Nova
-from roost.compute import repairs
-from roost.compute.scheduling import Scheduler
+from roost.compute.answers import repairs
+from roost.compute.scheduling.scheduler import Scheduler
 from tests.clouds.conftest import Cloud, Person, through
 from tests.clouds.fault_proxy import Cut, FaultProxy
 from tests.conftest import Served

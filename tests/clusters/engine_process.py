@@ -7,8 +7,8 @@ from typing import Any
 from roost import config
 from roost.clouds.embedded import EmbeddedClouds
 from roost.clusters import engine
-from roost.compute import lifecycle
-from roost.compute.scheduling import Scheduler
+from roost.compute.scheduling import lifecycle
+from roost.compute.scheduling.scheduler import Scheduler
 from roost.store.database import Database
 from tests.clusters.house import UNLIMITED
 

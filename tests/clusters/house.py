@@ -17,8 +17,8 @@ from roost.api.auth import RoostAuthenticator
 from roost.clouds.base import CloudError, ServerOutcome, ServerRequest
 from roost.clouds.embedded import EmbeddedCloud, EmbeddedClouds
 from roost.clusters import engine as cluster_engine
-from roost.compute import lifecycle
-from roost.compute.scheduling import Scheduler
+from roost.compute.scheduling import lifecycle
+from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.store.database import Database
 from roost.store.tables.servers import servers

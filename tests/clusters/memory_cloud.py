@@ -6,15 +6,15 @@ from typing import Any
 
 from roost.clouds.base import (
     CloudError,
+    CloudGroup,
+    CloudResource,
+    CloudServer,
+    CloudZone,
     Hypervisor,
     LoadBalancer,
     LoadBalancerRequest,
-    Named,
-    Server,
-    ServerGroup,
     ServerOutcome,
     ServerRequest,
-    Zone,
 )
 
 
@@ -25,8 +25,8 @@ class MemoryCloud:
     zones: dict[str, bool] = field(default_factory=lambda: {"nova-1": True, "nova-2": True})
     hosts: list[str] = field(default_factory=list)
     region_names: list[str] = field(default_factory=lambda: ["RegionOne"])
-    groups: dict[str, ServerGroup] = field(default_factory=dict)
-    servers: dict[str, Server] = field(default_factory=dict)
+    groups: dict[str, CloudGroup] = field(default_factory=dict)
+    servers: dict[str, CloudServer] = field(default_factory=dict)
     requests: dict[str, ServerRequest] = field(default_factory=dict)
     flavors: tuple[str, ...] = ("m1.tiny", "m1.small")
     images: tuple[str, ...] = ("cirros", "ubuntu")
@@ -53,7 +53,7 @@ class MemoryCloud:
         zone = request.availability_zone or "nova-1"
         self.requests[request.node_id] = request
         details = {"metadata": dict(request.metadata), "flavor": {"id": request.flavor}, "addresses": {"private": []}}
-        self.servers[server_id] = Server(
+        self.servers[server_id] = CloudServer(
             server_id, request.name, "ACTIVE", zone, "host-1", request.node_id, details=details
         )
         return ServerOutcome(request.node_id, server_id, zone=zone)
@@ -65,11 +65,11 @@ class MemoryCloud:
                 self.servers.pop(server, None)
         return reasons
 
-    async def show_servers(self, server_ids: Sequence[str]) -> dict[str, Server]:
+    async def show_servers(self, server_ids: Sequence[str]) -> dict[str, CloudServer]:
         self._check("servers")
         return {server: self.servers[server] for server in server_ids if server in self.servers}
 
-    async def find_servers(self, node_ids: Sequence[str]) -> dict[str, Server]:
+    async def find_servers(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
         return {str(server.node_id): server for server in self.servers.values() if server.node_id in node_ids}
 
     async def update_server(
@@ -86,15 +86,15 @@ class MemoryCloud:
         self.operations.append((server_id, operation, params))
         return None
 
-    async def find_server_group(self, name_or_id: str) -> ServerGroup | None:
+    async def find_server_group(self, name_or_id: str) -> CloudGroup | None:
         self._check("groups")
         return next((group for group in self.groups.values() if name_or_id in (group.id, group.name)), None)
 
     async def create_server_group(
         self, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None = None
-    ) -> ServerGroup:
+    ) -> CloudGroup:
         self._check("groups")
-        group = ServerGroup(f"group-{len(self.groups)}", name, tuple(policies), dict(rules or {}))
+        group = CloudGroup(f"group-{len(self.groups)}", name, tuple(policies), dict(rules or {}))
         self.groups[group.id] = group
         return group
 
@@ -102,8 +102,8 @@ class MemoryCloud:
         self._check("groups")
         self.groups.pop(group_id, None)
 
-    async def availability_zones(self) -> list[Zone]:
-        return [Zone(name, available) for name, available in self.zones.items()]
+    async def availability_zones(self) -> list[CloudZone]:
+        return [CloudZone(name, available) for name, available in self.zones.items()]
 
     async def hypervisors(self) -> list[Hypervisor]:
         return [Hypervisor(host, f"service-of-{host}") for host in self.hosts]
@@ -111,16 +111,16 @@ class MemoryCloud:
     async def regions(self) -> list[str]:
         return self.region_names
 
-    async def find_flavor(self, name_or_id: str) -> Named | None:
+    async def find_flavor(self, name_or_id: str) -> CloudResource | None:
         return _named(name_or_id, self.flavors)
 
-    async def find_image(self, name_or_id: str) -> Named | None:
+    async def find_image(self, name_or_id: str) -> CloudResource | None:
         return _named(name_or_id, self.images)
 
-    async def find_network(self, name_or_id: str) -> Named | None:
+    async def find_network(self, name_or_id: str) -> CloudResource | None:
         return _named(name_or_id, self.networks)
 
-    async def find_keypair(self, name: str) -> Named | None:
+    async def find_keypair(self, name: str) -> CloudResource | None:
         return _named(name, self.keys)
 
     async def create_load_balancer(self, request: LoadBalancerRequest) -> LoadBalancer:
@@ -149,5 +149,5 @@ class MemoryCloud:
         self.messages.append((queue, dict(body)))
 
 
-def _named(name: str, known: Sequence[str]) -> Named | None:
-    return Named(f"id-of-{name}", name) if name in known else None
+def _named(name: str, known: Sequence[str]) -> CloudResource | None:
+    return CloudResource(f"id-of-{name}", name) if name in known else None

@@ -13,7 +13,7 @@ from roost.clouds.embedded import EmbeddedCloud
 from roost.clusters.actions import runner
 from roost.clusters.actions.work import Engine, Superseded, Work
 from roost.clusters.plugins import load
-from roost.compute.scheduling import Scheduler
+from roost.compute.scheduling.scheduler import Scheduler
 from roost.store.tables.clusters import actions
 from tests.clusters.house import FaultyClouds, House, clustering, working_engine
 

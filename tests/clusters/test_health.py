@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from roost.clouds.base import Server
+from roost.clouds.base import CloudServer
 from roost.clusters import health
 from roost.clusters.policies.health import HealthPolicy
 from roost.clusters.profiles.nova_server import ServerProfile
@@ -97,8 +97,8 @@ MEMBERS = (node("well", physical="s1"), node("gone", physical="s2"), node("lost"
 CLOUD = MemoryCloud(
     hosts=["h1"],
     servers={
-        "s1": Server("s1", "x", "ACTIVE", "nova-1", "h1", "well"),
-        "s3": Server("s3", "x", "ACTIVE", "nova-1", "h9", "lost"),
+        "s1": CloudServer("s1", "x", "ACTIVE", "nova-1", "h1", "well"),
+        "s3": CloudServer("s3", "x", "ACTIVE", "nova-1", "h9", "lost"),
     },
 )
 PROFILE = ServerProfile("web", {"type": "os.nova.server", "version": "1.0", "properties": {"flavor": "1"}})

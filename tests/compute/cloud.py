@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import sqlalchemy as sa
 
-from roost.compute import images
-from roost.compute.changes import host_changed
+from roost.compute.inventory import images
+from roost.compute.inventory.changes import host_changed
 from roost.store.database import Database
 from roost.store.tables.compute import hosts, topologies
 from tests.compute import truth

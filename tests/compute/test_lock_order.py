@@ -1,4 +1,4 @@
-"""Whoever changes a group waits for others in one order (see `roost.compute.claims`), so that nobody waits in a circle.
+"""Groups and hosts are locked in one order (see `roost.compute.inventory.claims`), so that nobody waits in a circle.
 
 PostgreSQL would end a circle with an error for one of those in it, and here nobody gets one.
 """
@@ -11,10 +11,13 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute import claims, groups, plans, scopes, servers
-from roost.compute.groups import Group, Policy
-from roost.compute.plans import ChangeMembers, ChangePolicies
-from roost.compute.scheduling import Scheduler
+from roost.compute.answers import plans
+from roost.compute.answers.plans import ChangeMembers, ChangePolicies
+from roost.compute.groups import groups
+from roost.compute.groups.groups import Group, GroupPolicy
+from roost.compute.inventory import claims, scopes
+from roost.compute.scheduling import servers
+from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.placement.rules import Rule
 from roost.store.database import Database
@@ -24,8 +27,8 @@ from roost.store.tables.servers import servers as servers_table
 from tests.compute.members import put_server
 from tests.store.waiting import until_waiting
 
-APART = (Policy(Rule.parse("anti-affinity")),)
-DIVIDED = (Policy(Rule.parse("anti-affinity:rack", {"partitions": 2})),)
+APART = (GroupPolicy(Rule.parse("anti-affinity")),)
+DIVIDED = (GroupPolicy(Rule.parse("anti-affinity:rack", {"partitions": 2})),)
 
 
 @dataclass(frozen=True)

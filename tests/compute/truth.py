@@ -5,7 +5,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute import audit, lifecycle
+from roost.compute.answers import audit
+from roost.compute.scheduling import lifecycle
 from roost.store.database import Database
 
 # Each query finds what is wrong: a sum that is off, or a server without its due claims.

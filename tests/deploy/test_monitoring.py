@@ -16,7 +16,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from roost.compute import images
+from roost.compute.inventory import images
 from roost.store.embedded import EmbeddedPostgres
 from tests.cli.test_processes import free_port, running, wait_for
 from tests.cli.test_serve import ask, sign_in

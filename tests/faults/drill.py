@@ -15,7 +15,7 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from roost.compute import audit
+from roost.compute.answers import audit
 from roost.store.database import Database
 from tests.faults import linearizability, recount
 from tests.faults.clients import PROFILE, Clients, Operation

@@ -24,8 +24,8 @@ from roost.cli import processes
 from roost.cli.main import main
 from roost.clouds import choice
 from roost.clouds.base import Cloud, CloudError, Clouds
-from roost.compute import notifications
-from roost.compute.scheduling import Scheduler
+from roost.compute.groups import notifications
+from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.store.database import Database
 

@@ -8,11 +8,11 @@ import sqlalchemy as sa
 
 from roost.errors import TooManyFailures
 from roost.identity import sign_ins, users
-from roost.identity.sign_ins import Limit, Proof
+from roost.identity.sign_ins import Proof, SignInLimit
 from roost.store.database import Database
 
-THREE = Limit(failures=3, seconds=300)
-NONE = Limit(failures=0, seconds=300)
+THREE = SignInLimit(failures=3, seconds=300)
+NONE = SignInLimit(failures=0, seconds=300)
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ async def ada(database: Database) -> Any:
         return await users.create(connection, "ada", "lovelace")
 
 
-async def fail(database: Database, times: int = 3, limit: Limit = THREE, **who: Any) -> None:
+async def fail(database: Database, times: int = 3, limit: SignInLimit = THREE, **who: Any) -> None:
     for _ in range(times):
         assert await sign_ins.prove(database, limit, "wrong", **who) is None
 

@@ -11,7 +11,7 @@ import pytest
 from lab.settings import Settings
 from roost import config
 from roost.api.auth import KeystoneAuthenticator
-from roost.clouds.base import Refused
+from roost.clouds.base import CloudRefused
 from roost.clouds.openstack import OpenStackClouds
 from roost.errors import Unauthorized, Unavailable
 from tests.lab.conftest import Access, Tenant
@@ -167,6 +167,6 @@ def test_what_cannot_be_registered_is_said_in_a_sentence(
 async def test_a_project_in_which_roost_has_no_role_is_said(admin: Any, tenant: Tenant) -> None:
     clouds = OpenStackClouds(None, tenant.access.config)
     other = admin.current_project_id
-    with pytest.raises(Refused, match=f"Roost's user cannot sign in to project {other}: has it a role there?"):
+    with pytest.raises(CloudRefused, match=f"Roost's user cannot sign in to project {other}: has it a role there?"):
         await clouds.of(other, "user").availability_zones()
     clouds.close()

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from roost.api.scheduler import _group
-from roost.compute import groups, reservations
-from roost.compute.groups import Policy
-from roost.compute.reservations import Order, Reserved
+from roost.compute.fronting import reservations
+from roost.compute.fronting.reservations import Order, Reserved
+from roost.compute.groups import groups
+from roost.compute.groups.groups import GroupPolicy
 from roost.config import Settings
 from roost.errors import NotFound
 from roost.nova.choice import Chooser, Wanted
@@ -113,7 +114,7 @@ class Nova:
                 connection,
                 self.roost.settings,
                 name="group",
-                policies=[Policy(rule) for rule in rules],
+                policies=[GroupPolicy(rule) for rule in rules],
                 project_id="demo",
                 user_id="user",
             )

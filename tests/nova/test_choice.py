@@ -9,7 +9,9 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from roost.compute import aggregates, groups, hosts, reservations
+from roost.compute.fronting import reservations
+from roost.compute.groups import groups
+from roost.compute.inventory import aggregates, hosts
 from roost.config import Settings
 from roost.nova.choice import Chooser, Silent, Wanted
 from roost.store.database import Database

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roost.placement.distribution import Plan, Zone, create, delete
+from roost.placement.distribution import Distribution, WeightedZone, create, delete
 
 often = settings(max_examples=1500, deadline=None, derandomize=True)
 
 
-def named(plan: Plan, *names: str) -> list[int]:
+def named(plan: Distribution, *names: str) -> list[int]:
     return [plan.changes.get(name, 0) for name in names]
 
 
 zone = st.builds(
-    Zone,
+    WeightedZone,
     st.just(""),
     st.integers(0, 4),
     st.integers(0, 4),
@@ -26,13 +26,13 @@ zone = st.builds(
 )
 zones = st.lists(zone, min_size=1, max_size=4).map(
     lambda zones: [
-        Zone(name, zone.weight, zone.servers, zone.available, zone.cap, zone.minimum)
+        WeightedZone(name, zone.weight, zone.servers, zone.available, zone.cap, zone.minimum)
         for name, zone in zip("dbca", zones, strict=False)
     ]
 )
 
 
-def best(zones: list[Zone], ways: list[dict[str, int]]) -> dict[str, int]:
+def best(zones: list[WeightedZone], ways: list[dict[str, int]]) -> dict[str, int]:
     """The way nearest to the ideal; of equals, the one that gives most to the first by name."""
     weights = {zone.name: zone.weight if zone.available else 0 for zone in zones}
     if not any(weights.values()):
@@ -47,7 +47,7 @@ def best(zones: list[Zone], ways: list[dict[str, int]]) -> dict[str, int]:
     return min(ways, key=distance)
 
 
-def ways(zones: list[Zone], count: int, ranges: list[range]) -> list[dict[str, int]]:
+def ways(zones: list[WeightedZone], count: int, ranges: list[range]) -> list[dict[str, int]]:
     """Every way to change by as near to the count as can be."""
     standing = sum(zone.servers for zone in zones)
     every = [way for way in product(*ranges) if abs(sum(way) - standing) <= count]
@@ -56,16 +56,16 @@ def ways(zones: list[Zone], count: int, ranges: list[range]) -> list[dict[str, i
     return [dict(zip(names, way, strict=True)) for way in every if abs(sum(way) - standing) == changed]
 
 
-def unmet(zones: list[Zone], way: dict[str, int]) -> int:
+def unmet(zones: list[WeightedZone], way: dict[str, int]) -> int:
     return sum(max(0, min(zone.minimum, _top(zone)) - way[zone.name]) for zone in zones)
 
 
-def _top(zone: Zone) -> int:
+def _top(zone: WeightedZone) -> int:
     cap = zone.servers + 9 if zone.cap is None else zone.cap
     return max(zone.servers, cap) if zone.available else zone.servers
 
 
-def over(zones: list[Zone], way: dict[str, int]) -> int:
+def over(zones: list[WeightedZone], way: dict[str, int]) -> int:
     caps = {zone.name: (zone.cap if zone.available else 0) for zone in zones}
     low = {zone.name: min(zone.servers, zone.minimum) for zone in zones}
     return sum(max(0, number - max(cap, low[name])) for name, number in way.items() if (cap := caps[name]) is not None)
@@ -73,7 +73,7 @@ def over(zones: list[Zone], way: dict[str, int]) -> int:
 
 @often
 @given(zones, st.integers(0, 7))
-def test_creating_comes_nearest_to_the_weights(zones: list[Zone], count: int) -> None:
+def test_creating_comes_nearest_to_the_weights(zones: list[WeightedZone], count: int) -> None:
     ranges = [range(zone.servers, min(_top(zone), zone.servers + count) + 1) for zone in zones]
     every = ways(zones, count, ranges)
     least = min(unmet(zones, way) for way in every)
@@ -86,7 +86,7 @@ def test_creating_comes_nearest_to_the_weights(zones: list[Zone], count: int) ->
 
 @often
 @given(zones, st.integers(0, 9))
-def test_deleting_comes_nearest_to_the_weights(zones: list[Zone], count: int) -> None:
+def test_deleting_comes_nearest_to_the_weights(zones: list[WeightedZone], count: int) -> None:
     every = ways(zones, count, [range(zone.servers + 1) for zone in zones])
 
     def given_up(way: dict[str, int]) -> int:
@@ -102,12 +102,12 @@ def test_deleting_comes_nearest_to_the_weights(zones: list[Zone], count: int) ->
 
 
 def test_sixteen_over_five_equal_zones() -> None:
-    plan = create([Zone(name) for name in "abcde"], 16)
+    plan = create([WeightedZone(name) for name in "abcde"], 16)
     assert named(plan, *"abcde") == [4, 3, 3, 3, 3]
 
 
 def test_a_million_servers_cost_no_more_than_one() -> None:
-    plan = create([Zone(str(n), weight=n) for n in range(1, 51)], 10**9)
+    plan = create([WeightedZone(str(n), weight=n) for n in range(1, 51)], 10**9)
     assert sum(plan.changes.values()) == 10**9
 
 
@@ -115,9 +115,9 @@ def test_a_million_servers_cost_no_more_than_one() -> None:
 def test_numbers_below_nought_are_refused(numbers: tuple[int, int, int, int]) -> None:
     weight, standing, cap, minimum = numbers
     with pytest.raises(ValueError, match="below 0"):
-        Zone("a", weight, standing, cap=cap, minimum=minimum)
+        WeightedZone("a", weight, standing, cap=cap, minimum=minimum)
 
 
 def test_nothing_to_do_and_nowhere_to_do_it() -> None:
-    assert create([], 3) == Plan({}, 3, {})
-    assert delete([], 0) == Plan({}, 0, {})
+    assert create([], 3) == Distribution({}, 3, {})
+    assert delete([], 0) == Distribution({}, 0, {})

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from roost.placement.decision import Move, Request
 from roost.placement.fleet import Fleet, Members, Resources
-from roost.placement.remedy import Change, advice, remedies
+from roost.placement.remedy import RemedyKind, advice, remedies
 from roost.placement.rules import Rule
 from roost.placement.scheduler import place
 from tests.placement import oracle
@@ -33,22 +33,22 @@ def test_a_remedy_is_enough_and_no_more(case: Case) -> None:
     decision = place(case.fleet, case.request)
     for remedy in remedies(decision):
         assert not decision
-        if remedy.change is Change.ASK_FOR_FEWER:
+        if remedy.change is RemedyKind.ASK_FOR_FEWER:
             assert found(case, count=remedy.amount)
             assert not found(case, count=remedy.amount + 1)
-        elif remedy.change is Change.RAISE_LIMIT:
+        elif remedy.change is RemedyKind.RAISE_LIMIT:
             for amount, enough in ((remedy.amount, True), (remedy.amount - 1, False)):
                 assert remedy.rule is not None
                 changed = replace(remedy.rule, max_server_per_aggregate=amount)
                 rules = (changed if rule == remedy.rule else rule for rule in case.request.rules)
                 assert found(case, rules=tuple(map(plain_rule, rules))) == enough
-        elif remedy.change is Change.ENABLE_HOSTS:
+        elif remedy.change is RemedyKind.ENABLE_HOSTS:
             world = [replace(host, up=host.up or at in remedy.hosts) for at, host in enumerate(case.world)]
             assert next(oracle.placements(world, case.plain), None) is not None
-        elif remedy.change is Change.LEAVE_PARTITION_OPEN:
+        elif remedy.change is RemedyKind.LEAVE_PARTITION_OPEN:
             plain = replace(case.plain, partition=None)
             assert next(oracle.placements(case.world, plain), None) is not None
-        elif remedy.change is Change.FREE_CAPACITY:
+        elif remedy.change is RemedyKind.FREE_CAPACITY:
             (at,) = remedy.hosts
             assert remedy.lacking is not None
             world = list(case.world)
@@ -92,9 +92,9 @@ def test_a_skew() -> None:
     fleet.claim(1, Resources(3, 0, 0))
     rule = Rule.parse("anti-affinity:rack", {"max_skew": 1})
     by_change = {remedy.change: remedy for remedy in remedies(place(fleet, Request(ONE, 4, (rule,))))}
-    assert by_change[Change.RAISE_SKEW].amount == 2
-    assert by_change[Change.RAISE_SKEW].sentence == "a skew of 2 between racks"
-    assert by_change[Change.ASK_FOR_FEWER].sentence == "asking for 3 servers"
+    assert by_change[RemedyKind.RAISE_SKEW].amount == 2
+    assert by_change[RemedyKind.RAISE_SKEW].sentence == "a skew of 2 between racks"
+    assert by_change[RemedyKind.ASK_FOR_FEWER].sentence == "asking for 3 servers"
 
 
 def test_one_server_that_needs_a_little_more() -> None:
@@ -118,7 +118,7 @@ def test_a_host_that_is_down() -> None:
     fleet.enable(0, False)
     fleet.enable(1, False)
     (remedy,) = remedies(place(fleet, Request(ONE)))
-    assert remedy.change is Change.ENABLE_HOSTS
+    assert remedy.change is RemedyKind.ENABLE_HOSTS
     assert len(remedy.hosts) == 1
 
 
@@ -127,9 +127,9 @@ def test_two_more_hosts_in_the_zone_and_the_rack_asked_for() -> None:
     fleet.set_zone(0, "north")
     rules = (Rule.parse("anti-affinity", {"max_server_per_host": 1}), Rule.parse("affinity:rack:0"))
     by_change = {remedy.change: remedy for remedy in remedies(place(fleet, Request(ONE, 3, rules, zone="north")))}
-    assert by_change[Change.ADD_AGGREGATES].sentence == "2 more hosts"
-    assert by_change[Change.RAISE_LIMIT].amount == 3
-    assert by_change[Change.ASK_FOR_FEWER].sentence == "asking for 1 server"
+    assert by_change[RemedyKind.ADD_AGGREGATES].sentence == "2 more hosts"
+    assert by_change[RemedyKind.RAISE_LIMIT].amount == 3
+    assert by_change[RemedyKind.ASK_FOR_FEWER].sentence == "asking for 1 server"
 
 
 @pytest.mark.parametrize("request_", [Request(ONE), Request(Resources(9, 1, 1))])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from roost.placement import repair as repairs
 from roost.placement.fleet import Fleet, Resources
-from roost.placement.repair import Server, repair
+from roost.placement.repair import RepairMember, repair
 from roost.placement.rules import Rule
 from tests.placement import oracle
 from tests.placement.oracle import PlainHost, PlainServer, World
@@ -41,10 +41,10 @@ class Broken:
     def plain_groups(self) -> list[tuple[oracle.PlainRule, ...]]:
         return [tuple(map(plain_rule, rules)) for rules in self.groups]
 
-    def repaired(self) -> repairs.Repair:
+    def repaired(self) -> repairs.RepairPlan:
         groups = {str(number): rules for number, rules in enumerate(self.groups)}
         servers = [
-            Server(str(number), host, Resources(*server.need), str(server.group), server.number)
+            RepairMember(str(number), host, Resources(*server.need), str(server.group), server.number)
             for number, (host, server) in enumerate(zip(self.start, self.servers, strict=True))
         ]
         return repair(self.fleet, groups, servers)
@@ -120,7 +120,7 @@ def test_the_partition_that_has_no_other_rack_keeps_the_one_it_shares() -> None:
     for number in range(4):
         fleet.add_host(f"h{number}", Resources(9, 9, 9), aggregates={"rack": "ab"[number // 2]})
     group = {"group": (Rule.parse("anti-affinity:rack", {"partitions": 2}),)}
-    members = [Server(name, host, Resources(1, 1, 1), "group", number) for name, host, number in
+    members = [RepairMember(name, host, Resources(1, 1, 1), "group", number) for name, host, number in
                (("big", 0, 1), ("other", 2, 1), ("small", 1, 2))]  # fmt: skip
     for size in (members, [replace(members[0], resources=Resources(5, 5, 5)), *members[1:]]):
         plan = repairs.repair(fleet, group, size)
@@ -135,9 +135,9 @@ def host(fleet: Fleet, vcpus: int, free: int) -> None:
     fleet.add_host(f"h{len(fleet)}", Resources(vcpus, 9, 9), free=Resources(free, 9, 9))
 
 
-def servers(**vcpus: int) -> list[Server]:
+def servers(**vcpus: int) -> list[RepairMember]:
     """Members of one group, all on the first host."""
-    return [Server(name, 0, Resources(size, 0, 0), "group") for name, size in vcpus.items()]
+    return [RepairMember(name, 0, Resources(size, 0, 0), "group") for name, size in vcpus.items()]
 
 
 def test_a_server_of_no_group_makes_room() -> None:
@@ -148,8 +148,8 @@ def test_a_server_of_no_group_makes_room() -> None:
     for at in (0, 1):
         fleet.join(at, "rack", "here")
     crowd = servers(a=1, b=1)
-    assert repair(fleet, near, crowd) == repairs.Repair((), ("group",), 1)
-    plan = repair(fleet, near, [*crowd, Server("alone", 1, Resources(1, 0, 0))])
+    assert repair(fleet, near, crowd) == repairs.RepairPlan((), ("group",), 1)
+    plan = repair(fleet, near, [*crowd, RepairMember("alone", 1, Resources(1, 0, 0))])
     assert plan.fewest
     assert [(move.server, move.target) for move in plan.moves][:1] == [("alone", 2)]
     assert len(plan.moves) == 2
@@ -158,7 +158,7 @@ def test_a_server_of_no_group_makes_room() -> None:
 def test_nothing_to_mend() -> None:
     fleet = Fleet()
     host(fleet, 1, 0)
-    assert repair(fleet, GROUP, servers(a=1)) == repairs.Repair((), (), 0)
+    assert repair(fleet, GROUP, servers(a=1)) == repairs.RepairPlan((), (), 0)
     assert repair(fleet, {}, []).fewest
 
 
@@ -174,7 +174,7 @@ def test_past_its_size_a_repair_says_what_it_could_not_do(
     for vcpus, free in ((6, 0), (2, 2), (4, 1)):
         host(fleet, vcpus, free)
     monkeypatch.setattr(repairs, "ASSIGNABLE", size)
-    alone = Server("alone", 2, Resources(3, 0, 0))
+    alone = RepairMember("alone", 2, Resources(3, 0, 0))
     plan = repair(fleet, GROUP, [*servers(small=1, big=2, huge=3), alone])
     assert (len(plan.moves), plan.unrepaired, plan.fewest) == (moves, unrepaired, fewest)
 
@@ -187,8 +187,8 @@ def test_a_search_past_its_reach_gives_up(monkeypatch: pytest.MonkeyPatch) -> No
     fleet.join(0, "rack", "x")
     fleet.join(1, "rack", "y")
     groups = {"x": (Rule.parse("affinity:rack:x"),), "y": (Rule.parse("affinity:rack:y"),)}
-    swapped = [Server("x", 1, Resources(1, 0, 0), "x"), Server("y", 0, Resources(1, 0, 0), "y")]
-    assert repair(fleet, groups, swapped) == repairs.Repair((), ("x", "y"), 2)
+    swapped = [RepairMember("x", 1, Resources(1, 0, 0), "x"), RepairMember("y", 0, Resources(1, 0, 0), "y")]
+    assert repair(fleet, groups, swapped) == repairs.RepairPlan((), ("x", "y"), 2)
     host(fleet, 1, 1)
     assert len(repair(fleet, {"x": groups["x"], "y": ()}, swapped).moves) == 2
     monkeypatch.setattr(repairs, "SEARCHABLE", 0)

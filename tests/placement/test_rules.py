@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 from roost.placement.rules import (
     BadLimit,
-    Conflict,
+    ContradictionKind,
     Kind,
     Limit,
     MalformedRule,
@@ -100,23 +100,23 @@ def test_limits_are_listed_by_name() -> None:
 @pytest.mark.parametrize(
     ("texts", "servers", "conflicts"),
     [
-        (["affinity", "anti-affinity"], 2, [Conflict.TOGETHER_AND_APART]),
+        (["affinity", "anti-affinity"], 2, [ContradictionKind.TOGETHER_AND_APART]),
         (["affinity", "anti-affinity"], 1, []),
-        (["affinity:rack", "anti-affinity:rack"], 2, [Conflict.TOGETHER_AND_APART]),
-        (["affinity:rack:1", "anti-affinity:rack"], 2, [Conflict.TOGETHER_AND_APART]),
-        (["affinity:host", "anti-affinity:rack"], 2, [Conflict.TOGETHER_AND_APART]),
+        (["affinity:rack", "anti-affinity:rack"], 2, [ContradictionKind.TOGETHER_AND_APART]),
+        (["affinity:rack:1", "anti-affinity:rack"], 2, [ContradictionKind.TOGETHER_AND_APART]),
+        (["affinity:host", "anti-affinity:rack"], 2, [ContradictionKind.TOGETHER_AND_APART]),
         (["affinity:rack", "anti-affinity:host"], 2, []),
         (["soft-affinity", "anti-affinity"], 2, []),
-        (["affinity:rack:1", "affinity:rack:2"], 1, [Conflict.TWO_TARGETS]),
+        (["affinity:rack:1", "affinity:rack:2"], 1, [ContradictionKind.TWO_TARGETS]),
         (["affinity:rack:1", "affinity:rack:1"], 1, []),
         (["affinity:rack:1", "affinity:switch:2"], 1, []),
-        (["affinity:rack:1", "anti-affinity:rack:1"], 1, [Conflict.TARGET_FORBIDDEN]),
+        (["affinity:rack:1", "anti-affinity:rack:1"], 1, [ContradictionKind.TARGET_FORBIDDEN]),
         (["affinity:rack:1", "anti-affinity:rack:2"], 1, []),
         (["anti-affinity:rack:1", "anti-affinity:rack:2"], 2, []),
     ],
 )
 def test_rules_that_can_never_hold_together_are_named(
-    texts: list[str], servers: int, conflicts: list[Conflict]
+    texts: list[str], servers: int, conflicts: list[ContradictionKind]
 ) -> None:
     found = contradictions([Rule.parse(text) for text in texts], servers)
     assert [contradiction.conflict for contradiction in found] == conflicts
@@ -126,16 +126,18 @@ def test_rules_that_can_never_hold_together_are_named(
 @pytest.mark.parametrize(
     ("texts", "servers", "conflict"),
     [
-        (["anti-affinity:rack", "affinity:rack"], 2, Conflict.TOGETHER_AND_APART),
-        (["anti-affinity:rack", "affinity:rack:1"], 2, Conflict.TOGETHER_AND_APART),
-        (["anti-affinity:rack", "affinity"], 2, Conflict.TOGETHER_AND_APART),
+        (["anti-affinity:rack", "affinity:rack"], 2, ContradictionKind.TOGETHER_AND_APART),
+        (["anti-affinity:rack", "affinity:rack:1"], 2, ContradictionKind.TOGETHER_AND_APART),
+        (["anti-affinity:rack", "affinity"], 2, ContradictionKind.TOGETHER_AND_APART),
         (["anti-affinity:rack", "affinity"], 1, None),
         (["anti-affinity:rack", "affinity:switch"], 2, None),
         (["anti-affinity:rack", "soft-affinity:rack"], 2, None),
         (["anti-affinity:rack", "anti-affinity"], 2, None),
     ],
 )
-def test_partitions_cannot_all_be_in_one_aggregate(texts: list[str], servers: int, conflict: Conflict | None) -> None:
+def test_partitions_cannot_all_be_in_one_aggregate(
+    texts: list[str], servers: int, conflict: ContradictionKind | None
+) -> None:
     divided, *others = texts
     rules = [Rule.parse(divided, {"partitions": 3}), *map(Rule.parse, others)]
     assert [found.conflict for found in contradictions(rules, servers)] == ([] if conflict is None else [conflict])
@@ -144,7 +146,7 @@ def test_partitions_cannot_all_be_in_one_aggregate(texts: list[str], servers: in
 def test_a_group_is_divided_once() -> None:
     rules = [Rule.parse(f"anti-affinity:{scope}", {"partitions": 3}) for scope in ("rack", "switch")]
     (found,) = contradictions(rules)
-    assert (found.conflict, found.rules) == (Conflict.DIVIDED_TWICE, tuple(rules))
+    assert (found.conflict, found.rules) == (ContradictionKind.DIVIDED_TWICE, tuple(rules))
     assert "keep one" in found.sentence
 
 
@@ -152,5 +154,5 @@ def test_a_group_is_divided_once() -> None:
 def test_a_limit_of_none_is_named(limit: Limit) -> None:
     others = {str(other): 3 for other in Limit if other not in (limit, Limit.PARTITIONS)}
     (found,) = contradictions([Rule.parse("anti-affinity", {**others, str(limit): 0})], 1)
-    assert found.conflict is Conflict.LIMIT_OF_NONE
+    assert found.conflict is ContradictionKind.LIMIT_OF_NONE
     assert "use 1 or more" in found.sentence

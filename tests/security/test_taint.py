@@ -12,7 +12,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from roost.compute import drift
+from roost.compute.answers import drift
 from tests.clusters.house import working_engine
 from tests.compute.cloud import IMAGE
 from tests.security import probes

@@ -6,14 +6,14 @@ from contextlib import AsyncExitStack
 import sqlalchemy as sa
 
 from roost.store.database import Database
-from roost.store.watch import EVERYTHING, Change, Watch, Watcher
+from roost.store.watch import EVERYTHING, Watch, WatchedChange, Watcher
 
 
 async def test_a_slow_watcher_holds_a_bounded_number_of_ids() -> None:
     watcher = Watcher(lambda change: change.kind == "servers")
     for number in range(5000):
-        watcher.note(Change("servers", "p", frozenset({str(number)})))
-        watcher.note(Change("groups", "p", frozenset({str(number)})))
+        watcher.note(WatchedChange("servers", "p", frozenset({str(number)})))
+        watcher.note(WatchedChange("groups", "p", frozenset({str(number)})))
     assert await watcher.take(1) == {"servers": None}
     assert await watcher.take(0.01) == {}
 
@@ -21,7 +21,7 @@ async def test_a_slow_watcher_holds_a_bounded_number_of_ids() -> None:
 async def test_changes_are_merged_until_they_are_taken() -> None:
     watcher = Watcher(lambda change: True)
     for ids in ({"1"}, {"2"}, {"1", "3"}):
-        watcher.note(Change("groups", "p", frozenset(ids)))
+        watcher.note(WatchedChange("groups", "p", frozenset(ids)))
     assert await watcher.take(1) == {"groups": frozenset({"1", "2", "3"})}
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import yaml
 
-from roost.compute import images
+from roost.compute.inventory import images
 from tests.conftest import Served, serve
 
 _ROOT = Path(__file__).parents[2]

@@ -7,11 +7,11 @@ import sqlalchemy as sa
 from starlette.responses import Response
 
 from roost.api.clustering import fields, shapes
-from roost.api.clustering.asking import asking
-from roost.api.clustering.fields import Field
+from roost.api.clustering.fields import BodyField
+from roost.api.clustering.handling import asking
 from roost.api.clustering.lists import Listing, boolean, one_of, text
 from roost.api.clustering.moments import moment
-from roost.api.permissions import MEMBER, READER, Rule
+from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, since, thing
 from roost.api.versions import Version
@@ -33,9 +33,9 @@ STATUSES = (
     "SUSPENDED",
 )
 RULES = (
-    Rule("actions:index", READER, "List actions."),
-    Rule("actions:get", READER, "Show an action."),
-    Rule("actions:update", MEMBER, "Cancel, suspend or resume an action."),
+    Permission("actions:index", READER, "List actions."),
+    Permission("actions:get", READER, "Show an action."),
+    Permission("actions:update", MEMBER, "Cancel, suspend or resume an action."),
 )
 routes = Table("/v1/actions")
 
@@ -138,7 +138,7 @@ async def show(call: Call) -> Reply:
     return {"action": _view(row, call.version)}
 
 
-_UPDATE = {"status": Field(fields.as_text, required=True)}
+_UPDATE = {"status": BodyField(fields.as_text, required=True)}
 
 
 @routes.patch(

@@ -1,11 +1,11 @@
 """What program this is."""
 
 import roost
-from roost.api.permissions import READER, Rule
+from roost.api.permissions import READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import STRING, thing
 
-RULES = (Rule("build_info:build_info", READER, "Show which version runs."),)
+RULES = (Permission("build_info:build_info", READER, "Show which version runs."),)
 routes = Table("/v1/build-info")
 
 _REVISION = thing({"revision": STRING})

@@ -5,10 +5,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from roost.api.clustering import shapes
-from roost.api.clustering.asking import asking
+from roost.api.clustering.handling import asking
 from roost.api.clustering.lists import Listing, boolean, text
 from roost.api.clustering.moments import moment
-from roost.api.permissions import READER, Rule
+from roost.api.permissions import READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import STRING, array, thing
 from roost.clusters import lookup
@@ -16,8 +16,8 @@ from roost.clusters.errors import PolicyBindingNotFound
 from roost.store.tables.clusters import cluster_policies, clusters, policies
 
 RULES = (
-    Rule("cluster_policies:index", READER, "List the policies on a cluster."),
-    Rule("cluster_policies:get", READER, "Show a policy on a cluster."),
+    Permission("cluster_policies:index", READER, "List the policies on a cluster."),
+    Permission("cluster_policies:get", READER, "Show a policy on a cluster."),
 )
 routes = Table("/v1/clusters/{cluster_id}/policies")
 

@@ -9,19 +9,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import JSONResponse
 
 from roost.api.clustering import fields, shapes
-from roost.api.clustering.asking import accepted, asking, cloud_of, started
-from roost.api.clustering.fields import Field
+from roost.api.clustering.fields import BodyField
+from roost.api.clustering.handling import accepted, asking, cloud_of, started
 from roost.api.clustering.lists import Listing, boolean, one_of, text
 from roost.api.clustering.moments import moment
 from roost.api.clustering.paths import follow
-from roost.api.permissions import MEMBER, READER, Rule
+from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import ANY, NULL, NULLABLE_STRING, STRING, UUID, Schema, array, by_name, thing
 from roost.api.versions import CLUSTERING, Version
 from roost.clusters import clusters, nodes
 from roost.clusters.actions import rehearsals
 from roost.clusters.actions.work import Engine
-from roost.clusters.clusters import Asking
+from roost.clusters.clusters import RequestContext
 from roost.clusters.errors import BadRequest, ResourceNotFound
 from roost.clusters.ids import new_id
 from roost.clusters.sizes import ADJUSTMENTS, CHANGE_IN_PERCENTAGE, EXACT_CAPACITY
@@ -31,14 +31,14 @@ from roost.store.tables import clusters as tables
 _ACT = "clusters:action"
 
 RULES = (
-    Rule("clusters:index", READER, "List clusters."),
-    Rule("clusters:create", MEMBER, "Create a cluster."),
-    Rule("clusters:get", READER, "Show a cluster."),
-    Rule("clusters:update", MEMBER, "Change a cluster."),
-    Rule("clusters:delete", MEMBER, "Delete a cluster."),
-    Rule(_ACT, MEMBER, "Have something done to a cluster."),
-    Rule("clusters:operation", MEMBER, "Have an operation done to the nodes of a cluster."),
-    Rule("clusters:collect", READER, "Collect an attribute of the nodes of a cluster."),
+    Permission("clusters:index", READER, "List clusters."),
+    Permission("clusters:create", MEMBER, "Create a cluster."),
+    Permission("clusters:get", READER, "Show a cluster."),
+    Permission("clusters:update", MEMBER, "Change a cluster."),
+    Permission("clusters:delete", MEMBER, "Delete a cluster."),
+    Permission(_ACT, MEMBER, "Have something done to a cluster."),
+    Permission("clusters:operation", MEMBER, "Have an operation done to the nodes of a cluster."),
+    Permission("clusters:collect", READER, "Collect an attribute of the nodes of a cluster."),
 )
 routes = Table("/v1/clusters")
 
@@ -130,32 +130,32 @@ async def index(call: Call) -> Reply:
     return {"clusters": [_view(row) for row in rows]}
 
 
-def _sizes(most: int | None) -> Mapping[str, Field]:
+def _sizes(most: int | None) -> Mapping[str, BodyField]:
     return {
-        "min_size": Field(fields.as_integer(0, most)),
-        "max_size": Field(fields.as_integer(-1, most)),
+        "min_size": BodyField(fields.as_integer(0, most)),
+        "max_size": BodyField(fields.as_integer(-1, most)),
     }
 
 
-def _create(most: int | None) -> Mapping[str, Field]:
+def _create(most: int | None) -> Mapping[str, BodyField]:
     return {
-        "name": Field(fields.as_name, required=True),
-        "profile_id": Field(fields.as_text, required=True),
-        "desired_capacity": Field(fields.as_integer(0)),
+        "name": BodyField(fields.as_name, required=True),
+        "profile_id": BodyField(fields.as_text, required=True),
+        "desired_capacity": BodyField(fields.as_integer(0)),
         **_sizes(most),
-        "timeout": Field(fields.as_integer(0)),
-        "metadata": Field(fields.as_map),
-        "config": Field(fields.as_map),
+        "timeout": BodyField(fields.as_integer(0)),
+        "metadata": BodyField(fields.as_map),
+        "config": BodyField(fields.as_map),
     }
 
 
 _UPDATE = {
-    "name": Field(fields.as_name),
-    "profile_id": Field(fields.as_text),
-    "metadata": Field(fields.as_map),
-    "timeout": Field(fields.as_integer(0)),
-    "profile_only": Field(fields.as_boolean),
-    "config": Field(fields.as_map),
+    "name": BodyField(fields.as_name),
+    "profile_id": BodyField(fields.as_text),
+    "metadata": BodyField(fields.as_map),
+    "timeout": BodyField(fields.as_integer(0)),
+    "profile_only": BodyField(fields.as_boolean),
+    "config": BodyField(fields.as_map),
 }
 
 
@@ -222,7 +222,7 @@ async def delete(call: Call) -> Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Action:
-    do: Callable[[Call, Asking, Mapping[str, Any]], Awaitable[str]]
+    do: Callable[[Call, RequestContext, Mapping[str, Any]], Awaitable[str]]
     read: Callable[[Call, Any], Mapping[str, Any]]
     since: Version = CLUSTERING.oldest
 
@@ -233,7 +233,7 @@ def _map(call: Call, value: Any) -> Mapping[str, Any]:
     return value
 
 
-def _fields(known: Mapping[str, Field]) -> Callable[[Call, Any], Mapping[str, Any]]:
+def _fields(known: Mapping[str, BodyField]) -> Callable[[Call, Any], Mapping[str, Any]]:
     return lambda call, value: fields.read(known, _map(call, value))
 
 
@@ -249,12 +249,12 @@ def _node_list(field: str, value: Any) -> list[str]:
 _NODES = fields.Reader(_node_list, array(STRING, minItems=1, uniqueItems=True))
 
 
-def _some_nodes(more: Mapping[str, Field]) -> Callable[[Call, Any], Mapping[str, Any]]:
+def _some_nodes(more: Mapping[str, BodyField]) -> Callable[[Call, Any], Mapping[str, Any]]:
     def read(call: Call, value: Any) -> Mapping[str, Any]:
         given = dict(_map(call, value))
         if not given.get("nodes"):
             raise BadRequest("Value for 'nodes' must have at least 1 item(s).")
-        return fields.read({"nodes": Field(_NODES, required=True), **more}, given)
+        return fields.read({"nodes": BodyField(_NODES, required=True), **more}, given)
 
     return read
 
@@ -275,11 +275,11 @@ def _pairs(call: Call, value: Any) -> Mapping[str, Any]:
 
 def _resize(call: Call, value: Any) -> Mapping[str, Any]:
     known = {
-        "adjustment_type": Field(fields.one_of(*ADJUSTMENTS)),
-        "number": Field(fields.as_number),
+        "adjustment_type": BodyField(fields.one_of(*ADJUSTMENTS)),
+        "number": BodyField(fields.as_number),
         **_sizes(call.services.settings.clusters.max_nodes),
-        "min_step": Field(fields.as_integer(0)),
-        "strict": Field(fields.as_boolean),
+        "min_step": BodyField(fields.as_integer(0)),
+        "strict": BodyField(fields.as_boolean),
     }
     given = fields.read(known, _map(call, value))
     kind, number = given.get("adjustment_type"), given.get("number")
@@ -299,65 +299,65 @@ def _resize(call: Call, value: Any) -> Mapping[str, Any]:
     return given
 
 
-_COUNT = _fields({"count": Field(fields.as_integer(0))})
+_COUNT = _fields({"count": BodyField(fields.as_integer(0))})
 
 
-def _scale(action: str) -> Callable[[Call, Asking, Mapping[str, Any]], Awaitable[str]]:
-    async def do(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+def _scale(action: str) -> Callable[[Call, RequestContext, Mapping[str, Any]], Awaitable[str]]:
+    async def do(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
         return await clusters.scale(ask, call.path["cluster_id"], action, given.get("count"))
 
     return do
 
 
-async def _do_resize(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+async def _do_resize(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
     return await clusters.resize(ask, call.path["cluster_id"], given)
 
 
-async def _add(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+async def _add(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
     return await clusters.add_nodes(ask, call.path["cluster_id"], given["nodes"])
 
 
-async def _del(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+async def _del(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
     destroy = given.get("destroy_after_deletion") if call.version >= Version(1, 4) else None
     return await clusters.del_nodes(ask, call.path["cluster_id"], given["nodes"], destroy)
 
 
-async def _replace(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+async def _replace(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
     return await clusters.replace_nodes(ask, call.path["cluster_id"], given["nodes"])
 
 
-async def _attach(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+async def _attach(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
     enabled = given.get("enabled", True)
     return await clusters.attach_policy(ask, call.path["cluster_id"], given["policy_id"], enabled)
 
 
-async def _detach(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+async def _detach(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
     action = "CLUSTER_DETACH_POLICY"
     return await clusters.change_policy(ask, call.path["cluster_id"], action, given["policy_id"])
 
 
-async def _change(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+async def _change(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
     more = {"enabled": given["enabled"]} if "enabled" in given else {}
     action = "CLUSTER_UPDATE_POLICY"
     return await clusters.change_policy(ask, call.path["cluster_id"], action, given["policy_id"], **more)
 
 
-async def _check(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+async def _check(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
     return await clusters.check(ask, call.path["cluster_id"], given)
 
 
-async def _recover(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+async def _recover(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
     return await clusters.recover(ask, call.path["cluster_id"], given)
 
 
-async def _complete(call: Call, ask: Asking, given: Mapping[str, Any]) -> str:
+async def _complete(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
     return await clusters.complete_lifecycle(ask, call.path["cluster_id"], given["lifecycle_action_token"])
 
 
-_POLICY = {"policy_id": Field(fields.as_text, required=True)}
-_ENABLED = {**_POLICY, "enabled": Field(fields.as_boolean)}
-_DESTROY = {"destroy_after_deletion": Field(fields.as_boolean)}
-_TOKEN = {"lifecycle_action_token": Field(fields.as_text, required=True)}
+_POLICY = {"policy_id": BodyField(fields.as_text, required=True)}
+_ENABLED = {**_POLICY, "enabled": BodyField(fields.as_boolean)}
+_DESTROY = {"destroy_after_deletion": BodyField(fields.as_boolean)}
+_TOKEN = {"lifecycle_action_token": BodyField(fields.as_text, required=True)}
 
 _ACTIONS: Mapping[str, _Action] = {
     "add_nodes": _Action(_add, _some_nodes({})),
@@ -416,7 +416,7 @@ async def act(call: Call) -> Reply:
         return started(call, await action.do(call, ask, given), ask.warnings)
 
 
-async def _rehearse(call: Call, ask: Asking, action: _Action, given: Mapping[str, Any]) -> Reply:
+async def _rehearse(call: Call, ask: RequestContext, action: _Action, given: Mapping[str, Any]) -> Reply:
     """Say what an action would come to: it is accepted as always, planned, and taken back."""
     services = call.services
     engine = Engine(new_id(), services.database, services.settings.clusters, ask.plugins, services.clouds)

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from roost.api.clustering import shapes
 from roost.api.clustering.lists import Listing, one_of, text
 from roost.api.clustering.moments import moment
-from roost.api.permissions import READER, Rule
+from roost.api.permissions import READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULL, array, thing
 from roost.clusters import lookup
@@ -16,7 +16,7 @@ from roost.clusters.events import LEVELS
 from roost.clusters.policies.base import ACTIONS
 from roost.store.tables.clusters import events
 
-RULES = (Rule("events:index", READER, "List events."), Rule("events:get", READER, "Show an event."))
+RULES = (Permission("events:index", READER, "List events."), Permission("events:get", READER, "Show an event."))
 routes = Table("/v1/events")
 
 

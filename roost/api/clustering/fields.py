@@ -31,14 +31,14 @@ class Reader(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class BodyField:
     """One field of a body."""
 
     read: Reader[Any]
     required: bool = False
 
 
-def described(fields: Mapping[str, Field]) -> Schema:
+def described(fields: Mapping[str, BodyField]) -> Schema:
     """What a body with these fields looks like, for those who read the OpenAPI document."""
     return thing(
         {name: field.read.schema for name, field in fields.items() if field.required},
@@ -46,7 +46,7 @@ def described(fields: Mapping[str, Field]) -> Schema:
     )
 
 
-def enveloped(key: str, fields: Mapping[str, Field]) -> Schema:
+def enveloped(key: str, fields: Mapping[str, BodyField]) -> Schema:
     """The same, inside `{key: ...}`."""
     return thing({key: described(fields)})
 
@@ -60,7 +60,7 @@ def envelope(body: Any, key: str, *, change: bool = False) -> dict[str, Any]:
     return as_map(key, body[key])
 
 
-def read(fields: Mapping[str, Field], given: Mapping[str, Any]) -> dict[str, Any]:
+def read(fields: Mapping[str, BodyField], given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that were given, each read; raises `BadRequest` for the first thing wrong."""
     unknown = [key for key in given if key not in fields]
     if unknown:

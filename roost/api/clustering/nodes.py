@@ -7,12 +7,12 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.clustering import fields, shapes
-from roost.api.clustering.asking import accepted, asking, cloud_of, started
 from roost.api.clustering.clusters import ONE_KEY, forced
-from roost.api.clustering.fields import Field
+from roost.api.clustering.fields import BodyField
+from roost.api.clustering.handling import accepted, asking, cloud_of, started
 from roost.api.clustering.lists import Listing, boolean, one_of, text
 from roost.api.clustering.moments import moment
-from roost.api.permissions import MEMBER, READER, Rule
+from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULL, STRING, Schema, array, since, thing
 from roost.api.versions import Version
@@ -21,15 +21,15 @@ from roost.clusters.errors import BadRequest, ResourceNotFound
 from roost.store.tables import clusters as tables
 
 RULES = (
-    Rule("nodes:index", READER, "List nodes."),
-    Rule("nodes:create", MEMBER, "Create a node."),
-    Rule("nodes:adopt", MEMBER, "Make a node of a server that exists."),
-    Rule("nodes:adopt_preview", MEMBER, "See what profile a server that exists would have."),
-    Rule("nodes:get", READER, "Show a node."),
-    Rule("nodes:update", MEMBER, "Change a node."),
-    Rule("nodes:delete", MEMBER, "Delete a node."),
-    Rule("nodes:action", MEMBER, "Have something done to a node."),
-    Rule("nodes:operation", MEMBER, "Have an operation done to a node."),
+    Permission("nodes:index", READER, "List nodes."),
+    Permission("nodes:create", MEMBER, "Create a node."),
+    Permission("nodes:adopt", MEMBER, "Make a node of a server that exists."),
+    Permission("nodes:adopt_preview", MEMBER, "See what profile a server that exists would have."),
+    Permission("nodes:get", READER, "Show a node."),
+    Permission("nodes:update", MEMBER, "Change a node."),
+    Permission("nodes:delete", MEMBER, "Delete a node."),
+    Permission("nodes:action", MEMBER, "Have something done to a node."),
+    Permission("nodes:operation", MEMBER, "Have an operation done to a node."),
 )
 routes = Table("/v1/nodes")
 
@@ -40,30 +40,30 @@ _LISTING = Listing(
     filters={"cluster_id": text, "name": text, "status": one_of(nodes.STATUSES)},
 )
 _CREATE = {
-    "name": Field(fields.as_name, required=True),
-    "profile_id": Field(fields.as_text, required=True),
-    "cluster_id": Field(fields.as_text),
-    "role": Field(fields.as_text),
-    "metadata": Field(fields.as_map),
+    "name": BodyField(fields.as_name, required=True),
+    "profile_id": BodyField(fields.as_text, required=True),
+    "cluster_id": BodyField(fields.as_text),
+    "role": BodyField(fields.as_text),
+    "metadata": BodyField(fields.as_map),
 }
 _UPDATE = {
-    "name": Field(fields.as_name),
-    "profile_id": Field(fields.as_text),
-    "role": Field(fields.as_text),
-    "metadata": Field(fields.as_map),
-    "tainted": Field(fields.as_boolean),
+    "name": BodyField(fields.as_name),
+    "profile_id": BodyField(fields.as_text),
+    "role": BodyField(fields.as_text),
+    "metadata": BodyField(fields.as_map),
+    "tainted": BodyField(fields.as_boolean),
 }
 _PREVIEW = {
-    "identity": Field(fields.as_text, required=True),
-    "type": Field(fields.as_text, required=True),
-    "overrides": Field(fields.as_map),
-    "snapshot": Field(fields.as_boolean),
+    "identity": BodyField(fields.as_text, required=True),
+    "type": BodyField(fields.as_text, required=True),
+    "overrides": BodyField(fields.as_map),
+    "snapshot": BodyField(fields.as_boolean),
 }
 _ADOPT = {
     **_PREVIEW,
-    "name": Field(fields.as_name),
-    "role": Field(fields.as_text),
-    "metadata": Field(fields.as_map),
+    "name": BodyField(fields.as_name),
+    "role": BodyField(fields.as_text),
+    "metadata": BodyField(fields.as_map),
 }
 
 

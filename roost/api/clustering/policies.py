@@ -4,10 +4,10 @@ from functools import partial
 
 from starlette.responses import Response
 
-from roost.api.clustering import fields, shapes, specified
-from roost.api.clustering.asking import cloud_of
-from roost.api.clustering.fields import Field
-from roost.api.permissions import MEMBER, READER, Rule
+from roost.api.clustering import fields, shapes, spec_views
+from roost.api.clustering.fields import BodyField
+from roost.api.clustering.handling import cloud_of
+from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import array, thing
 from roost.clusters import plugins, policy_objects
@@ -15,20 +15,20 @@ from roost.clusters.lookup import find
 from roost.store.tables import clusters as tables
 
 RULES = (
-    Rule("policies:index", READER, "List policies."),
-    Rule("policies:create", MEMBER, "Create a policy."),
-    Rule("policies:validate", MEMBER, "Validate the spec of a policy without creating it."),
-    Rule("policies:get", READER, "Show a policy."),
-    Rule("policies:update", MEMBER, "Rename a policy."),
-    Rule("policies:delete", MEMBER, "Delete a policy."),
+    Permission("policies:index", READER, "List policies."),
+    Permission("policies:create", MEMBER, "Create a policy."),
+    Permission("policies:validate", MEMBER, "Validate the spec of a policy without creating it."),
+    Permission("policies:get", READER, "Show a policy."),
+    Permission("policies:update", MEMBER, "Rename a policy."),
+    Permission("policies:delete", MEMBER, "Delete a policy."),
 )
 routes = Table("/v1/policies")
 
-_LISTING = specified.listing(tables.policies)
-_CREATE = {"name": Field(fields.as_name, required=True), "spec": Field(fields.as_map, required=True)}
-_VALIDATE = {"spec": Field(fields.as_map, required=True)}
-_UPDATE = {"name": Field(fields.as_name, required=True)}
-_view = partial(specified.view, keeps="data")
+_LISTING = spec_views.listing(tables.policies)
+_CREATE = {"name": BodyField(fields.as_name, required=True), "spec": BodyField(fields.as_map, required=True)}
+_VALIDATE = {"spec": BodyField(fields.as_map, required=True)}
+_UPDATE = {"name": BodyField(fields.as_name, required=True)}
+_view = partial(spec_views.view, keeps="data")
 _SHAPE = shapes.of(tables.policies)
 _ONE = thing({"policy": thing(_SHAPE)})
 
@@ -57,7 +57,7 @@ async def create(call: Call) -> Reply:
     since="1.2",
     rule="policies:validate",
     described=fields.enveloped("policy", _VALIDATE),
-    response=thing({"policy": thing(_SHAPE | specified.NOT_KEPT)}),
+    response=thing({"policy": thing(_SHAPE | spec_views.NOT_KEPT)}),
 )
 async def validate(call: Call) -> Reply:
     """Check a spec against its schema."""

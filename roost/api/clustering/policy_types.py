@@ -4,15 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 from roost.api.clustering.shapes import OBJECT
-from roost.api.permissions import READER, Rule
+from roost.api.permissions import READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import STRING, Schema, array, by_name, since, thing
 from roost.api.versions import Version
 from roost.clusters import plugins, spec
 
 RULES = (
-    Rule("policy_types:index", READER, "List policy types."),
-    Rule("policy_types:get", READER, "Show a policy type and the schema of its specs."),
+    Permission("policy_types:index", READER, "List policy types."),
+    Permission("policy_types:get", READER, "Show a policy type and the schema of its specs."),
 )
 routes = Table("/v1/policy-types")
 

@@ -2,16 +2,16 @@
 
 from roost.api.clustering.policy_types import listed, listed_as, shown, shown_as
 from roost.api.clustering.shapes import OBJECT
-from roost.api.permissions import READER, Rule
+from roost.api.permissions import READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import STRING, by_name, thing
 from roost.clusters import plugins
 from roost.clusters.errors import BadRequest, ResourceNotFound
 
 RULES = (
-    Rule("profile_types:index", READER, "List profile types."),
-    Rule("profile_types:get", READER, "Show a profile type and the schema of its specs."),
-    Rule("profile_types:ops", READER, "List the operations of a profile type."),
+    Permission("profile_types:index", READER, "List profile types."),
+    Permission("profile_types:get", READER, "Show a profile type and the schema of its specs."),
+    Permission("profile_types:ops", READER, "List the operations of a profile type."),
 )
 routes = Table("/v1/profile-types")
 

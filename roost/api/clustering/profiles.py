@@ -4,10 +4,10 @@ from functools import partial
 
 from starlette.responses import Response
 
-from roost.api.clustering import fields, shapes, specified
-from roost.api.clustering.asking import cloud_of
-from roost.api.clustering.fields import Field
-from roost.api.permissions import MEMBER, READER, Rule
+from roost.api.clustering import fields, shapes, spec_views
+from roost.api.clustering.fields import BodyField
+from roost.api.clustering.handling import cloud_of
+from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULL, array, thing
 from roost.clusters import plugins, profile_objects
@@ -16,24 +16,24 @@ from roost.clusters.spec import InvalidSpec
 from roost.store.tables import clusters as tables
 
 RULES = (
-    Rule("profiles:index", READER, "List profiles."),
-    Rule("profiles:create", MEMBER, "Create a profile."),
-    Rule("profiles:validate", MEMBER, "Validate the spec of a profile without creating it."),
-    Rule("profiles:get", READER, "Show a profile."),
-    Rule("profiles:update", MEMBER, "Change the name or the metadata of a profile."),
-    Rule("profiles:delete", MEMBER, "Delete a profile."),
+    Permission("profiles:index", READER, "List profiles."),
+    Permission("profiles:create", MEMBER, "Create a profile."),
+    Permission("profiles:validate", MEMBER, "Validate the spec of a profile without creating it."),
+    Permission("profiles:get", READER, "Show a profile."),
+    Permission("profiles:update", MEMBER, "Change the name or the metadata of a profile."),
+    Permission("profiles:delete", MEMBER, "Delete a profile."),
 )
 routes = Table("/v1/profiles")
 
-_LISTING = specified.listing(tables.profiles)
+_LISTING = spec_views.listing(tables.profiles)
 _CREATE = {
-    "name": Field(fields.as_name, required=True),
-    "spec": Field(fields.as_map, required=True),
-    "metadata": Field(fields.as_map),
+    "name": BodyField(fields.as_name, required=True),
+    "spec": BodyField(fields.as_map, required=True),
+    "metadata": BodyField(fields.as_map),
 }
-_VALIDATE = {"spec": Field(fields.as_map, required=True)}
-_UPDATE = {"name": Field(fields.as_name), "metadata": Field(fields.as_map)}
-_view = partial(specified.view, keeps="metadata")
+_VALIDATE = {"spec": BodyField(fields.as_map, required=True)}
+_UPDATE = {"name": BodyField(fields.as_name), "metadata": BodyField(fields.as_map)}
+_view = partial(spec_views.view, keeps="metadata")
 _SHAPE = shapes.of(tables.profiles)
 _ONE = thing({"profile": thing(_SHAPE)})
 
@@ -64,7 +64,7 @@ async def create(call: Call) -> Reply:
     since="1.2",
     rule="profiles:validate",
     described=fields.enveloped("profile", _VALIDATE),
-    response=thing({"profile": thing(_SHAPE | specified.NOT_KEPT | {"metadata": NULL})}),
+    response=thing({"profile": thing(_SHAPE | spec_views.NOT_KEPT | {"metadata": NULL})}),
 )
 async def validate(call: Call) -> Reply:
     """Check a spec against its schema."""

@@ -7,11 +7,11 @@ import sqlalchemy as sa
 from starlette.responses import Response
 
 from roost.api.clustering import fields, shapes
-from roost.api.clustering.asking import asking
-from roost.api.clustering.fields import Field
+from roost.api.clustering.fields import BodyField
+from roost.api.clustering.handling import asking
 from roost.api.clustering.lists import Listing, one_of, text
 from roost.api.clustering.moments import moment
-from roost.api.permissions import MEMBER, READER, Rule
+from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import STRING, Schema, array, thing
 from roost.api.versions import Version
@@ -22,12 +22,12 @@ from roost.store.tables import clusters as tables
 _NOTIFY = "receivers:notify"
 
 RULES = (
-    Rule("receivers:index", READER, "List receivers."),
-    Rule("receivers:create", MEMBER, "Create a receiver."),
-    Rule("receivers:get", READER, "Show a receiver."),
-    Rule("receivers:update", MEMBER, "Change a receiver."),
-    Rule("receivers:delete", MEMBER, "Delete a receiver."),
-    Rule(_NOTIFY, MEMBER, "Notify a receiver, or see the address that triggers it."),
+    Permission("receivers:index", READER, "List receivers."),
+    Permission("receivers:create", MEMBER, "Create a receiver."),
+    Permission("receivers:get", READER, "Show a receiver."),
+    Permission("receivers:update", MEMBER, "Change a receiver."),
+    Permission("receivers:delete", MEMBER, "Delete a receiver."),
+    Permission(_NOTIFY, MEMBER, "Notify a receiver, or see the address that triggers it."),
 )
 routes = Table("/v1/receivers")
 
@@ -45,17 +45,17 @@ _LISTING = Listing(
     columns={"user": "user_id"},
 )
 _CREATE = {
-    "name": Field(fields.as_name, required=True),
-    "type": Field(fields.one_of(*receivers.TYPES), required=True),
-    "cluster_id": Field(fields.as_text),
-    "action": Field(fields.as_text),
-    "actor": Field(fields.as_map),
-    "params": Field(fields.as_map),
+    "name": BodyField(fields.as_name, required=True),
+    "type": BodyField(fields.one_of(*receivers.TYPES), required=True),
+    "cluster_id": BodyField(fields.as_text),
+    "action": BodyField(fields.as_text),
+    "actor": BodyField(fields.as_map),
+    "params": BodyField(fields.as_map),
 }
 _UPDATE = {
-    "name": Field(fields.as_name),
-    "action": Field(fields.as_text),
-    "params": Field(fields.as_map),
+    "name": BodyField(fields.as_name),
+    "action": BodyField(fields.as_text),
+    "params": BodyField(fields.as_map),
 }
 _MESSAGE: Schema = {
     "type": "object",

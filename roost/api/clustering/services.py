@@ -2,13 +2,13 @@
 
 from roost.api.clustering import shapes
 from roost.api.clustering.moments import moment
-from roost.api.permissions import ADMIN, Rule
+from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.clusters import services
 from roost.store.tables import clusters as tables
 
-RULES = (Rule("services:index", ADMIN, "List engines."),)
+RULES = (Permission("services:index", ADMIN, "List engines."),)
 routes = Table("/v1/services")
 
 _STATUS: Schema = {"enum": ["enabled", "disabled"]}

@@ -1,7 +1,7 @@
 """Webhooks: whoever knows the address may trigger what it is for."""
 
 from roost.api.clustering import fields, shapes
-from roost.api.clustering.asking import asking, started
+from roost.api.clustering.handling import asking, started
 from roost.api.routes import Call, Reply, Table
 from roost.clusters import receivers
 from roost.clusters.errors import BadRequest

@@ -6,27 +6,27 @@ from typing import Any
 from roost.api import schemas
 from roost.api.compute import views
 from roost.api.compute.views import HOST_NAME, closed_query, timestamp
-from roost.api.permissions import ADMIN, Rule
+from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Handler, Reply, Table
 from roost.api.schemas import NAME, NULLABLE_STRING, STRING, Schema, array, thing
 from roost.api.versions import Version
-from roost.compute import aggregates, images
-from roost.compute.aggregates import Aggregate
+from roost.compute.inventory import aggregates, images
+from roost.compute.inventory.aggregates import Aggregate
 from roost.errors import Invalid
 
 routes = Table(prefix="/v2.1")
 
 _RULE = "os_compute_api:os-aggregates:"
 RULES = (
-    Rule(_RULE + "index", ADMIN, "List aggregates."),
-    Rule(_RULE + "show", ADMIN, "Show an aggregate."),
-    Rule(_RULE + "create", ADMIN, "Create an aggregate."),
-    Rule(_RULE + "update", ADMIN, "Change the name or the zone of an aggregate."),
-    Rule(_RULE + "delete", ADMIN, "Delete an aggregate."),
-    Rule(_RULE + "add_host", ADMIN, "Add a host to an aggregate."),
-    Rule(_RULE + "remove_host", ADMIN, "Remove a host from an aggregate."),
-    Rule(_RULE + "set_metadata", ADMIN, "Change the metadata of an aggregate."),
-    Rule("compute:aggregates:images", ADMIN, "Have the hosts of an aggregate cache images."),
+    Permission(_RULE + "index", ADMIN, "List aggregates."),
+    Permission(_RULE + "show", ADMIN, "Show an aggregate."),
+    Permission(_RULE + "create", ADMIN, "Create an aggregate."),
+    Permission(_RULE + "update", ADMIN, "Change the name or the zone of an aggregate."),
+    Permission(_RULE + "delete", ADMIN, "Delete an aggregate."),
+    Permission(_RULE + "add_host", ADMIN, "Add a host to an aggregate."),
+    Permission(_RULE + "remove_host", ADMIN, "Remove a host from an aggregate."),
+    Permission(_RULE + "set_metadata", ADMIN, "Change the metadata of an aggregate."),
+    Permission("compute:aggregates:images", ADMIN, "Have the hosts of an aggregate cache images."),
 )
 
 _ZONE: Schema = {"oneOf": [{**NAME, "pattern": "^[^:]*$"}, {"type": "null"}]}

@@ -14,16 +14,16 @@ from starlette.responses import StreamingResponse
 from roost.api.compute import server_groups
 from roost.api.compute.explanations import FIRST
 from roost.api.compute.views import timestamp
-from roost.api.permissions import ADMIN, Rule
+from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.compute import drift
-from roost.compute.drift import Broken, Key
+from roost.compute.answers import drift
+from roost.compute.answers.drift import DriftedRule, Key
 
 routes = Table(prefix="/v2.1")
 
 ALL = "os_compute_api:os-server-groups:audit:all_projects"
 
-RULES = (Rule(ALL, ADMIN, "See which rules are broken in the server groups of all projects."),)
+RULES = (Permission(ALL, ADMIN, "See which rules are broken in the server groups of all projects."),)
 
 
 @routes.get("/os-server-groups/audit", since=FIRST, rule=ALL)
@@ -35,13 +35,13 @@ async def index(call: Call) -> Reply:
     return StreamingResponse(_lines(found, since), media_type="application/x-ndjson")
 
 
-async def _lines(found: Iterator[Broken], since: Mapping[Key, datetime]) -> AsyncIterator[str]:
+async def _lines(found: Iterator[DriftedRule], since: Mapping[Key, datetime]) -> AsyncIterator[str]:
     for group_id, broken in groupby(found, key=lambda each: each.group_id):
         line = {"server_group_id": group_id, "violations": [_view(each, since.get(each.key)) for each in broken]}
         yield json.dumps(line) + "\n"
 
 
-def _view(broken: Broken, since: datetime | None) -> dict[str, object]:
+def _view(broken: DriftedRule, since: datetime | None) -> dict[str, object]:
     violation = broken.violation
     return {
         "breach": violation.breach,

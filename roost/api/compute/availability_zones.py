@@ -6,17 +6,17 @@ from typing import Any
 import sqlalchemy as sa
 
 from roost.api.compute.views import closed_query, timestamp
-from roost.api.permissions import ADMIN, ANYONE, Rule
+from roost.api.permissions import ADMIN, ANYONE, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, Schema, array, thing
-from roost.compute import zones
+from roost.compute.inventory import zones
 
 routes = Table(prefix="/v2.1")
 
 _RULE = "os_compute_api:os-availability-zone:"
 RULES = (
-    Rule(_RULE + "list", ANYONE, "List availability zones."),
-    Rule(_RULE + "detail", ADMIN, "List availability zones with their hosts."),
+    Permission(_RULE + "list", ANYONE, "List availability zones."),
+    Permission(_RULE + "detail", ADMIN, "List availability zones with their hosts."),
 )
 
 _FLAG: Schema = {"type": "boolean"}

@@ -7,11 +7,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api import schemas
 from roost.api.compute import server_groups, servers
-from roost.api.permissions import ADMIN, READER, Rule
+from roost.api.permissions import ADMIN, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
-from roost.compute import explain, flavors, identifiers, trials
-from roost.compute.flavors import resources_of
+from roost.compute.answers import explain, what_if
+from roost.compute.inventory import flavors
+from roost.compute.inventory.flavors import resources_of
+from roost.compute.inventory.scopes import load_scopes
 from roost.errors import Invalid, NotFound
 
 routes = Table(prefix="/v2.1")
@@ -21,9 +23,9 @@ GROUP = "os_compute_api:os-server-groups:explain"
 REAL = "os_compute_api:os-server-groups:explain:real"
 
 RULES = (
-    Rule(SERVER, READER, "Ask why a server is where it is, or nowhere."),
-    Rule(GROUP, READER, "Ask where new members of a server group would go, and why."),
-    Rule(REAL, ADMIN, "See hosts and real identifiers in explanations, plans and repairs."),
+    Permission(SERVER, READER, "Ask why a server is where it is, or nowhere."),
+    Permission(GROUP, READER, "Ask where new members of a server group would go, and why."),
+    Permission(REAL, ADMIN, "See hosts and real identifiers in explanations, plans and repairs."),
 )
 
 FIRST = "2.1003"
@@ -88,7 +90,7 @@ _QUESTION = thing(
 
 async def view(call: Call, connection: AsyncConnection, project_id: str) -> explain.View:
     """What the caller may see of a project's servers."""
-    return explain.View(await identifiers.load_scopes(connection), project_id, call.may(REAL))
+    return explain.View(await load_scopes(connection), project_id, call.may(REAL))
 
 
 @routes.get(
@@ -108,7 +110,7 @@ async def show(call: Call) -> Reply:
         seen = await view(call, connection, server.project_id)
         refused = server.explanation["verdict"] != "placed"
         trial = (
-            await trials.same_again(connection, call.services.scheduler, server, server.explanation["servers"])
+            await what_if.same_again(connection, call.services.scheduler, server, server.explanation["servers"])
             if refused
             else None
         )
@@ -129,7 +131,7 @@ async def ask(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, GROUP)
         flavor = await wanted_flavor(call, connection, asked, group.project_id)
-        trial = await trials.new_members(
+        trial = await what_if.new_members(
             connection,
             call.services.scheduler,
             group.id,

@@ -1,12 +1,12 @@
 """Extensions: a notion of old; everything has long been part of the API, and the list is empty."""
 
-from roost.api.permissions import ANYONE, Rule
+from roost.api.permissions import ANYONE, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import thing
 
 routes = Table(prefix="/v2.1")
 
-RULES = (Rule("os_compute_api:extensions", ANYONE, "List extensions."),)
+RULES = (Permission("os_compute_api:extensions", ANYONE, "List extensions."),)
 
 
 @routes.get("/extensions", rule="os_compute_api:extensions", response=thing({"extensions": {"const": []}}))

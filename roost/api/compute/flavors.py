@@ -7,12 +7,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.compute import views
 from roost.api.compute.views import LINKS, PAGE, closed_query, next_page, open_query
-from roost.api.permissions import ADMIN, ANYONE, READER, Rule
+from roost.api.permissions import ADMIN, ANYONE, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import BOOLEAN, MOST_DIGITS, NAME, NULLABLE_STRING, STRING, Schema, array, boolean, thing
 from roost.api.versions import Version
-from roost.compute import flavors
-from roost.compute.flavors import Flavor
+from roost.compute.inventory import flavors
+from roost.compute.inventory.flavors import Flavor
 from roost.errors import Conflict, Invalid, NotFound
 
 routes = Table(prefix="/v2.1")
@@ -22,18 +22,18 @@ _SPECS = "os_compute_api:os-flavor-extra-specs:"
 _ACCESS = "os_compute_api:os-flavor-access"
 _READ = "os_compute_api:flavors"
 RULES = (
-    Rule(_READ, ANYONE, "List and show flavors."),
-    Rule(_MANAGE + "create", ADMIN, "Create a flavor."),
-    Rule(_MANAGE + "update", ADMIN, "Change the description of a flavor."),
-    Rule(_MANAGE + "delete", ADMIN, "Delete a flavor."),
-    Rule(_SPECS + "index", READER, "List the extra specs of a flavor, also as part of the flavor."),
-    Rule(_SPECS + "show", READER, "Show an extra spec."),
-    Rule(_SPECS + "create", ADMIN, "Add extra specs to a flavor."),
-    Rule(_SPECS + "update", ADMIN, "Change an extra spec."),
-    Rule(_SPECS + "delete", ADMIN, "Delete an extra spec."),
-    Rule(_ACCESS, ADMIN, "List the projects that may use a private flavor."),
-    Rule(_ACCESS + ":add_tenant_access", ADMIN, "Let a project use a private flavor."),
-    Rule(_ACCESS + ":remove_tenant_access", ADMIN, "Let a project no longer use a private flavor."),
+    Permission(_READ, ANYONE, "List and show flavors."),
+    Permission(_MANAGE + "create", ADMIN, "Create a flavor."),
+    Permission(_MANAGE + "update", ADMIN, "Change the description of a flavor."),
+    Permission(_MANAGE + "delete", ADMIN, "Delete a flavor."),
+    Permission(_SPECS + "index", READER, "List the extra specs of a flavor, also as part of the flavor."),
+    Permission(_SPECS + "show", READER, "Show an extra spec."),
+    Permission(_SPECS + "create", ADMIN, "Add extra specs to a flavor."),
+    Permission(_SPECS + "update", ADMIN, "Change an extra spec."),
+    Permission(_SPECS + "delete", ADMIN, "Delete an extra spec."),
+    Permission(_ACCESS, ADMIN, "List the projects that may use a private flavor."),
+    Permission(_ACCESS + ":add_tenant_access", ADMIN, "Let a project use a private flavor."),
+    Permission(_ACCESS + ":remove_tenant_access", ADMIN, "Let a project no longer use a private flavor."),
 )
 
 _MOST = 2**31 - 1

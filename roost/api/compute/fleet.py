@@ -15,12 +15,13 @@ from starlette.responses import StreamingResponse
 
 from roost.api import metrics, schemas
 from roost.api.compute.server_groups import rule_view
-from roost.api.permissions import ADMIN, READER, Rule
+from roost.api.permissions import ADMIN, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
-from roost.compute import atlas, identifiers
-from roost.compute.identifiers import Scope, Surrogates
-from roost.compute.violations import Broken
+from roost.compute.answers import fleet_map
+from roost.compute.answers.violations import BrokenRule
+from roost.compute.groups.identifiers import Surrogates
+from roost.compute.inventory.scopes import Scope, load_scopes
 from roost.errors import NotFound, Unauthorized
 from roost.store import watch
 
@@ -30,8 +31,8 @@ INDEX = "os_compute_api:os-fleet:index"
 ALL = "os_compute_api:os-fleet:all"
 
 RULES = (
-    Rule(INDEX, READER, "See where the project's servers are, by aggregates, and follow changes."),
-    Rule(ALL, ADMIN, "See all hosts, aggregates, servers and violations on the map."),
+    Permission(INDEX, READER, "See where the project's servers are, by aggregates, and follow changes."),
+    Permission(ALL, ADMIN, "See all hosts, aggregates, servers and violations on the map."),
 )
 
 _FIRST = "2.1003"
@@ -112,9 +113,9 @@ def _asked(call: Call, name: str) -> list[str]:
 
 async def _scopes(call: Call, connection: AsyncConnection) -> tuple[dict[str, Scope], Scope]:
     """All scopes, and the one asked for: the zones, if none is."""
-    known = await identifiers.load_scopes(connection)
+    known = await load_scopes(connection)
     name = call.query.get("scope", _ZONE)
-    if name not in known or not atlas.divides(known[name]):
+    if name not in known or not fleet_map.divides(known[name]):
         raise NotFound(f"There is no map by the policy scope {name}.")
     return known, known[name]
 
@@ -131,7 +132,7 @@ async def index(call: Call) -> Reply:
         surrogates = Surrogates(known, call.caller.project_id or "")
         if everything:
             opened = _asked(call, "open")
-            found = await atlas.of_all(
+            found = await fleet_map.of_all(
                 connection,
                 call.services.scheduler.live,
                 scope,
@@ -143,7 +144,7 @@ async def index(call: Call) -> Reply:
         else:
             project_id = call.caller.project_id or ""
             broken = [each for each in broken if each.project_id == project_id]
-            found = await atlas.of_project(connection, scope, surrogates, project_id, broken, group_id=group_id)
+            found = await fleet_map.of_project(connection, scope, surrogates, project_id, broken, group_id=group_id)
     told = [_violation_view(call, each, None if everything else surrogates) for each in broken[:_MOST_VIOLATIONS]]
     return {
         "fleet": {
@@ -151,7 +152,7 @@ async def index(call: Call) -> Reply:
             "scopes": [
                 {"name": name, "named": everything or each.allow_identifiers}
                 for name, each in known.items()
-                if atlas.divides(each)
+                if fleet_map.divides(each)
             ],
             "all": everything,
             "aggregates": [_aggregate_view(each) for each in found.aggregates],
@@ -169,7 +170,7 @@ async def index(call: Call) -> Reply:
     }
 
 
-def _aggregate_view(tile: atlas.Aggregate) -> dict[str, Any]:
+def _aggregate_view(tile: fleet_map.MapAggregate) -> dict[str, Any]:
     view: dict[str, Any] = {
         "id": tile.id,
         "name": tile.name,
@@ -182,7 +183,7 @@ def _aggregate_view(tile: atlas.Aggregate) -> dict[str, Any]:
     return view | {name: value for name, value in known.items() if value is not None}
 
 
-def _host_view(host: atlas.Host) -> dict[str, Any]:
+def _host_view(host: fleet_map.MapHost) -> dict[str, Any]:
     marks = [
         {
             "id": server.id,
@@ -200,7 +201,7 @@ def _host_view(host: atlas.Host) -> dict[str, Any]:
     return view
 
 
-def _violation_view(call: Call, broken: Broken, surrogates: Surrogates | None) -> dict[str, Any]:
+def _violation_view(call: Call, broken: BrokenRule, surrogates: Surrogates | None) -> dict[str, Any]:
     """A broken rule, to its project with the project's own identifiers."""
     found = broken.violation
     rule = found.rule if surrogates is None else surrogates.shown(found.rule)
@@ -236,7 +237,7 @@ async def follow(call: Call) -> Reply:
 async def _events(call: Call, scope: Scope) -> AsyncIterator[str]:
     everything = call.may(ALL)
 
-    def concerns(change: watch.Change) -> bool:
+    def concerns(change: watch.WatchedChange) -> bool:
         return everything or change.kind == watch.HOSTS or change.project_id == call.caller.project_id
 
     async with call.services.watch.look(concerns) as watcher:
@@ -285,13 +286,13 @@ async def _told(call: Call, scope: Scope, changes: watch.Changes, everything: bo
 
 async def _aggregates(call: Call, scope: Scope, hosts: Collection[int]) -> list[str]:
     async with call.services.database.begin() as connection:
-        return await atlas.aggregates_of(connection, scope, hosts)
+        return await fleet_map.aggregates_of(connection, scope, hosts)
 
 
 async def _carry(call: Call, hosts: Collection[int]) -> bool:
     """Whether any of these hosts carries a server of the caller's project."""
     async with call.services.database.begin() as connection:
-        return await atlas.has_servers_on(connection, call.caller.project_id or "", hosts)
+        return await fleet_map.has_servers_on(connection, call.caller.project_id or "", hosts)
 
 
 def _event(name: str, data: dict[str, Any]) -> str:

@@ -3,18 +3,18 @@
 from typing import Any
 
 from roost.api.compute.views import open_query
-from roost.api.permissions import ADMIN, Rule
+from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import STRING, array, thing
-from roost.compute import hosts, zones
+from roost.compute.inventory import hosts, zones
 from roost.errors import NotFound
 
 routes = Table(prefix="/v2.1")
 
 _RULE = "os_compute_api:os-hosts:"
 RULES = (
-    Rule(_RULE + "list", ADMIN, "List hosts, in versions up to 2.42."),
-    Rule(_RULE + "show", ADMIN, "Show what a host has and uses, in versions up to 2.42."),
+    Permission(_RULE + "list", ADMIN, "List hosts, in versions up to 2.42."),
+    Permission(_RULE + "show", ADMIN, "Show what a host has and uses, in versions up to 2.42."),
 )
 
 _HOST = thing({"host_name": STRING, "service": STRING, "zone": STRING})

@@ -10,25 +10,25 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.api import schemas
 from roost.api.compute import views
 from roost.api.compute.views import BOOLEAN_WORD, HOST_NAME, LINKS, PAGE, closed_query, next_page, open_query
-from roost.api.permissions import ADMIN, Rule
+from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, Schema, array, boolean, thing
 from roost.api.versions import Version
-from roost.compute import hosts
-from roost.compute.hosts import HostedServer
+from roost.compute.inventory import hosts
+from roost.compute.inventory.hosts import HostedServer
 from roost.errors import Invalid, NotFound
 
 routes = Table(prefix="/v2.1")
 
 _RULE = "os_compute_api:os-hypervisors:"
 RULES = (
-    Rule(_RULE + "list", ADMIN, "List hypervisors."),
-    Rule(_RULE + "list-detail", ADMIN, "List hypervisors with details."),
-    Rule(_RULE + "statistics", ADMIN, "Show what all hypervisors hold together."),
-    Rule(_RULE + "show", ADMIN, "Show a hypervisor."),
-    Rule(_RULE + "uptime", ADMIN, "Show how long a hypervisor has been up."),
-    Rule(_RULE + "search", ADMIN, "Search hypervisors by name."),
-    Rule(_RULE + "servers", ADMIN, "List the servers on hypervisors found by name."),
+    Permission(_RULE + "list", ADMIN, "List hypervisors."),
+    Permission(_RULE + "list-detail", ADMIN, "List hypervisors with details."),
+    Permission(_RULE + "statistics", ADMIN, "Show what all hypervisors hold together."),
+    Permission(_RULE + "show", ADMIN, "Show a hypervisor."),
+    Permission(_RULE + "uptime", ADMIN, "Show how long a hypervisor has been up."),
+    Permission(_RULE + "search", ADMIN, "Search hypervisors by name."),
+    Permission(_RULE + "servers", ADMIN, "List the servers on hypervisors found by name."),
 )
 
 _CPU = {

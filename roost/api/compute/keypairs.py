@@ -6,11 +6,11 @@ import sqlalchemy as sa
 
 from roost.api.compute import views
 from roost.api.compute.views import LINKS, PAGE, closed_query, next_page, open_query, timestamp
-from roost.api.permissions import Rule
+from roost.api.permissions import Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NAME, NULLABLE_STRING, STRING, Schema, array, thing
 from roost.api.versions import Version
-from roost.compute import keypairs, quotas
+from roost.compute.inventory import keypairs, quotas
 from roost.errors import Invalid
 
 routes = Table(prefix="/v2.1")
@@ -18,10 +18,10 @@ routes = Table(prefix="/v2.1")
 _RULE = "os_compute_api:os-keypairs:"
 _OWNER = "rule:admin_api or user_id:%(user_id)s"
 RULES = (
-    Rule(_RULE + "index", _OWNER, "List a user's key pairs."),
-    Rule(_RULE + "show", _OWNER, "Show a user's key pair."),
-    Rule(_RULE + "create", _OWNER, "Create a key pair for a user."),
-    Rule(_RULE + "delete", _OWNER, "Delete a user's key pair."),
+    Permission(_RULE + "index", _OWNER, "List a user's key pairs."),
+    Permission(_RULE + "show", _OWNER, "Show a user's key pair."),
+    Permission(_RULE + "create", _OWNER, "Create a key pair for a user."),
+    Permission(_RULE + "delete", _OWNER, "Delete a user's key pair."),
 )
 
 _OLD_NAME: Schema = {"allOf": [NAME, {"pattern": r"^[_\- a-zA-Z0-9]+$"}]}

@@ -15,14 +15,22 @@ from roost.api.compute import explanations, server_groups
 from roost.api.compute.explanations import EXPLANATION, FIRST
 from roost.api.compute.servers import actor
 from roost.api.errors import compute_body
-from roost.api.permissions import ADMIN, MEMBER, READER, Rule
+from roost.api.permissions import ADMIN, MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
-from roost.compute import explain, plans
-from roost.compute.boots import Boot, NewServer
-from roost.compute.groups import Group
-from roost.compute.identifiers import Surrogates
-from roost.compute.plans import Change, ChangeMembers, ChangePolicies, Create, Displace, Outcome, Plan
+from roost.compute.answers import explain, plans
+from roost.compute.answers.plans import (
+    Change,
+    ChangeMembers,
+    ChangePolicies,
+    Create,
+    Displace,
+    GroupPlan,
+    PlanOutcome,
+)
+from roost.compute.groups.groups import Group
+from roost.compute.groups.identifiers import Surrogates
+from roost.compute.scheduling.request import CreateRequest, NewServer
 from roost.errors import Invalid
 from roost.placement import rules as placement
 from roost.placement.audit import SENTENCES, Breach
@@ -34,10 +42,10 @@ PLAN, APPLY, DRAIN = _RULE + "plan", _RULE + "plan:apply", _RULE + "plan:drain"
 EVERYBODY = _RULE + "plan:all_projects"
 
 RULES = (
-    Rule(PLAN, READER, "Ask what a change to a server group would come to."),
-    Rule(APPLY, MEMBER, "Apply a plan: boot servers, change policies or members."),
-    Rule(DRAIN, ADMIN, "Apply a plan that moves servers."),
-    Rule(EVERYBODY, ADMIN, "Ask what the loss of an aggregate would come to for all projects."),
+    Permission(PLAN, READER, "Ask what a change to a server group would come to."),
+    Permission(APPLY, MEMBER, "Apply a plan: boot servers, change policies or members."),
+    Permission(DRAIN, ADMIN, "Apply a plan that moves servers."),
+    Permission(EVERYBODY, ADMIN, "Ask what the loss of an aggregate would come to for all projects."),
 )
 
 _IDS = array(schemas.UUID, minItems=1)
@@ -140,7 +148,7 @@ async def _create(call: Call, connection: Any, group: Group, asked: Mapping[str,
     flavor = await explanations.wanted_flavor(call, connection, asked, group.project_id)
     name, count = asked.get("name", group.name), asked["count"]
     names = [name] if count == 1 else [f"{name}-{number + 1}" for number in range(count)]
-    boot = Boot(
+    boot = CreateRequest(
         project_id=group.project_id,
         user_id=call.caller.user_id,
         request_id=logs.request_id.get(),
@@ -170,7 +178,7 @@ class _View:
         partition = {"partition": stored["partition"]} if "partition" in stored else {}
         return {"name": stored["name"], **partition, **self.seen.where(stored, self.hidden)}
 
-    def moves(self, outcome: Outcome) -> list[dict[str, Any]]:
+    def moves(self, outcome: PlanOutcome) -> list[dict[str, Any]]:
         return [
             {
                 "server_id": each["server_id"],
@@ -180,13 +188,13 @@ class _View:
             for each in outcome.moves
         ]
 
-    def stranded(self, outcome: Outcome) -> list[dict[str, Any]]:
+    def stranded(self, outcome: PlanOutcome) -> list[dict[str, Any]]:
         return [
             {"server_id": each["server_id"], "sentence": self.seen.explanation(each["record"])["sentence"]}
             for each in outcome.stranded
         ]
 
-    def violations(self, outcome: Outcome) -> list[dict[str, Any]]:
+    def violations(self, outcome: PlanOutcome) -> list[dict[str, Any]]:
         return [self._violation(each) for each in outcome.violations]
 
     def _violation(self, stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,7 +214,7 @@ class _View:
         }
 
 
-def _sentence(plan: Plan) -> str:
+def _sentence(plan: GroupPlan) -> str:
     outcome = plan.outcome
     if outcome.record is not None and outcome.record["verdict"] != "placed":
         return "There is no place for these servers; see the explanation."
@@ -223,7 +231,7 @@ def _sentence(plan: Plan) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _shown(plan: Plan, seen: explain.View) -> dict[str, Any]:
+def _shown(plan: GroupPlan, seen: explain.View) -> dict[str, Any]:
     outcome, view = plan.outcome, _View(seen)
     ids = plan.server_ids or (None,) * len(outcome.placements)
     return {
@@ -286,7 +294,7 @@ def _difference(changed: plans.Changed, view: _View) -> JSONResponse:
 
 
 def _told(essence: Mapping[str, Any], view: _View) -> dict[str, Any]:
-    outcome = Outcome(
+    outcome = PlanOutcome(
         placements=list(essence["placements"]), moves=list(essence["moves"]), violations=list(essence["violations"])
     )
     return {

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from roost.api import schemas
-from roost.api.permissions import ADMIN, READER, Rule
+from roost.api.permissions import ADMIN, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, boolean, thing
 from roost.api.versions import Version
-from roost.compute import scopes
-from roost.compute.identifiers import Aggregate, Scope
+from roost.compute.inventory import scopes
+from roost.compute.inventory.scopes import Scope, ScopePart
 
 routes = Table(prefix="/v2.1")
 
@@ -23,14 +23,14 @@ CREATE, UPDATE, DELETE = _RULE + "create", _RULE + "update", _RULE + "delete"
 ADD_AGGREGATE, REMOVE_AGGREGATE = _RULE + "add_aggregate", _RULE + "remove_aggregate"
 
 RULES = (
-    Rule(INDEX, READER, "List policy scopes."),
-    Rule(SHOW, READER, "Show a policy scope."),
-    Rule(SHOW_REAL, ADMIN, "See the real identifiers of policy scopes, and what a project sees instead."),
-    Rule(CREATE, ADMIN, "Make a policy scope."),
-    Rule(UPDATE, ADMIN, "Change a policy scope."),
-    Rule(DELETE, ADMIN, "Delete a policy scope."),
-    Rule(ADD_AGGREGATE, ADMIN, "Add an aggregate to a policy scope."),
-    Rule(REMOVE_AGGREGATE, ADMIN, "Remove an aggregate from a policy scope."),
+    Permission(INDEX, READER, "List policy scopes."),
+    Permission(SHOW, READER, "Show a policy scope."),
+    Permission(SHOW_REAL, ADMIN, "See the real identifiers of policy scopes, and what a project sees instead."),
+    Permission(CREATE, ADMIN, "Make a policy scope."),
+    Permission(UPDATE, ADMIN, "Change a policy scope."),
+    Permission(DELETE, ADMIN, "Delete a policy scope."),
+    Permission(ADD_AGGREGATE, ADMIN, "Add an aggregate to a policy scope."),
+    Permission(REMOVE_AGGREGATE, ADMIN, "Remove an aggregate from a policy scope."),
 )
 
 _FIRST = "2.1002"
@@ -79,7 +79,7 @@ def _shown_as(flag: Schema) -> Schema:
 _WORDED = ((_FIRST, _FIRST, _shown_as({"enum": ["true", "false"]})), ("2.1003", None, _shown_as({"type": "boolean"})))
 
 
-def _view(call: Call, scope: Scope, inside: Sequence[Aggregate]) -> dict[str, Any]:
+def _view(call: Call, scope: Scope, inside: Sequence[ScopePart]) -> dict[str, Any]:
     real = call.may(SHOW_REAL)
     view: dict[str, Any] = {
         "id": scope.uuid,
@@ -97,7 +97,7 @@ def _view(call: Call, scope: Scope, inside: Sequence[Aggregate]) -> dict[str, An
     return view
 
 
-def _aggregate_view(call: Call, scope: Scope, aggregate: Aggregate, real: bool) -> dict[str, Any]:
+def _aggregate_view(call: Call, scope: Scope, aggregate: ScopePart, real: bool) -> dict[str, Any]:
     if not real:
         return {"group_id": scope.identifier_for(call.caller.project_id or "", aggregate.identifier)}
     view: dict[str, Any] = {"group_id": aggregate.identifier, "name": aggregate.name}

@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.compute.views import closed_query, open_query
-from roost.api.permissions import ADMIN, ANYONE, READER, Rule
+from roost.api.permissions import ADMIN, ANYONE, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import BOOLEAN, MOST_DIGITS, STRING, Schema, boolean, thing
 from roost.api.versions import Version
-from roost.compute import quotas
+from roost.compute.inventory import quotas
 from roost.config import QUOTA_DEFAULTS
 from roost.errors import Invalid
 from roost.identity import projects
@@ -24,15 +24,17 @@ _SETS = "os_compute_api:os-quota-sets:"
 _CLASSES = "os_compute_api:os-quota-class-sets:"
 _LIMITS = "os_compute_api:limits"
 RULES = (
-    Rule(_SETS + "show", READER, "Show the quotas of a project."),
-    Rule(_SETS + "detail", READER, "Show the quotas of a project, and what is used of them."),
-    Rule(_SETS + "defaults", ANYONE, "Show the quotas that a project has unless others are set."),
-    Rule(_SETS + "update", ADMIN, "Set quotas of a project."),
-    Rule(_SETS + "delete", ADMIN, "Give a project the default quotas again."),
-    Rule(_CLASSES + "show", ADMIN, "Show the quotas of a quota class."),
-    Rule(_CLASSES + "update", ADMIN, "Set quotas of a quota class; those of the class `default` are the defaults."),
-    Rule(_LIMITS, ANYONE, "Show the limits of one's own project, and what is used of them."),
-    Rule(_LIMITS + ":other_project", ADMIN, "Show the limits of another project."),
+    Permission(_SETS + "show", READER, "Show the quotas of a project."),
+    Permission(_SETS + "detail", READER, "Show the quotas of a project, and what is used of them."),
+    Permission(_SETS + "defaults", ANYONE, "Show the quotas that a project has unless others are set."),
+    Permission(_SETS + "update", ADMIN, "Set quotas of a project."),
+    Permission(_SETS + "delete", ADMIN, "Give a project the default quotas again."),
+    Permission(_CLASSES + "show", ADMIN, "Show the quotas of a quota class."),
+    Permission(
+        _CLASSES + "update", ADMIN, "Set quotas of a quota class; those of the class `default` are the defaults."
+    ),
+    Permission(_LIMITS, ANYONE, "Show the limits of one's own project, and what is used of them."),
+    Permission(_LIMITS + ":other_project", ADMIN, "Show the limits of another project."),
 )
 
 _NETWORK = ("fixed_ips", "floating_ips", "security_groups", "security_group_rules")

@@ -10,12 +10,13 @@ from roost.api.compute import explanations, server_groups
 from roost.api.compute.explanations import FIRST
 from roost.api.compute.servers import actor
 from roost.api.compute.views import timestamp
-from roost.api.permissions import ADMIN, READER, Rule
+from roost.api.permissions import ADMIN, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
-from roost.compute import explain, groups, repairs
-from roost.compute.identifiers import Surrogates
-from roost.compute.repairs import Budget, Planned, Told
+from roost.compute.answers import explain, repairs
+from roost.compute.answers.repairs import Budget, ProposedRepair, StoredRepair
+from roost.compute.groups import groups
+from roost.compute.groups.identifiers import Surrogates
 
 routes = Table(prefix="/v2.1")
 
@@ -23,8 +24,8 @@ _RULE = "os_compute_api:os-server-groups:"
 REPAIR, WATCH = _RULE + "repair", _RULE + "repair:show"
 
 RULES = (
-    Rule(REPAIR, ADMIN, "Mend a server group by moving servers, or stop that."),
-    Rule(WATCH, READER, "See which moves would mend a server group, and how far its repairs have come."),
+    Permission(REPAIR, ADMIN, "Mend a server group by moving servers, or stop that."),
+    Permission(WATCH, READER, "See which moves would mend a server group, and how far its repairs have come."),
 )
 
 _NUMBER: Schema = {"type": "integer", "minimum": 1}
@@ -80,7 +81,7 @@ class _View:
     def place(self, stored: Mapping[str, Any]) -> dict[str, str]:
         return self.seen.place(stored, self.hidden)
 
-    def planned(self, planned: Planned, budget: Budget) -> dict[str, Any]:
+    def planned(self, planned: ProposedRepair, budget: Budget) -> dict[str, Any]:
         moves = [
             {
                 "server_id": each["server_id"],
@@ -104,7 +105,7 @@ class _View:
             "updated_at": None,
         }
 
-    def told(self, told: Told, places: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    def told(self, told: StoredRepair, places: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
         row = told.row
         moves = [
             {
@@ -131,7 +132,7 @@ class _View:
         }
 
 
-def _planned_sentence(planned: Planned) -> str:
+def _planned_sentence(planned: ProposedRepair) -> str:
     number = len(planned.moves)
     if not number and planned.repairs_all:
         return "There is nothing to repair."
@@ -142,7 +143,9 @@ def _planned_sentence(planned: Planned) -> str:
     return f"{moves} {repaired}{'; fewer cannot' if planned.fewest and planned.repairs_all else ''}."
 
 
-async def _place_names(call: Call, connection: AsyncConnection, group_id: str, told: list[Told]) -> dict[int, Any]:
+async def _place_names(
+    call: Call, connection: AsyncConnection, group_id: str, told: list[StoredRepair]
+) -> dict[int, Any]:
     """Where the hosts of the moves are; a host that is gone has no places."""
     live = call.services.scheduler.live
     await live.sync(connection)
@@ -156,7 +159,9 @@ async def _place_names(call: Call, connection: AsyncConnection, group_id: str, t
     }
 
 
-async def _all_told(call: Call, connection: AsyncConnection, group: groups.Group, told: list[Told]) -> list[Any]:
+async def _all_told(
+    call: Call, connection: AsyncConnection, group: groups.Group, told: list[StoredRepair]
+) -> list[Any]:
     view = _View(await explanations.view(call, connection, group.project_id))
     places = await _place_names(call, connection, group.id, told)
     return [view.told(each, places) for each in told]

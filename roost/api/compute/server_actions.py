@@ -14,14 +14,15 @@ from starlette.responses import JSONResponse, Response
 from roost.api import schemas
 from roost.api.compute import server_view
 from roost.api.compute.servers import METADATA, actor, owned
-from roost.api.permissions import ADMIN, MANAGER, MEMBER, Rule
+from roost.api.permissions import ADMIN, MANAGER, MEMBER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import BOOLEAN, NAME, STRING, Schema, Validator, boolean, thing
 from roost.api.versions import Version
-from roost.compute import moves, servers
-from roost.compute.claims import lost_race
-from roost.compute.relocation import NoValidHost
-from roost.compute.servers import Server
+from roost.compute.inventory.claims import lost_race
+from roost.compute.moves import operations
+from roost.compute.moves.relocation import NoValidHost
+from roost.compute.scheduling import servers
+from roost.compute.scheduling.servers import Server
 from roost.errors import Invalid
 
 routes = Table(prefix="/v2.1")
@@ -64,29 +65,31 @@ async def _reboot(call: Call, connection: AsyncConnection, server: Server, value
 
 async def _resize(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
     flavor = str(value["flavorRef"]).rpartition("/")[2]
-    await moves.resize(connection, call.services.scheduler, server, actor(call), flavor)
+    await operations.resize(connection, call.services.scheduler, server, actor(call), flavor)
 
 
 async def _confirm(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
-    await moves.confirm(connection, server, actor(call))
+    await operations.confirm(connection, server, actor(call))
 
 
 async def _revert(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
-    await moves.revert(connection, server, actor(call))
+    await operations.revert(connection, server, actor(call))
 
 
 async def _migrate(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
     target = (value or {}).get("host")
     if target is not None:
         call.permit("os_compute_api:os-migrate-server:migrate:host", project_id=server.project_id)
-    await moves.migrate(connection, call.services.scheduler, server, actor(call), target)
+    await operations.migrate(connection, call.services.scheduler, server, actor(call), target)
 
 
 async def _live_migrate(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
     target = value.get("host")
     if target is not None:
         call.permit("os_compute_api:os-migrate-server:migrate_live:host", project_id=server.project_id)
-    await moves.live_migrate(connection, call.services.scheduler, server, actor(call), target, forced=_forced(value))
+    await operations.live_migrate(
+        connection, call.services.scheduler, server, actor(call), target, forced=_forced(value)
+    )
 
 
 def _forced(value: Mapping[str, Any]) -> bool:
@@ -97,7 +100,7 @@ def _forced(value: Mapping[str, Any]) -> bool:
 
 
 async def _evacuate(call: Call, connection: AsyncConnection, server: Server, value: Any) -> Response:
-    await moves.evacuate(
+    await operations.evacuate(
         connection,
         call.services.scheduler,
         server,
@@ -112,18 +115,18 @@ async def _evacuate(call: Call, connection: AsyncConnection, server: Server, val
 
 
 async def _shelve(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
-    await moves.shelve(connection, server, actor(call))
+    await operations.shelve(connection, server, actor(call))
 
 
 async def _shelve_offload(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
-    await moves.shelve_offload(connection, server, actor(call))
+    await operations.shelve_offload(connection, server, actor(call))
 
 
 async def _unshelve(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
     wishes = value or {}
     if wishes.get("host") is not None:
         call.permit("os_compute_api:os-shelve:unshelve_to_host", project_id=server.project_id)
-    await moves.unshelve(
+    await operations.unshelve(
         connection,
         call.services.scheduler,
         server,
@@ -156,7 +159,7 @@ async def _force_delete(call: Call, connection: AsyncConnection, server: Server,
 
 
 async def _reset(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
-    await moves.reset(connection, server, value["state"])
+    await operations.reset(connection, server, value["state"])
 
 
 async def _rebuild(call: Call, connection: AsyncConnection, server: Server, value: Any) -> Response:
@@ -326,10 +329,10 @@ ACTIONS: Mapping[str, Action] = {
 }
 
 RULES = (
-    *(Rule(action.rule, action.check, action.description) for action in ACTIONS.values()),
-    Rule("os_compute_api:os-migrate-server:migrate:host", ADMIN, "Move a server to a certain host."),
-    Rule("os_compute_api:os-migrate-server:migrate_live:host", ADMIN, "Move a running server to a certain host."),
-    Rule("os_compute_api:os-shelve:unshelve_to_host", ADMIN, "Bring a shelved server back to a certain host."),
+    *(Permission(action.rule, action.check, action.description) for action in ACTIONS.values()),
+    Permission("os_compute_api:os-migrate-server:migrate:host", ADMIN, "Move a server to a certain host."),
+    Permission("os_compute_api:os-migrate-server:migrate_live:host", ADMIN, "Move a running server to a certain host."),
+    Permission("os_compute_api:os-shelve:unshelve_to_host", ADMIN, "Bring a shelved server back to a certain host."),
 )
 
 _ONE = {
@@ -359,7 +362,7 @@ async def act(call: Call) -> Reply:
         answer = await _carry_out(call, action, value if validator.schema else None)
     except NoValidHost:
         async with call.services.database.begin() as connection:
-            await moves.refused(connection, call.path["server_id"], action.history or name, actor(call))
+            await operations.refused(connection, call.path["server_id"], action.history or name, actor(call))
         raise
     return answer or Response(status_code=action.status)
 

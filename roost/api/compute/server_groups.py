@@ -18,12 +18,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api import schemas
 from roost.api.compute.views import timestamp
-from roost.api.permissions import ADMIN, MEMBER, READER, Rule
+from roost.api.permissions import ADMIN, MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.api.versions import Version
-from roost.compute import audit, groups, mirror
-from roost.compute.groups import Group, Policy
+from roost.compute.answers import audit
+from roost.compute.fronting import mirror
+from roost.compute.groups import groups
+from roost.compute.groups.groups import Group, GroupPolicy
 from roost.errors import Invalid
 from roost.placement import rules as placement
 
@@ -35,15 +37,15 @@ CREATE, UPDATE, DELETE = _RULE + "create", _RULE + "update", _RULE + "delete"
 ADD_INSTANCE, REMOVE_INSTANCE, AUDIT = _RULE + "add_instance", _RULE + "remove_instance", _RULE + "audit"
 
 RULES = (
-    Rule(INDEX, READER, "List server groups."),
-    Rule(ALL_PROJECTS, ADMIN, "List the server groups of all projects."),
-    Rule(SHOW, READER, "Show a server group."),
-    Rule(CREATE, MEMBER, "Make a server group."),
-    Rule(UPDATE, MEMBER, "Rename a server group or change its policies."),
-    Rule(DELETE, MEMBER, "Delete a server group."),
-    Rule(ADD_INSTANCE, MEMBER, "Make an existing server a member of a server group."),
-    Rule(REMOVE_INSTANCE, MEMBER, "Take a server out of a server group."),
-    Rule(AUDIT, READER, "See where the members of a server group are."),
+    Permission(INDEX, READER, "List server groups."),
+    Permission(ALL_PROJECTS, ADMIN, "List the server groups of all projects."),
+    Permission(SHOW, READER, "Show a server group."),
+    Permission(CREATE, MEMBER, "Make a server group."),
+    Permission(UPDATE, MEMBER, "Rename a server group or change its policies."),
+    Permission(DELETE, MEMBER, "Delete a server group."),
+    Permission(ADD_INSTANCE, MEMBER, "Make an existing server a member of a server group."),
+    Permission(REMOVE_INSTANCE, MEMBER, "Take a server out of a server group."),
+    Permission(AUDIT, READER, "See where the members of a server group are."),
 )
 
 _FLAT = Version(2, 64)
@@ -186,7 +188,7 @@ def _view(group: Group, version: Version, *, in_list: bool = False) -> dict[str,
     return view
 
 
-def _policies_view(policies: tuple[Policy, ...], version: Version) -> dict[str, Any]:
+def _policies_view(policies: tuple[GroupPolicy, ...], version: Version) -> dict[str, Any]:
     """What a version has no words for is left out: all but the first policy, scopes, or limits."""
     first = policies[0]
     if version < _FLAT:
@@ -202,14 +204,14 @@ def _policies_view(policies: tuple[Policy, ...], version: Version) -> dict[str, 
 
 def rule_view(rule: placement.Rule) -> dict[str, Any]:
     """A policy in the words of 2.1003."""
-    name = Policy(rule).name
+    name = GroupPolicy(rule).name
     return {"name": name, "scope": rule.scope, "identifier": rule.identifier, "rules": dict(rule.limits)}
 
 
 # What is asked for
 
 
-def asked_policies(body: Mapping[str, Any], version: Version) -> list[Policy]:
+def asked_policies(body: Mapping[str, Any], version: Version) -> list[GroupPolicy]:
     """The policies that a body asks for, in the words of its version."""
     if version < _FLAT:
         return [_policy(name) for name in body["policies"]]
@@ -222,20 +224,20 @@ def asked_policies(body: Mapping[str, Any], version: Version) -> list[Policy]:
     return [_object(policy) for policy in body["policies"]]
 
 
-def _flat(name: str, rules: Mapping[str, Any]) -> Policy:
+def _flat(name: str, rules: Mapping[str, Any]) -> GroupPolicy:
     limits = {key: value for key, value in rules.items() if key not in _PLACE}
     if limits and name != "anti-affinity":
         raise Invalid("Only anti-affinity policy supports rules.")
     return _policy(name, rules.get("scope"), rules.get("identifier"), limits)
 
 
-def _written(text: str) -> Policy:
+def _written(text: str) -> GroupPolicy:
     name, *place = text.split(":", 2)
     scope, identifier = (*place, None, None)[:2]
     return _policy(name, scope, identifier)
 
 
-def _object(policy: Mapping[str, Any]) -> Policy:
+def _object(policy: Mapping[str, Any]) -> GroupPolicy:
     # Always shown, the scope need not be remembered as having been written out.
     scope = policy.get("scope", placement.HOST)
     written = None if scope == placement.HOST else scope
@@ -244,7 +246,7 @@ def _object(policy: Mapping[str, Any]) -> Policy:
 
 def _policy(
     name: str, scope: str | None = None, identifier: str | None = None, limits: Mapping[str, Any] | None = None
-) -> Policy:
+) -> GroupPolicy:
     place = placement.HOST if scope is None and identifier is not None else scope
     text = ":".join(part for part in (name, place, identifier) if part is not None)
     if not text.isprintable():
@@ -253,7 +255,7 @@ def _policy(
         rule = placement.Rule.parse(text, limits)
     except placement.RuleError as error:
         raise Invalid(f"The policy '{text}' cannot be used: {error}.") from None
-    return Policy(rule, spelled_out=scope == placement.HOST)
+    return GroupPolicy(rule, spelled_out=scope == placement.HOST)
 
 
 async def find(call: Call, connection: AsyncConnection, rule: str) -> Group:
@@ -404,7 +406,7 @@ async def show_audit(call: Call) -> Reply:
     return {"server_group_policy_audit": view}
 
 
-def violation_view(violation: audit.Violation) -> dict[str, Any]:
+def violation_view(violation: audit.ShownViolation) -> dict[str, Any]:
     """A broken rule in the words of 2.1003."""
     return {
         "breach": violation.breach,

@@ -7,20 +7,20 @@ import sqlalchemy as sa
 from roost.api.compute.server_view import host_id
 from roost.api.compute.servers import owned
 from roost.api.compute.views import timestamp
-from roost.api.permissions import ADMIN, READER, Rule
+from roost.api.permissions import ADMIN, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import INTEGER, NULL, NULLABLE_STRING, STRING, Schema, array, since, thing
 from roost.api.versions import Version
-from roost.compute import servers
+from roost.compute.scheduling import servers
 from roost.errors import NotFound
 
 _ACTIONS = "os_compute_api:os-instance-actions:"
 _MIGRATIONS = "os_compute_api:os-migrations:index"
 
 RULES = (
-    Rule(_ACTIONS + "list", READER, "List what was done to a server."),
-    Rule(_ACTIONS + "show", READER, "Show one thing that was done to a server."),
-    Rule(_MIGRATIONS, ADMIN, "List moves of servers."),
+    Permission(_ACTIONS + "list", READER, "List what was done to a server."),
+    Permission(_ACTIONS + "show", READER, "Show one thing that was done to a server."),
+    Permission(_MIGRATIONS, ADMIN, "List moves of servers."),
 )
 
 routes = Table(prefix="/v2.1")

@@ -3,21 +3,22 @@
 from typing import Any
 
 from roost.api.compute.servers import METADATA, owned
-from roost.api.permissions import MEMBER, READER, Rule
+from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import STRING, by_name, thing
-from roost.compute import quotas, servers
+from roost.compute.inventory import quotas
+from roost.compute.scheduling import servers
 from roost.errors import Invalid, NotFound, OverQuota
 
 _RULE = "os_compute_api:server-metadata:"
 
 RULES = (
-    Rule(_RULE + "index", READER, "List a server's metadata."),
-    Rule(_RULE + "show", READER, "Show an item of a server's metadata."),
-    Rule(_RULE + "create", MEMBER, "Add to a server's metadata."),
-    Rule(_RULE + "update_all", MEMBER, "Replace a server's metadata."),
-    Rule(_RULE + "update", MEMBER, "Change an item of a server's metadata."),
-    Rule(_RULE + "delete", MEMBER, "Delete an item of a server's metadata."),
+    Permission(_RULE + "index", READER, "List a server's metadata."),
+    Permission(_RULE + "show", READER, "Show an item of a server's metadata."),
+    Permission(_RULE + "create", MEMBER, "Add to a server's metadata."),
+    Permission(_RULE + "update_all", MEMBER, "Replace a server's metadata."),
+    Permission(_RULE + "update", MEMBER, "Change an item of a server's metadata."),
+    Permission(_RULE + "delete", MEMBER, "Delete an item of a server's metadata."),
 )
 
 routes = Table(prefix="/v2.1")

@@ -7,9 +7,9 @@ from typing import Any
 from roost.api.compute.views import links, timestamp
 from roost.api.routes import Call
 from roost.api.versions import Version
-from roost.compute import servers
-from roost.compute.hosts import DEFAULT_ZONE
-from roost.compute.servers import Server
+from roost.compute.inventory.hosts import DEFAULT_ZONE
+from roost.compute.scheduling import servers
+from roost.compute.scheduling.servers import Server
 
 EXTENDED = "os_compute_api:os-extended-server-attributes"
 HOST_STATUS = "os_compute_api:servers:show:host_status"

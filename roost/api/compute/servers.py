@@ -14,13 +14,13 @@ from roost import logs
 from roost.api import schemas
 from roost.api.compute import server_shape, server_view
 from roost.api.compute.views import links, next_page, page_limit
-from roost.api.permissions import ADMIN, MEMBER, READER, Rule
+from roost.api.permissions import ADMIN, MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import BOOLEAN, NAME, POSITIVE_INTEGER, STRING, Schema, array, boolean, thing
 from roost.api.versions import Version
-from roost.compute import servers
-from roost.compute.boots import Boot, NewServer, named_servers
-from roost.compute.servers import Actor, Filters, Server
+from roost.compute.scheduling import servers
+from roost.compute.scheduling.request import CreateRequest, NewServer, named_servers
+from roost.compute.scheduling.servers import Actor, Filters, Server
 from roost.errors import Forbidden, Invalid, NotFound
 
 _RULE = "os_compute_api:servers:"
@@ -29,17 +29,17 @@ _REQUESTED_HOST = "compute:servers:create:requested_destination"
 _ALL_TENANTS = _RULE + "index:get_all_tenants"
 
 RULES = (
-    Rule(_RULE + "create", MEMBER, "Boot servers."),
-    Rule(_FORCED_HOST, ADMIN, "Boot a server on a host given as zone:host."),
-    Rule(_REQUESTED_HOST, ADMIN, "Boot a server on a host given by its name."),
-    Rule(_RULE + "index", READER, "List servers."),
-    Rule(_RULE + "detail", READER, "List servers with details."),
-    Rule(_ALL_TENANTS, ADMIN, "List servers of all projects."),
-    Rule(_RULE + "show", READER, "Show a server."),
-    Rule(server_view.HOST_STATUS, ADMIN, "See the state of a server's host."),
-    Rule(server_view.EXTENDED, ADMIN, "See on which host a server is."),
-    Rule(_RULE + "update", MEMBER, "Rename or describe a server."),
-    Rule(_RULE + "delete", MEMBER, "Delete a server."),
+    Permission(_RULE + "create", MEMBER, "Boot servers."),
+    Permission(_FORCED_HOST, ADMIN, "Boot a server on a host given as zone:host."),
+    Permission(_REQUESTED_HOST, ADMIN, "Boot a server on a host given by its name."),
+    Permission(_RULE + "index", READER, "List servers."),
+    Permission(_RULE + "detail", READER, "List servers with details."),
+    Permission(_ALL_TENANTS, ADMIN, "List servers of all projects."),
+    Permission(_RULE + "show", READER, "Show a server."),
+    Permission(server_view.HOST_STATUS, ADMIN, "See the state of a server's host."),
+    Permission(server_view.EXTENDED, ADMIN, "See on which host a server is."),
+    Permission(_RULE + "update", MEMBER, "Rename or describe a server."),
+    Permission(_RULE + "delete", MEMBER, "Delete a server."),
 )
 
 routes = Table(prefix="/v2.1")
@@ -170,14 +170,14 @@ async def create(call: Call) -> Reply:
     return JSONResponse(body, 202, headers={"Location": f"{call.base}/v2.1/servers/{first}"})
 
 
-def _boot(call: Call) -> Boot:
+def _boot(call: Call) -> CreateRequest:
     """What a request means."""
     body = call.body["server"]
     hints = call.body.get("os:scheduler_hints") or call.body.get("OS-SCH-HNT:scheduler_hints") or {}
     least, most = _counts(body)
     zone, target, must_exist = _destination(call, body)
     assert call.caller.project_id is not None
-    return Boot(
+    return CreateRequest(
         project_id=call.caller.project_id,
         user_id=call.caller.user_id,
         request_id=logs.request_id.get(),

@@ -8,20 +8,20 @@ import sqlalchemy as sa
 from roost.api import schemas
 from roost.api.compute import views
 from roost.api.compute.views import HOST_NAME, closed_query, open_query, timestamp
-from roost.api.permissions import ADMIN, Rule
+from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import BOOLEAN, NULLABLE_STRING, STRING, Schema, array, boolean, thing
 from roost.api.versions import Version
-from roost.compute import hosts, zones
+from roost.compute.inventory import hosts, zones
 from roost.errors import Invalid, NotFound
 
 routes = Table(prefix="/v2.1")
 
 _RULE = "os_compute_api:os-services:"
 RULES = (
-    Rule(_RULE + "list", ADMIN, "List compute services."),
-    Rule(_RULE + "update", ADMIN, "Enable or disable a compute service, or declare it down or up."),
-    Rule(_RULE + "delete", ADMIN, "Delete a compute service and its host."),
+    Permission(_RULE + "list", ADMIN, "List compute services."),
+    Permission(_RULE + "update", ADMIN, "Enable or disable a compute service, or declare it down or up."),
+    Permission(_RULE + "delete", ADMIN, "Delete a compute service and its host."),
 )
 
 BINARY = "nova-compute"

@@ -5,7 +5,7 @@ from typing import Any
 
 from roost.api.identity import projects as project_views
 from roost.api.identity.shapes import PAGE, PROJECTS
-from roost.api.permissions import ANYONE, Rule
+from roost.api.permissions import ANYONE, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import STRING, array, thing
 from roost.errors import Forbidden
@@ -15,8 +15,8 @@ from roost.identity.tokens import Caller
 routes = Table(prefix="/v3/auth")
 
 RULES = (
-    Rule("identity:get_auth_catalog", ANYONE, "Show the catalogue that one's token has."),
-    Rule("identity:get_auth_projects", ANYONE, "List the projects that one may sign in for."),
+    Permission("identity:get_auth_catalog", ANYONE, "Show the catalogue that one's token has."),
+    Permission("identity:get_auth_projects", ANYONE, "List the projects that one may sign in for."),
 )
 
 # Clustering is unversioned: its clients add the version themselves.

@@ -4,7 +4,7 @@ from typing import Any
 
 from roost.api import schemas
 from roost.api.identity.shapes import PAGE, linked
-from roost.api.permissions import ADMIN, ANYONE, Rule
+from roost.api.permissions import ADMIN, ANYONE, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import STRING, TRUTH, array, thing
 from roost.errors import NotFound
@@ -13,8 +13,8 @@ from roost.identity.projects import DOMAIN_ID, DOMAIN_NAME
 routes = Table(prefix="/v3/domains")
 
 RULES = (
-    Rule("identity:list_domains", ADMIN, "List domains."),
-    Rule("identity:get_domain", ANYONE, "Show a domain."),
+    Permission("identity:list_domains", ADMIN, "List domains."),
+    Permission("identity:get_domain", ANYONE, "Show a domain."),
 )
 
 DOMAIN_REFERENCE: schemas.Schema = {

@@ -5,7 +5,7 @@ from typing import Any
 
 from roost.api import schemas
 from roost.api.identity.shapes import PROJECT, PROJECTS
-from roost.api.permissions import ADMIN, Rule
+from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.identity import projects
 from roost.identity.projects import DOMAIN_ID
@@ -13,11 +13,11 @@ from roost.identity.projects import DOMAIN_ID
 routes = Table(prefix="/v3/projects")
 
 RULES = (
-    Rule("identity:list_projects", ADMIN, "List all projects."),
-    Rule("identity:get_project", "rule:admin_api or project_id:%(project_id)s", "Show a project."),
-    Rule("identity:create_project", ADMIN, "Make a project."),
-    Rule("identity:update_project", ADMIN, "Rename, describe, enable or disable a project."),
-    Rule("identity:delete_project", ADMIN, "Delete a project."),
+    Permission("identity:list_projects", ADMIN, "List all projects."),
+    Permission("identity:get_project", "rule:admin_api or project_id:%(project_id)s", "Show a project."),
+    Permission("identity:create_project", ADMIN, "Make a project."),
+    Permission("identity:update_project", ADMIN, "Rename, describe, enable or disable a project."),
+    Permission("identity:delete_project", ADMIN, "Delete a project."),
 )
 
 _NAME: schemas.Schema = {"type": "string", "minLength": 1, "maxLength": 64, "pattern": r"[\S]+"}

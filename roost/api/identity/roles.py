@@ -3,7 +3,7 @@
 from typing import Any
 
 from roost.api.identity.shapes import PAGE, linked
-from roost.api.permissions import ADMIN, Rule
+from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULL, array, thing
 from roost.identity import assignments, projects, roles, users
@@ -12,12 +12,12 @@ from roost.identity.roles import ROLES, Role
 routes = Table(prefix="/v3")
 
 RULES = (
-    Rule("identity:list_roles", ADMIN, "List roles."),
-    Rule("identity:get_role", ADMIN, "Show a role."),
-    Rule("identity:list_grants", ADMIN, "List the roles that a user was given in a project."),
-    Rule("identity:check_grant", ADMIN, "Ask whether a user was given a role in a project."),
-    Rule("identity:create_grant", ADMIN, "Give a user a role in a project."),
-    Rule("identity:revoke_grant", ADMIN, "Take a role in a project from a user."),
+    Permission("identity:list_roles", ADMIN, "List roles."),
+    Permission("identity:get_role", ADMIN, "Show a role."),
+    Permission("identity:list_grants", ADMIN, "List the roles that a user was given in a project."),
+    Permission("identity:check_grant", ADMIN, "Ask whether a user was given a role in a project."),
+    Permission("identity:create_grant", ADMIN, "Give a user a role in a project."),
+    Permission("identity:revoke_grant", ADMIN, "Take a role in a project from a user."),
 )
 
 _GRANT = "/projects/{project_id}/users/{user_id}/roles/{role_id}"

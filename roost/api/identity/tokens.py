@@ -13,21 +13,21 @@ from roost.api.auth import REFUSAL
 from roost.api.identity import catalog
 from roost.api.identity.domains import DOMAIN_REFERENCE, is_default, reference
 from roost.api.identity.shapes import REFERENCE
-from roost.api.permissions import Rule
+from roost.api.permissions import Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULL
 from roost.errors import Invalid, NotFound, Unauthorized
 from roost.identity import projects, sign_ins, tokens
 from roost.identity.roles import Role
-from roost.identity.sign_ins import Limit, Proof
+from roost.identity.sign_ins import Proof, SignInLimit
 from roost.identity.tokens import Caller, Token
 
 routes = Table(prefix="/v3/auth")
 
 _SUBJECT_OR = "rule:admin_api or user_id:%(user_id)s"
 RULES = (
-    Rule("identity:validate_token", f"{_SUBJECT_OR} or role:service", "Look at a token, one's own or another's."),
-    Rule("identity:revoke_token", _SUBJECT_OR, "Give up a token, one's own or another's."),
+    Permission("identity:validate_token", f"{_SUBJECT_OR} or role:service", "Look at a token, one's own or another's."),
+    Permission("identity:revoke_token", _SUBJECT_OR, "Give up a token, one's own or another's."),
 )
 
 _NAMED = {"id": schemas.STRING, "name": schemas.STRING, "domain": DOMAIN_REFERENCE}
@@ -152,9 +152,9 @@ async def _by_password(call: Call, given: dict[str, Any]) -> _SignedIn:
     return _SignedIn(proof.user.id, ("password",), proof=proof)
 
 
-def limit(call: Call) -> Limit:
+def limit(call: Call) -> SignInLimit:
     """How many wrong passwords are borne."""
-    return Limit(call.services.settings.max_failures, call.services.settings.failure_seconds)
+    return SignInLimit(call.services.settings.max_failures, call.services.settings.failure_seconds)
 
 
 async def _by_token(call: Call, given: dict[str, Any]) -> _SignedIn:

@@ -7,7 +7,7 @@ from roost.api.auth import REFUSAL
 from roost.api.identity import projects as project_views
 from roost.api.identity.shapes import PAGE, PROJECTS, linked
 from roost.api.identity.tokens import limit
-from roost.api.permissions import ADMIN, Rule
+from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULL, TRUTH
 from roost.errors import Unauthorized
@@ -18,12 +18,12 @@ routes = Table(prefix="/v3/users")
 
 _SELF_OR_ADMIN = "rule:admin_api or user_id:%(user_id)s"
 RULES = (
-    Rule("identity:list_users", ADMIN, "List all users."),
-    Rule("identity:get_user", _SELF_OR_ADMIN, "Show a user."),
-    Rule("identity:list_user_projects", _SELF_OR_ADMIN, "List the projects in which a user has a role."),
-    Rule("identity:create_user", ADMIN, "Make a user."),
-    Rule("identity:update_user", ADMIN, "Rename, enable or disable a user, or set its password."),
-    Rule("identity:delete_user", ADMIN, "Delete a user."),
+    Permission("identity:list_users", ADMIN, "List all users."),
+    Permission("identity:get_user", _SELF_OR_ADMIN, "Show a user."),
+    Permission("identity:list_user_projects", _SELF_OR_ADMIN, "List the projects in which a user has a role."),
+    Permission("identity:create_user", ADMIN, "Make a user."),
+    Permission("identity:update_user", ADMIN, "Rename, enable or disable a user, or set its password."),
+    Permission("identity:delete_user", ADMIN, "Delete a user."),
 )
 
 _NAME: schemas.Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"[\S]+"}

@@ -4,14 +4,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from roost.api.permissions import READER, Rule
+from roost.api.permissions import READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import DIGITS, INTEGER, NULL, STRING, UUID, Schema, array, thing
-from roost.compute import images
+from roost.compute.inventory import images
 
 routes = Table(prefix="/v2")
 
-RULES = (Rule("get_image", READER, "Show an image."), Rule("get_images", READER, "List images."))
+RULES = (Permission("get_image", READER, "Show an image."), Permission("get_images", READER, "List images."))
 
 
 def _view(row: sa.Row[Any]) -> dict[str, Any]:

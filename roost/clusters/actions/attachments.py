@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters import bindings, state
-from roost.clusters.actions.work import Refused, Work
+from roost.clusters.actions.work import ActionRefused, Work
 from roost.clusters.bindings import Bound, Consultation
 from roost.clusters.ids import new_id
 from roost.clusters.policies import chain
@@ -31,16 +31,16 @@ async def attach(work: Work, policy_id: str, enabled: bool = True) -> str:
         query = sa.select(policies).where(policies.c.id == policy_id)
         row = (await connection.execute(query)).one_or_none()
     if row is None:
-        raise Refused(f"The specified policy '{policy_id}' could not be found.")
+        raise ActionRefused(f"The specified policy '{policy_id}' could not be found.")
     if any(one.binding.policy["id"] == row.id for one in bound):
         return "Policy already attached."
     policy = work.engine.plugins.restore_policy(row._asdict())
     refusals = chain.fit(policy, view.cluster, [one.policy for one in bound]).refusals
     if refusals:
-        raise Refused(" ".join(refusals))
+        raise ActionRefused(" ".join(refusals))
     ok, answer = await _answered(policy.attach(view.cluster.id, view))
     if not ok:
-        raise Refused(str(answer))
+        raise ActionRefused(str(answer))
     async with work.write() as connection:
         await connection.execute(
             cluster_policies.insert().values(
@@ -62,7 +62,7 @@ async def _detach(work: Work) -> str:
     one = _bound(bound, work)
     ok, answer = await _answered(_bound_view(one, view))
     if not ok:
-        raise Refused(str(answer))
+        raise ActionRefused(str(answer))
     async with work.write() as connection:
         await connection.execute(cluster_policies.delete().where(cluster_policies.c.id == one.binding.id))
         await bindings.write_down(connection, view.cluster.id, Consultation(effects=view.effects), one.policy)
@@ -84,7 +84,7 @@ def _bound(bound: list[Bound], work: Work) -> Bound:
     for one in bound:
         if one.binding.policy["id"] == work.inputs["policy_id"]:
             return one
-    raise Refused(
+    raise ActionRefused(
         f"The policy '{work.inputs['policy_id']}' is not attached to the specified cluster '{work.cluster_id}'."
     )
 
@@ -114,7 +114,7 @@ async def _scene(work: Work, connection: AsyncConnection) -> tuple[ActionView, l
     query = sa.select(clusters).where(clusters.c.id == work.cluster_id)
     row = (await connection.execute(query)).one_or_none()
     if row is None:
-        raise Refused(f"The cluster '{work.target}' could not be found.")
+        raise ActionRefused(f"The cluster '{work.target}' could not be found.")
     bound = bindings.chain(await state.bindings(connection, row.id), work.engine.plugins.restore_policy)
     members = await state.members(connection, row.id)
     ids = {row.profile_id, *(node.profile_id for node in members)}

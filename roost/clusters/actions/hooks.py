@@ -13,9 +13,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from roost.clouds.base import CloudError, Refused
+from roost.clouds.base import CloudError, CloudRefused
 from roost.clusters import events, state, urls
-from roost.clusters.actions.work import Plan, Step, Work
+from roost.clusters.actions.work import ActionPlan, NodeStep, Work
 from roost.store.tables.clusters import nodes
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 _AT_ONCE = 8
 
 
-def message(step: Step) -> dict[str, Any]:
+def message(step: NodeStep) -> dict[str, Any]:
     """What the owner of a node needs to know to let it go."""
     return {
         "lifecycle_action_token": step.id,
@@ -32,7 +32,7 @@ def message(step: Step) -> dict[str, Any]:
     }
 
 
-def send(work: Work, plan: Plan) -> None:
+def send(work: Work, plan: ActionPlan) -> None:
     """Begin to tell the URL or the queue of the plan's hook, if it names one, of the nodes that wait."""
     hooks = plan.more.get("hooks") or {}
     kind, name = ("webhook", "url") if hooks.get("type") == "webhook" else ("queue", "queue")
@@ -45,7 +45,7 @@ def send(work: Work, plan: Plan) -> None:
     task.add_done_callback(work.engine.errands.discard)
 
 
-async def _send(work: Work, kind: str, where: str, steps: Sequence[Step]) -> None:
+async def _send(work: Work, kind: str, where: str, steps: Sequence[NodeStep]) -> None:
     engine, turn = work.engine, asyncio.Semaphore(_AT_ONCE)
     async with engine.database.begin() as connection:
         found = await state.nodes_by_id(connection, [step.node_id for step in steps])
@@ -55,7 +55,7 @@ async def _send(work: Work, kind: str, where: str, steps: Sequence[Step]) -> Non
         return  # all of them have gone
     cloud = engine.clouds.of(owner.project_id, owner.user_id)
 
-    async def tell(step: Step) -> dict[str, Any] | None:
+    async def tell(step: NodeStep) -> dict[str, Any] | None:
         node = found.get(step.node_id)
         body = {**message(step), "resource_id": node.physical_id if node else None}
         async with turn:
@@ -64,7 +64,7 @@ async def _send(work: Work, kind: str, where: str, steps: Sequence[Step]) -> Non
                     await urls.fetch(where, json.dumps(body).encode(), private=engine.settings.private_urls)
                 else:
                     await cloud.post_message(where, body)
-            except (OSError, ValueError, urls.ForbiddenAddress, CloudError, Refused) as error:
+            except (OSError, ValueError, urls.ForbiddenAddress, CloudError, CloudRefused) as error:
                 return _failure(work, step, f"The {kind} {where} could not be told: {error}")
         return None
 
@@ -77,7 +77,7 @@ async def _send(work: Work, kind: str, where: str, steps: Sequence[Step]) -> Non
         logger.warning("could not write down that a hook failed", exc_info=True)
 
 
-def _failure(work: Work, step: Step, reason: str) -> dict[str, Any]:
+def _failure(work: Work, step: NodeStep, reason: str) -> dict[str, Any]:
     return {
         **work.event("error", reason, events.WARNING),
         "oid": step.node_id,

@@ -6,19 +6,19 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters import sizes, state
-from roost.clusters.actions.plans import placements
-from roost.clusters.actions.work import Plan, Refused, Step, Work
+from roost.clusters.actions.cluster_plans import placements
+from roost.clusters.actions.work import ActionPlan, ActionRefused, NodeStep, Work
 from roost.store.tables.clusters import nodes
 
 
-async def plan(work: Work, connection: AsyncConnection) -> Plan:
+async def plan(work: Work, connection: AsyncConnection) -> ActionPlan:
     """One step: the action itself."""
     node = (await state.nodes_by_id(connection, [work.target])).get(work.target)
     if node is None and work.action != "NODE_DELETE":
-        raise Refused(f"The node '{work.target}' could not be found.")
+        raise ActionRefused(f"The node '{work.target}' could not be found.")
     cluster = await state.cluster_row(connection, work.cluster_id) if work.cluster_id else None
     inputs = dict(work.inputs)
-    made = Plan()
+    made = ActionPlan()
     if cluster is not None and work.action == "NODE_CREATE":
         await _join(work, connection, cluster, made)
     if cluster is not None and work.action == "NODE_DELETE":
@@ -26,11 +26,11 @@ async def plan(work: Work, connection: AsyncConnection) -> Plan:
     if work.action == "NODE_RECOVER":
         _recover(work, inputs)
     made.more |= {"inputs": inputs, "keep_desired": True}
-    made.steps = [Step(work.id, work.action, work.target, 0, inputs, bool(made.more.get("hooks")))]
+    made.steps = [NodeStep(work.id, work.action, work.target, 0, inputs, bool(made.more.get("hooks")))]
     return made
 
 
-async def _join(work: Work, connection: AsyncConnection, cluster: sa.Row[Any], made: Plan) -> None:
+async def _join(work: Work, connection: AsyncConnection, cluster: sa.Row[Any], made: ActionPlan) -> None:
     """A node made in a cluster is a member from the beginning: the place for it is noted, and the size follows."""
     count = await state.count_members(connection, cluster.id)
     _check_size(work, cluster, count)
@@ -44,7 +44,7 @@ async def _join(work: Work, connection: AsyncConnection, cluster: sa.Row[Any], m
     made.desired = cluster.desired_capacity + 1
 
 
-async def _leave(work: Work, connection: AsyncConnection, cluster: sa.Row[Any], made: Plan) -> None:
+async def _leave(work: Work, connection: AsyncConnection, cluster: sa.Row[Any], made: ActionPlan) -> None:
     decided = work.data.get("deletion") or {}
     if decided.get("reduce_desired_capacity", True):
         count = await state.count_members(connection, cluster.id)
@@ -60,7 +60,7 @@ async def _leave(work: Work, connection: AsyncConnection, cluster: sa.Row[Any], 
 def _check_size(work: Work, cluster: sa.Row[Any], desired: int) -> None:
     refusal = sizes.misfit(state.sizes(cluster), desired, strict=True, max_nodes=work.engine.settings.max_nodes)
     if refusal is not None:
-        raise Refused(refusal)
+        raise ActionRefused(refusal)
 
 
 def _recover(work: Work, inputs: dict[str, Any]) -> None:

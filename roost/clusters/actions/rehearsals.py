@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters import bindings
-from roost.clusters.actions import plans, runner
-from roost.clusters.actions.work import Engine, Plan, Refused, Work
+from roost.clusters.actions import cluster_plans, runner
+from roost.clusters.actions.work import ActionPlan, ActionRefused, Engine, Work
 from roost.clusters.policies.base import BEFORE
 from roost.errors import Invalid
 from roost.store.tables.clusters import actions
@@ -56,24 +56,24 @@ async def rehearse(engine: Engine, connection: AsyncConnection, action_id: str) 
     """Plan an action that was accepted in this transaction, which the caller takes back."""
     row = (await connection.execute(sa.select(actions).where(actions.c.id == action_id))).one()
     work = Work.of(engine, row)
-    scene = await runner.scene_of(work, connection)
-    if scene is None or work.action not in plans.PLANNERS:
+    scene = await runner.planning_context(work, connection)
+    if scene is None or work.action not in cluster_plans.PLANNERS:
         raise Invalid(f"The action {row.action} cannot be rehearsed.")
     rehearsal = Rehearsal(work.action, now=scene.count, then=scene.count)
     try:
         await _consult(work, scene, rehearsal)
-        plan = await plans.PLANNERS[work.action](scene)
-    except Refused as refusal:
+        plan = await cluster_plans.PLANNERS[work.action](scene)
+    except ActionRefused as refusal:
         rehearsal.refusal = str(refusal)
         return rehearsal
     await _tell(scene, plan, rehearsal)
     return rehearsal
 
 
-async def _consult(work: Work, scene: plans.Scene, rehearsal: Rehearsal) -> None:
+async def _consult(work: Work, scene: cluster_plans.PlanningContext, rehearsal: Rehearsal) -> None:
     """Ask the policies one by one, to see what each decides."""
     view = await runner.view_of(work, scene)
-    view.cloud = _OnlyLooking(view.cloud)
+    view.cloud = _ReadOnlyCloud(view.cloud)
     for one in scene.bound:
         if not one.wants(BEFORE, work.action):
             continue
@@ -85,11 +85,11 @@ async def _consult(work: Work, scene: plans.Scene, rehearsal: Rehearsal) -> None
             {"policy": one.policy.name, "type": one.policy.type, "decision": kept, "refusal": result.refusal}
         )
         if result.refusal is not None:
-            raise Refused(result.refusal)
+            raise ActionRefused(result.refusal)
     work.data = view.data
 
 
-async def _tell(scene: plans.Scene, plan: Plan, rehearsal: Rehearsal) -> None:
+async def _tell(scene: cluster_plans.PlanningContext, plan: ActionPlan, rehearsal: Rehearsal) -> None:
     new = {node["id"]: node for node in plan.new_nodes}
     names = {node.id: node.name for node in await scene.all_members()}
     for step in plan.steps:
@@ -109,7 +109,7 @@ async def _tell(scene: plans.Scene, plan: Plan, rehearsal: Rehearsal) -> None:
             rehearsal.distribution[key] = dict(sorted(counts.items()))
 
 
-class _OnlyLooking:
+class _ReadOnlyCloud:
     """A cloud that answers questions and does nothing."""
 
     def __init__(self, cloud: Any) -> None:
@@ -120,7 +120,7 @@ class _OnlyLooking:
             return getattr(self._cloud, name)
         if name in _DONE_LATER:
             return _nothing
-        raise Refused(f"it would call {name} of the cloud, which cannot be rehearsed")
+        raise ActionRefused(f"it would call {name} of the cloud, which cannot be rehearsed")
 
 
 async def _nothing(*_: Any, **__: Any) -> None:

@@ -39,7 +39,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ActionRequest:
     """Something to be done to a cluster or to a node."""
 
     action: str
@@ -55,7 +55,7 @@ class Request:
         return self.cluster_id or self.target
 
 
-async def accept(connection: AsyncConnection, owner: Owner, request: Request) -> str:
+async def accept(connection: AsyncConnection, owner: Owner, request: ActionRequest) -> str:
     """Write the action down and queue it; the caller holds the row of its target. Returns the action's id."""
     await _refuse_if_busy(connection, request)
     identifier = new_id()
@@ -82,7 +82,7 @@ async def accept(connection: AsyncConnection, owner: Owner, request: Request) ->
     return identifier
 
 
-async def _refuse_if_busy(connection: AsyncConnection, request: Request) -> None:
+async def _refuse_if_busy(connection: AsyncConnection, request: ActionRequest) -> None:
     if request.action in _QUEUED_WHATEVER_RUNS:
         return
     on_cluster = request.action.startswith("CLUSTER_")

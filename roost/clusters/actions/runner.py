@@ -17,16 +17,24 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters import bindings, events, sizes, state
-from roost.clusters.actions import attachments, hooks, node_plans, plans, queue, requests, steps
+from roost.clusters.actions import (
+    attachments,
+    cluster_plans,
+    hooks,
+    node_plans,
+    queue,
+    requests,
+    steps,
+)
 from roost.clusters.actions.work import (
     CANCELLED,
     FAILED,
     SUCCEEDED,
     SUSPEND,
+    ActionPlan,
+    ActionRefused,
     Engine,
     Interrupted,
-    Plan,
-    Refused,
     Superseded,
     Work,
     insert_steps,
@@ -81,7 +89,7 @@ async def _attempt(work: Work) -> Ending | None:
             return await _perform(work)
     except TimeoutError:
         return Ending(FAILED, f"{work.label} timeout.")
-    except Refused as refusal:
+    except ActionRefused as refusal:
         return Ending(FAILED, str(refusal))
     except Interrupted as interruption:
         if interruption.signal == SUSPEND:
@@ -175,24 +183,24 @@ async def _plan(work: Work) -> None:
         for policy_id in work.inputs.get("policies") or ():
             await attachments.attach(work, policy_id)
     async with work.engine.database.begin() as connection:
-        scene = await scene_of(work, connection)
+        scene = await planning_context(work, connection)
     if scene is not None and any(one.wants(BEFORE, work.action) for one in scene.bound):
         await _consult(work, scene)
     async with work.write() as connection:
         if not work.on_cluster:
             plan = await node_plans.plan(work, connection)
         elif scene is None:
-            raise Refused(f"The cluster '{work.target}' could not be found.")
+            raise ActionRefused(f"The cluster '{work.target}' could not be found.")
         else:
             scene.connection = connection
-            plan = await plans.PLANNERS[work.action](scene)
+            plan = await cluster_plans.PLANNERS[work.action](scene)
         if scene is not None and work.action != "CLUSTER_DELETE":
             plan.more["ask_after"] = any(one.wants(AFTER, work.action) for one in scene.bound)
         await _write_plan(connection, work, plan)
     hooks.send(work, plan)
 
 
-async def scene_of(work: Work, connection: AsyncConnection) -> plans.Scene | None:
+async def planning_context(work: Work, connection: AsyncConnection) -> cluster_plans.PlanningContext | None:
     """The cluster that the action is about, or that its node is in; None if there is none."""
     row = await state.cluster_row(connection, work.cluster_id) if work.cluster_id else None
     if row is None:
@@ -200,10 +208,10 @@ async def scene_of(work: Work, connection: AsyncConnection) -> plans.Scene | Non
     bound = bindings.chain(await state.bindings(connection, row.id), work.engine.plugins.restore_policy)
     members = await state.members(connection, row.id) if bound else None
     count = len(members) if members is not None else await state.count_members(connection, row.id)
-    return plans.Scene(work, connection, row, bound, members, count)
+    return cluster_plans.PlanningContext(work, connection, row, bound, members, count)
 
 
-async def _consult(work: Work, scene: plans.Scene) -> None:
+async def _consult(work: Work, scene: cluster_plans.PlanningContext) -> None:
     view = await view_of(work, scene)
     result = await bindings.consult(scene.bound, BEFORE, view)
     work.data = view.data
@@ -212,10 +220,10 @@ async def _consult(work: Work, scene: plans.Scene) -> None:
         await connection.execute(actions.update().where(actions.c.id == work.id).values(data=work.data))
     if result.refusal is not None:
         prefix = "Policy check failure" if work.on_cluster else "Policy check"
-        raise Refused(f"{prefix}: {result.refusal}")
+        raise ActionRefused(f"{prefix}: {result.refusal}")
 
 
-async def view_of(work: Work, scene: plans.Scene, *, succeeded: bool = True) -> ActionView:
+async def view_of(work: Work, scene: cluster_plans.PlanningContext, *, succeeded: bool = True) -> ActionView:
     """The action as policies see it."""
     members = scene.members or ()
     async with work.engine.database.begin() as connection:
@@ -240,7 +248,7 @@ async def view_of(work: Work, scene: plans.Scene, *, succeeded: bool = True) -> 
     )
 
 
-async def _write_plan(connection: AsyncConnection, work: Work, plan: Plan) -> None:
+async def _write_plan(connection: AsyncConnection, work: Work, plan: ActionPlan) -> None:
     work.plan = plan.to_json()
     work.steps = plan.steps
     if plan.wait > 0:
@@ -267,7 +275,7 @@ async def _write_plan(connection: AsyncConnection, work: Work, plan: Plan) -> No
         await events.record(connection, steps.hook_events(work, plan))
 
 
-async def _insert_nodes(connection: AsyncConnection, work: Work, plan: Plan) -> None:
+async def _insert_nodes(connection: AsyncConnection, work: Work, plan: ActionPlan) -> None:
     if not plan.new_nodes:
         return
     owner = sa.select(clusters.c.user_id, clusters.c.project_id, clusters.c.domain_id)
@@ -354,7 +362,7 @@ async def _consult_after(work: Work, succeeded: bool) -> bindings.Consultation |
     if work.plan is None or not work.plan.get("ask_after"):
         return None
     async with work.engine.database.begin() as connection:
-        scene = await scene_of(work, connection)
+        scene = await planning_context(work, connection)
         report = work.report or await steps.report(connection, work)
     if scene is None:
         return None
@@ -373,7 +381,7 @@ async def _detach_all(work: Work, ending: Ending) -> bool:
     if work.action != "CLUSTER_DELETE" or ending.status != SUCCEEDED or not work.cluster_id:
         return False
     async with work.engine.database.begin() as connection:
-        scene = await scene_of(work, connection)
+        scene = await planning_context(work, connection)
     if scene is not None:
         view = await view_of(work, scene)
         for one in scene.bound:

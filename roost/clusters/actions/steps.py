@@ -20,9 +20,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.clouds.base import Cloud, CloudError
 from roost.clusters import events, state
 from roost.clusters.actions import hooks
-from roost.clusters.actions.work import CANCELLED, FAILED, SUCCEEDED, Plan, Step, Work, read_steps
+from roost.clusters.actions.work import (
+    CANCELLED,
+    FAILED,
+    SUCCEEDED,
+    ActionPlan,
+    NodeStep,
+    Work,
+    read_steps,
+)
 from roost.clusters.policies.base import NodeView
-from roost.clusters.profiles.base import RECREATE, Outcome, Profile
+from roost.clusters.profiles.base import RECREATE, NodeOutcome, Profile
 from roost.store.database import now
 from roost.store.tables.clusters import actions, nodes, unfinished
 
@@ -35,7 +43,7 @@ _MOST_EVENTS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class NodeBatch:
     """Nodes to which the same is done."""
 
     work: Work
@@ -43,7 +51,7 @@ class Batch:
     profile: Profile
     profiles: Mapping[str, Profile]
     nodes: list[NodeView]
-    steps: Mapping[str, Step]
+    steps: Mapping[str, NodeStep]
     inputs: Mapping[str, Any]
 
 
@@ -76,11 +84,11 @@ async def carry_out(work: Work) -> bool:
     return True
 
 
-def _own_step(work: Work) -> list[Step]:
+def _own_step(work: Work) -> list[NodeStep]:
     assert work.plan is not None
     if work.plan.get("done"):
         return []
-    return [Step(work.id, work.action, work.target, 0, work.plan.get("inputs") or {}, bool(work.plan.get("hooks")))]
+    return [NodeStep(work.id, work.action, work.target, 0, work.plan.get("inputs") or {}, bool(work.plan.get("hooks")))]
 
 
 async def _must_wait(work: Work, part: int) -> bool:
@@ -117,7 +125,7 @@ async def _must_wait(work: Work, part: int) -> bool:
     return True
 
 
-async def _do(work: Work, steps: Sequence[Step]) -> None:
+async def _do(work: Work, steps: Sequence[NodeStep]) -> None:
     async with work.engine.database.begin() as connection:
         found = await state.nodes_by_id(connection, [step.node_id for step in steps])
         new = {str(step.inputs["new_profile_id"]) for step in steps if step.inputs.get("new_profile_id")}
@@ -137,7 +145,7 @@ async def _do(work: Work, steps: Sequence[Step]) -> None:
         await _write(work, batch.steps, results)
 
 
-async def _keep_unreplaced(work: Work, steps: Sequence[Step]) -> list[Step]:
+async def _keep_unreplaced(work: Work, steps: Sequence[NodeStep]) -> list[NodeStep]:
     """The steps without those of nodes that were to go once another had taken their place, and none has."""
     successors = {step.node_id: str(step.inputs["replaced_by"]) for step in steps if step.inputs.get("replaced_by")}
     if not successors:
@@ -166,10 +174,10 @@ def _batches(
     work: Work,
     cloud: Cloud,
     profiles: Mapping[str, Profile],
-    steps: Sequence[Step],
+    steps: Sequence[NodeStep],
     found: Mapping[str, NodeView],
-) -> Iterator[Batch]:
-    def alike(step: Step) -> str:
+) -> Iterator[NodeBatch]:
+    def alike(step: NodeStep) -> str:
         inputs = {key: value for key, value in step.inputs.items() if key not in _PER_NODE}
         return json.dumps([step.action, found[step.node_id].profile_id, inputs], sort_keys=True)
 
@@ -177,7 +185,7 @@ def _batches(
         some = list(group)
         for start in range(0, len(some), cloud.batch_size):
             chunk = some[start : start + cloud.batch_size]
-            yield Batch(
+            yield NodeBatch(
                 work=work,
                 cloud=cloud,
                 profile=profiles[found[chunk[0].node_id].profile_id],
@@ -188,7 +196,7 @@ def _batches(
             )
 
 
-async def _patiently(batch: Batch) -> list[Result]:
+async def _patiently(batch: NodeBatch) -> list[Result]:
     """Do it; a cloud that does not answer is asked again a few times before its nodes are given up."""
     action = next(iter(batch.steps.values())).action
     batch.work.in_hand = batch if action in ("NODE_CREATE", "NODE_RECOVER") else None
@@ -208,11 +216,11 @@ def _failed(node: NodeView, reason: str) -> Result:
     return Result(node.id, False, reason, {"status": "ERROR", "status_reason": reason})
 
 
-def _results(outcomes: Sequence[Outcome], done: str, **columns: Any) -> list[Result]:
+def _results(outcomes: Sequence[NodeOutcome], done: str, **columns: Any) -> list[Result]:
     return [_result(outcome, done, columns) for outcome in outcomes]
 
 
-def _result(outcome: Outcome, done: str, columns: Mapping[str, Any]) -> Result:
+def _result(outcome: NodeOutcome, done: str, columns: Mapping[str, Any]) -> Result:
     if outcome.ok:
         own = {"status": "ACTIVE", "status_reason": done, "physical_id": outcome.physical_id, **columns}
     else:
@@ -222,12 +230,12 @@ def _result(outcome: Outcome, done: str, columns: Mapping[str, Any]) -> Result:
     return Result(outcome.node_id, outcome.ok, done if outcome.ok else outcome.reason, own, dict(outcome.data))
 
 
-async def _create(batch: Batch) -> list[Result]:
+async def _create(batch: NodeBatch) -> list[Result]:
     outcomes = await batch.profile.create(batch.cloud, batch.nodes, batch.work.cluster_id)
     return _results(outcomes, "Creation succeeded", created=True)
 
 
-async def _delete(batch: Batch) -> list[Result]:
+async def _delete(batch: NodeBatch) -> list[Result]:
     outcomes = await batch.profile.delete(batch.cloud, batch.nodes, force=bool(batch.inputs.get("force")))
     return [
         Result(outcome.node_id, True, "Deletion succeeded", gone=True) if outcome.ok else _result(outcome, "", {})
@@ -235,7 +243,7 @@ async def _delete(batch: Batch) -> list[Result]:
     ]
 
 
-async def _check(batch: Batch) -> list[Result]:
+async def _check(batch: NodeBatch) -> list[Result]:
     outcomes = await batch.profile.check(batch.cloud, batch.nodes)
     return [
         # That a node is not well is what a check is to find out: the check itself succeeded.
@@ -244,7 +252,7 @@ async def _check(batch: Batch) -> list[Result]:
     ]
 
 
-async def _recover(batch: Batch) -> list[Result]:
+async def _recover(batch: NodeBatch) -> list[Result]:
     well: list[Result] = []
     broken = batch.nodes
     if batch.inputs.get("check"):
@@ -269,7 +277,7 @@ def _placed(node: NodeView, place: Mapping[str, Any] | None) -> NodeView:
     return node._replace(data={**node.data, "placement": place}) if place else node
 
 
-async def _update(batch: Batch) -> list[Result]:
+async def _update(batch: NodeBatch) -> list[Result]:
     columns = {
         key: batch.inputs[key] for key in ("name", "role", "metadata", "tainted") if batch.inputs.get(key) is not None
     }
@@ -285,7 +293,7 @@ async def _update(batch: Batch) -> list[Result]:
     return _results(outcomes, "Update succeeded", profile_id=new, **columns)
 
 
-async def _operate(batch: Batch) -> list[Result]:
+async def _operate(batch: NodeBatch) -> list[Result]:
     operation, params = str(batch.inputs["operation"]), batch.inputs.get("params") or {}
     outcomes = await batch.profile.operate(batch.cloud, batch.nodes, operation, params)
     results = _results(outcomes, f"Operation '{operation}' succeeded")
@@ -295,7 +303,7 @@ async def _operate(batch: Batch) -> list[Result]:
     return results
 
 
-async def _join(batch: Batch) -> list[Result]:
+async def _join(batch: NodeBatch) -> list[Result]:
     cluster_id = str(batch.inputs["cluster_id"])
     indexed = [node._replace(index=batch.steps[node.id].inputs["index"]) for node in batch.nodes]
     outcomes = await batch.profile.join(batch.cloud, indexed, cluster_id)
@@ -306,12 +314,12 @@ async def _join(batch: Batch) -> list[Result]:
     return results
 
 
-async def _leave(batch: Batch) -> list[Result]:
+async def _leave(batch: NodeBatch) -> list[Result]:
     outcomes = await batch.profile.leave(batch.cloud, batch.nodes)
     return _results(outcomes, "Leave succeeded", cluster_id=None, index=-1)
 
 
-DOING: Mapping[str, Callable[[Batch], Awaitable[list[Result]]]] = {
+DOING: Mapping[str, Callable[[NodeBatch], Awaitable[list[Result]]]] = {
     "NODE_CREATE": _create,
     "NODE_DELETE": _delete,
     "NODE_CHECK": _check,
@@ -326,7 +334,7 @@ DOING: Mapping[str, Callable[[Batch], Awaitable[list[Result]]]] = {
 # Writing down
 
 
-async def _write(work: Work, steps: Mapping[str, Step], results: Sequence[Result]) -> None:
+async def _write(work: Work, steps: Mapping[str, NodeStep], results: Sequence[Result]) -> None:
     """What became of a batch, in three statements however large it is."""
     async with work.write() as connection:
         gone = [result.node_id for result in results if result.gone]
@@ -542,7 +550,7 @@ async def clear_away(work: Work) -> None:
         await batch.profile.delete(batch.cloud, orphans)
 
 
-def hook_events(work: Work, plan: Plan) -> list[dict[str, Any]]:
+def hook_events(work: Work, plan: ActionPlan) -> list[dict[str, Any]]:
     """For each node that waits, what its owner needs to know to let it go."""
     return [
         {

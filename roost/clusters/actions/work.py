@@ -25,7 +25,7 @@ from roost.store.database import Database
 from roost.store.tables.clusters import actions, unfinished
 
 if TYPE_CHECKING:
-    from roost.clusters.actions.steps import Batch, Report
+    from roost.clusters.actions.steps import NodeBatch, Report
 
 CANCEL, SUSPEND = "CANCEL", "SUSPEND"
 SUCCEEDED, FAILED, CANCELLED = "SUCCEEDED", "FAILED", "CANCELLED"
@@ -56,12 +56,12 @@ class Interrupted(Exception):
         self.signal = signal
 
 
-class Refused(Exception):
+class ActionRefused(Exception):
     """The action cannot be carried out, for a reason that its owner is told."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NodeStep:
     """What an action does to one node: a derived action of its own, or (for an action on a node) the action itself."""
 
     id: str
@@ -74,10 +74,10 @@ class Step:
 
 
 @dataclass(slots=True)
-class Plan:
+class ActionPlan:
     """What is to be done, written down before anything is."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[NodeStep] = field(default_factory=list)
     new_nodes: list[dict[str, Any]] = field(default_factory=list)
     busy: str | None = None
     """The status of the cluster meanwhile."""
@@ -128,9 +128,9 @@ class Work:
     outputs: dict[str, Any]
     plan: dict[str, Any] | None
     signal: str | None = None
-    steps: list[Step] | None = None
+    steps: list[NodeStep] | None = None
     """Those not yet done; None if they are still to be read."""
-    in_hand: "Batch | None" = None
+    in_hand: "NodeBatch | None" = None
     """What the cloud is making at this moment."""
     report: "Report | None" = None
     """What became of the steps, once all are done."""
@@ -210,12 +210,12 @@ class Work:
         }
 
 
-def derived(work: Work, specs: Sequence[tuple[str, str, int, Mapping[str, Any]]]) -> list[Step]:
+def derived(work: Work, specs: Sequence[tuple[str, str, int, Mapping[str, Any]]]) -> list[NodeStep]:
     """Steps of an action on a cluster, from (action, node, part, inputs)."""
-    return [Step(new_id(), action, node_id, part, inputs) for action, node_id, part, inputs in specs]
+    return [NodeStep(new_id(), action, node_id, part, inputs) for action, node_id, part, inputs in specs]
 
 
-async def insert_steps(connection: AsyncConnection, work: Work, steps: Sequence[Step]) -> None:
+async def insert_steps(connection: AsyncConnection, work: Work, steps: Sequence[NodeStep]) -> None:
     """Write steps down as derived actions, all in one statement."""
     rows = [
         {
@@ -255,7 +255,7 @@ _INSERT_STEPS = sa.text(
 ).bindparams(sa.bindparam("rows", type_=JSONB))
 
 
-async def read_steps(connection: AsyncConnection, work: Work) -> list[Step]:
+async def read_steps(connection: AsyncConnection, work: Work) -> list[NodeStep]:
     """The steps that are not yet done, in order."""
     query = (
         sa.select(actions.c.id, actions.c.action, actions.c.target, actions.c.part, actions.c.inputs, actions.c.status)
@@ -263,6 +263,6 @@ async def read_steps(connection: AsyncConnection, work: Work) -> list[Step]:
         .order_by(actions.c.part, actions.c.sequence)
     )
     return [
-        Step(row.id, row.action, row.target, row.part, row.inputs, row.status == "WAITING_LIFECYCLE_COMPLETION")
+        NodeStep(row.id, row.action, row.target, row.part, row.inputs, row.status == "WAITING_LIFECYCLE_COMPLETION")
         for row in (await connection.execute(query)).all()
     ]

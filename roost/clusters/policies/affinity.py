@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, islice, repeat
 from typing import Any
 
-from roost.clouds.base import Cloud, CloudError, ServerGroup
+from roost.clouds.base import Cloud, CloudError, CloudGroup
 from roost.clusters.policies.base import (
     BEFORE,
     CHECK_ERROR,
@@ -190,7 +190,7 @@ class AffinityPolicy(Policy):
             return False, f"Failed in creating servergroup: {error}"
         return True, self.bound({"servergroup_id": group.id, "inherited_group": False})
 
-    def _matches(self, group: ServerGroup) -> bool:
+    def _matches(self, group: CloudGroup) -> bool:
         try:
             existing = [Rule.parse(text) for text in group.policies]
         except RuleError:

@@ -12,11 +12,11 @@ from datetime import datetime
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from roost.clouds.base import Cloud
-from roost.clusters.specified import DEPRECATED as DEPRECATED
-from roost.clusters.specified import EXPERIMENTAL as EXPERIMENTAL
-from roost.clusters.specified import SUPPORTED as SUPPORTED
-from roost.clusters.specified import UNSUPPORTED as UNSUPPORTED
-from roost.clusters.specified import Specified, type_problem
+from roost.clusters.spec_type import DEPRECATED as DEPRECATED
+from roost.clusters.spec_type import EXPERIMENTAL as EXPERIMENTAL
+from roost.clusters.spec_type import SUPPORTED as SUPPORTED
+from roost.clusters.spec_type import UNSUPPORTED as UNSUPPORTED
+from roost.clusters.spec_type import SpecType, type_problem
 from roost.config import ClusterSettings
 
 BEFORE, AFTER = "BEFORE", "AFTER"
@@ -222,7 +222,7 @@ Verdict: TypeAlias = tuple[bool, Any]
 """True and the data to keep in the binding, or False and the reason."""
 
 
-class Policy(Specified):
+class Policy(SpecType):
     """The base of all policy types; a policy is an object of one of them."""
 
     KEEPS = "data"

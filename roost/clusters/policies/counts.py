@@ -23,7 +23,7 @@ _WHOLE = ("min_size", "max_size", "min_step")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SizeChange:
     """How the number of nodes changes: above 0 they are made, below 0 they go."""
 
     count: int
@@ -31,7 +31,7 @@ class Change:
     """The nodes whose servers are made anew, and which therefore hold no place while one is chosen for them."""
 
 
-def change(action: ActionView) -> Change | str:
+def change(action: ActionView) -> SizeChange | str:
     """What the action comes to, or why its inputs cannot be understood. A resize leaves its result for others."""
     if action.action == CLUSTER_SCALE_OUT:
         return _decided(action, "creation", 1)
@@ -40,16 +40,16 @@ def change(action: ActionView) -> Change | str:
     if action.action == CLUSTER_RESIZE:
         return _resize(action)
     if action.action == CLUSTER_CREATE:
-        return Change(CREATION_COUNT.read(action.data) or max(action.cluster.desired_capacity, 0))
+        return SizeChange(CREATION_COUNT.read(action.data) or max(action.cluster.desired_capacity, 0))
     if action.action == NODE_CREATE:
-        return Change(1)
+        return SizeChange(1)
     if action.action in (CLUSTER_RECOVER, NODE_RECOVER):
         recreated = frozenset(node.id for node in recreated_nodes(action))
-        return Change(len(recreated), recreated)
-    return Change(0)
+        return SizeChange(len(recreated), recreated)
+    return SizeChange(0)
 
 
-def unplaced(action: ActionView, wanted: Change) -> frozenset[str]:
+def unplaced(action: ActionView, wanted: SizeChange) -> frozenset[str]:
     """The nodes that a plan is made for: they may be members already, but are nowhere yet."""
     if action.action in (NODE_CREATE, CLUSTER_CREATE):
         return frozenset(node.id for node in action.cluster.nodes if not node.physical_id)
@@ -81,7 +81,7 @@ def _operation(action: ActionView) -> Any:
     return (given.get("name") if isinstance(given, dict) else given) or RECREATE
 
 
-def _decided(action: ActionView, field: str, sign: int) -> Change | str:
+def _decided(action: ActionView, field: str, sign: int) -> SizeChange | str:
     given = action.data[field].get("count") if field in action.data else action.inputs.get("count")
     try:
         count = 1 if given is None else int(given)
@@ -89,10 +89,10 @@ def _decided(action: ActionView, field: str, sign: int) -> Change | str:
         count = -1
     if count < 0:
         return f"Invalid count ({given}) for action '{action.action}'."
-    return Change(sign * count)
+    return SizeChange(sign * count)
 
 
-def _resize(action: ActionView) -> Change | str:
+def _resize(action: ActionView) -> SizeChange | str:
     if "creation" not in action.data and "deletion" not in action.data:
         try:
             outcome = sizes.resize(_numbers(action), sizes_of(action), len(action.cluster.nodes), action.max_nodes)

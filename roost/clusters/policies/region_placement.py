@@ -1,7 +1,7 @@
 """Region placement: the nodes of a cluster are spread over regions by weights, up to their caps."""
 
 from roost.clouds.base import Cloud
-from roost.clusters.policies import plans
+from roost.clusters.policies import spreading
 from roost.clusters.policies.base import (
     CREATION_COUNT,
     CREATION_REGIONS,
@@ -14,7 +14,7 @@ from roost.clusters.policies.base import (
     Policy,
 )
 from roost.clusters.policies.counts import change
-from roost.clusters.policies.plans import Place
+from roost.clusters.policies.spreading import WeightedPlace
 from roost.clusters.spec import Integer, List, Map, String
 from roost.config import ClusterSettings
 
@@ -27,7 +27,7 @@ class RegionPlacementPolicy(Policy):
     TYPE = "senlin.policy.region_placement"
     VERSIONS = {"1.0": [{"status": EXPERIMENTAL, "since": "2016.04"}, {"status": SUPPORTED, "since": "2016.10"}]}
     PRIORITY = 200
-    TARGET = plans.TARGET
+    TARGET = spreading.TARGET
     READS = [CREATION_COUNT, DELETION_COUNT]
     WRITES = [CREATION_COUNT, CREATION_REGIONS, DELETION_COUNT, DELETION_REGIONS]
     spec_schema = {
@@ -47,12 +47,12 @@ class RegionPlacementPolicy(Policy):
 
     def check_spec(self) -> None:
         """Regions are named once, and have weights."""
-        plans.check_places("region", self.spec_data["regions"])
+        spreading.check_places("region", self.spec_data["regions"])
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[WeightedPlace]:
         """The regions of the spec."""
-        return plans.places_of(self.spec_data["regions"])
+        return spreading.places_of(self.spec_data["regions"])
 
     async def validate(self, cloud: Cloud, settings: ClusterSettings) -> str | None:
         """All regions are regions of the cloud."""
@@ -73,7 +73,7 @@ class RegionPlacementPolicy(Policy):
         usable = [place.name for place in self.places if place.name in known]
         if not usable:
             return action.refuse(NO_REGION)
-        plans.spread(action, wanted, self.places, usable, "region_name", CREATION_REGIONS, DELETION_REGIONS)
+        spreading.spread(action, wanted, self.places, usable, "region_name", CREATION_REGIONS, DELETION_REGIONS)
 
 
 def _pinned(action: ActionView) -> bool:

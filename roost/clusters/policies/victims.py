@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from roost.clusters.policies.base import UNHEALTHY, NodeView, ProfileView
-from roost.clusters.policies.plans import UNKNOWN, Order
+from roost.clusters.policies.spreading import UNKNOWN, Order
 
 OLDEST_FIRST = "OLDEST_FIRST"
 OLDEST_PROFILE_FIRST = "OLDEST_PROFILE_FIRST"

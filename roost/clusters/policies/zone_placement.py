@@ -3,7 +3,7 @@
 from collections import Counter
 
 from roost.clouds.base import Cloud
-from roost.clusters.policies import plans, victims
+from roost.clusters.policies import spreading, victims
 from roost.clusters.policies.base import (
     CLUSTER_RECOVER,
     CLUSTER_RESIZE,
@@ -20,8 +20,8 @@ from roost.clusters.policies.base import (
     Objection,
     Policy,
 )
-from roost.clusters.policies.counts import Change, change
-from roost.clusters.policies.plans import Place
+from roost.clusters.policies.counts import SizeChange, change
+from roost.clusters.policies.spreading import WeightedPlace
 from roost.clusters.spec import Boolean, Integer, InvalidSpec, List, Map, String
 from roost.config import ClusterSettings
 
@@ -38,7 +38,7 @@ class ZonePlacementPolicy(Policy):
     }
     PROFILE_TYPE = ["os.nova.server-1.0"]
     PRIORITY = 300
-    TARGET = plans.TARGET
+    TARGET = spreading.TARGET
     READS = [CREATION_COUNT, DELETION_COUNT]
     WRITES = [CREATION_COUNT, CREATION_ZONES, DELETION_COUNT, DELETION_ZONES, REBALANCE]
     spec_schema = {
@@ -70,7 +70,7 @@ class ZonePlacementPolicy(Policy):
     def check_spec(self) -> None:
         """Zones are named once, and their numbers make sense."""
         zones = self.spec_data["zones"]
-        plans.check_places("zone", zones)
+        spreading.check_places("zone", zones)
         for zone in zones:
             if zone.get("minimum", 0) < 0:
                 raise InvalidSpec(f"The 'minimum' of zone '{zone['name']}' must be >= 0.")
@@ -80,9 +80,9 @@ class ZonePlacementPolicy(Policy):
             raise InvalidSpec("The 'rebalance_budget' must be > 0.")
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[WeightedPlace]:
         """The zones of the spec."""
-        return plans.places_of(self.spec_data["zones"])
+        return spreading.places_of(self.spec_data["zones"])
 
     async def validate(self, cloud: Cloud, settings: ClusterSettings) -> str | None:
         """All zones are zones of the cloud."""
@@ -120,7 +120,7 @@ class ZonePlacementPolicy(Policy):
         if not usable:
             return action.refuse(NO_ZONE)
         keys = (CREATION_ZONES, DELETION_ZONES)
-        if wanted.count and not plans.spread(action, wanted, self.places, usable, "zone", *keys):
+        if wanted.count and not spreading.spread(action, wanted, self.places, usable, "zone", *keys):
             return
         if self._may_rebalance(action) and wanted.count >= 0:
             self._rebalance(action, wanted, usable)
@@ -128,10 +128,10 @@ class ZonePlacementPolicy(Policy):
     def _may_rebalance(self, action: ActionView) -> bool:
         return bool(self.spec_data.get("rebalance")) and action.action in (CLUSTER_RECOVER, CLUSTER_RESIZE)
 
-    def _rebalance(self, action: ActionView, wanted: Change, usable: list[str]) -> None:
+    def _rebalance(self, action: ActionView, wanted: SizeChange, usable: list[str]) -> None:
         """Nodes that have drifted are made anew where they belong: their zones are added to the plan."""
         zones = Counter(CREATION_ZONES.read(action.data) or {})
-        found = plans.moves(
+        found = spreading.moves(
             self.places,
             usable,
             [node for node in action.cluster.nodes if node.id not in wanted.replaced],

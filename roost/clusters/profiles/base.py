@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 from roost.clouds.base import Cloud
 from roost.clusters.policies.base import NodeView
 from roost.clusters.spec import Operation
-from roost.clusters.specified import Specified, type_problem
+from roost.clusters.spec_type import SpecType, type_problem
 
 RECREATE, REBUILD, REBOOT = "RECREATE", "REBUILD", "REBOOT"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class NodeOutcome:
     """What became of one node: done, or why not."""
 
     node_id: str
@@ -29,7 +29,7 @@ class Outcome:
     """Items to merge into the node's data; None removes an item."""
 
 
-class Profile(Specified):
+class Profile(SpecType):
     """The base of all profile types; a profile is an object of one of them."""
 
     KEEPS = "metadata"
@@ -49,15 +49,15 @@ class Profile(Specified):
         """Why the cloud cannot make what the spec asks for, if it cannot."""
         return None
 
-    async def create(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str | None) -> list[Outcome]:
+    async def create(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str | None) -> list[NodeOutcome]:
         """Make what these nodes stand for. A node that was made already is found again, never made twice."""
         raise NotImplementedError
 
-    async def delete(self, cloud: Cloud, nodes: Sequence[NodeView], *, force: bool = False) -> list[Outcome]:
+    async def delete(self, cloud: Cloud, nodes: Sequence[NodeView], *, force: bool = False) -> list[NodeOutcome]:
         """Unmake what these nodes stand for; what is not there counts as unmade."""
         raise NotImplementedError
 
-    async def check(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[Outcome]:
+    async def check(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[NodeOutcome]:
         """Whether what these nodes stand for is there and well."""
         raise NotImplementedError
 
@@ -74,7 +74,7 @@ class Profile(Specified):
                 return f"The property '{key}' of profile type {self.type} cannot be changed on a node that exists."
         return None
 
-    async def update(self, cloud: Cloud, nodes: Sequence[NodeView], new: "Profile") -> list[Outcome]:
+    async def update(self, cloud: Cloud, nodes: Sequence[NodeView], new: "Profile") -> list[NodeOutcome]:
         """Change what these nodes stand for, from this profile to another of the same type."""
         raise NotImplementedError
 
@@ -85,23 +85,23 @@ class Profile(Specified):
         operation: str,
         params: Mapping[str, Any],
         cluster_id: str | None,
-    ) -> list[Outcome]:
+    ) -> list[NodeOutcome]:
         """Bring these nodes back by RECREATE, REBUILD or REBOOT."""
         raise NotImplementedError
 
     async def operate(
         self, cloud: Cloud, nodes: Sequence[NodeView], operation: str, params: Mapping[str, Any]
-    ) -> list[Outcome]:
+    ) -> list[NodeOutcome]:
         """Do one of the type's operations to these nodes."""
         raise NotImplementedError
 
-    async def join(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str) -> list[Outcome]:
+    async def join(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str) -> list[NodeOutcome]:
         """Note on what these nodes stand for that they are now members of a cluster."""
-        return [Outcome(node.id, True, node.physical_id) for node in nodes]
+        return [NodeOutcome(node.id, True, node.physical_id) for node in nodes]
 
-    async def leave(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[Outcome]:
+    async def leave(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[NodeOutcome]:
         """Note on what these nodes stand for that they are members of no cluster any more."""
-        return [Outcome(node.id, True, node.physical_id) for node in nodes]
+        return [NodeOutcome(node.id, True, node.physical_id) for node in nodes]
 
     @classmethod
     async def adopt(cls, cloud: Cloud, physical_id: str) -> dict[str, Any] | str:

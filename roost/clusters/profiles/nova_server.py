@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from roost.clouds.base import Cloud, Named, Server, ServerOutcome, ServerRequest
+from roost.clouds.base import Cloud, CloudResource, CloudServer, ServerOutcome, ServerRequest
 from roost.clusters.policies.base import SUPPORTED, NodeView
-from roost.clusters.profiles.base import REBOOT, REBUILD, RECREATE, Outcome, Profile
+from roost.clusters.profiles.base import REBOOT, REBUILD, RECREATE, NodeOutcome, Profile
 from roost.clusters.spec import AllowedValues, Boolean, Integer, InvalidSpec, List, Map, Operation, String
 
 _NO_SERVER = "The node has no server."
@@ -153,7 +153,7 @@ class ServerProfile(Profile):
             known.name for known in await cloud.availability_zones()
         }:
             return _missing("availability_zone", zone)
-        lookups: list[tuple[str, Callable[[str], Awaitable[Named | None]]]] = [
+        lookups: list[tuple[str, Callable[[str], Awaitable[CloudResource | None]]]] = [
             ("flavor", cloud.find_flavor),
             ("image", cloud.find_image),
             ("key_name", cloud.find_keypair),
@@ -168,14 +168,14 @@ class ServerProfile(Profile):
                 return f"The specified network {name} could not be found."
         return None
 
-    async def create(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str | None) -> list[Outcome]:
+    async def create(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str | None) -> list[NodeOutcome]:
         """Ask for all servers at once."""
         refusal, resolved = await self._resolved(cloud, nodes)
         if refusal is not None:
-            return [Outcome(node.id, False, None, refusal) for node in nodes]
+            return [NodeOutcome(node.id, False, None, refusal) for node in nodes]
         requests = [self._request(node, cluster_id, resolved) for node in nodes]
         if not cloud.privileged and any(_chooses_host(request.availability_zone) for request in requests):
-            return [Outcome(node.id, False, None, _NOT_YOURS) for node in nodes]
+            return [NodeOutcome(node.id, False, None, _NOT_YOURS) for node in nodes]
         outcomes = await cloud.create_servers(requests)
         return [_created(node, outcome) for node, outcome in zip(nodes, outcomes, strict=True)]
 
@@ -230,7 +230,7 @@ class ServerProfile(Profile):
             region=node.placement.get("region_name") or (given["context"] or {}).get("region_name"),
         )
 
-    async def delete(self, cloud: Cloud, nodes: Sequence[NodeView], *, force: bool = False) -> list[Outcome]:
+    async def delete(self, cloud: Cloud, nodes: Sequence[NodeView], *, force: bool = False) -> list[NodeOutcome]:
         """Delete all servers at once, also one of which the node does not know yet."""
         unknown = [node.id for node in nodes if not node.physical_id]
         found = await cloud.find_servers(unknown) if unknown else {}
@@ -240,10 +240,10 @@ class ServerProfile(Profile):
         for node in nodes:
             server = servers[node.id]
             reason = reasons.get(server) if server else None
-            outcomes.append(Outcome(node.id, reason is None, server if reason else None, reason or ""))
+            outcomes.append(NodeOutcome(node.id, reason is None, server if reason else None, reason or ""))
         return outcomes
 
-    async def check(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[Outcome]:
+    async def check(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[NodeOutcome]:
         """Whether the servers are there and active."""
         servers = await cloud.show_servers([node.physical_id for node in nodes if node.physical_id])
         return [_checked(node, servers.get(node.physical_id or "")) for node in nodes]
@@ -268,13 +268,13 @@ class ServerProfile(Profile):
             return "Updating Nova server with image set to None is not supported by Nova"
         return None
 
-    async def update(self, cloud: Cloud, nodes: Sequence[NodeView], new: Profile) -> list[Outcome]:
+    async def update(self, cloud: Cloud, nodes: Sequence[NodeView], new: Profile) -> list[NodeOutcome]:
         """Rename, relabel, resize and rebuild, as far as the two profiles differ."""
         if problem := self.update_problem(new):
-            return [Outcome(node.id, False, node.physical_id, problem) for node in nodes]
+            return [NodeOutcome(node.id, False, node.physical_id, problem) for node in nodes]
         changes = await self._changes(cloud, new)
         if isinstance(changes, str):
-            return [Outcome(node.id, False, node.physical_id, changes) for node in nodes]
+            return [NodeOutcome(node.id, False, node.physical_id, changes) for node in nodes]
 
         async def change(node: NodeView, server_id: str) -> str | None:
             reason = await self._relabel(cloud, node, server_id, new)
@@ -315,7 +315,7 @@ class ServerProfile(Profile):
         operation: str,
         params: Mapping[str, Any],
         cluster_id: str | None,
-    ) -> list[Outcome]:
+    ) -> list[NodeOutcome]:
         """Make servers anew, rebuild them from their image, or reboot them."""
         if operation.upper() == RECREATE:
             return await self._recreate(cloud, nodes, cluster_id, force=bool(params.get("force_recreate")))
@@ -332,7 +332,7 @@ class ServerProfile(Profile):
 
     async def _recreate(
         self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str | None, *, force: bool
-    ) -> list[Outcome]:
+    ) -> list[NodeOutcome]:
         gone = await self.delete(cloud, nodes, force=force)
         stuck = {outcome.node_id: outcome for outcome in gone if not outcome.ok}
         made = await self.create(cloud, [node for node in nodes if node.id not in stuck], cluster_id)
@@ -341,23 +341,23 @@ class ServerProfile(Profile):
 
     async def operate(
         self, cloud: Cloud, nodes: Sequence[NodeView], operation: str, params: Mapping[str, Any]
-    ) -> list[Outcome]:
+    ) -> list[NodeOutcome]:
         """Do one operation to every server."""
         if operation in _OPERATORS and not cloud.privileged:
-            return [Outcome(node.id, False, node.physical_id, _NOT_YOURS) for node in nodes]
+            return [NodeOutcome(node.id, False, node.physical_id, _NOT_YOURS) for node in nodes]
         given = {key: value for key, value in params.items() if value is not None}
         if operation == "rebuild":
             given = await self._rebuild_params(cloud)
         return await _each(nodes, lambda node, server_id: cloud.operate(server_id, operation, given))
 
-    async def join(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str) -> list[Outcome]:
+    async def join(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str) -> list[NodeOutcome]:
         """Note the cluster in the servers' metadata, and leave the rest of it alone."""
         return await _each(
             nodes,
             lambda node, server_id: cloud.update_server(server_id, metadata=dict(_membership(node, cluster_id))),
         )
 
-    async def leave(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[Outcome]:
+    async def leave(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[NodeOutcome]:
         """Remove the cluster from the servers' metadata."""
         nothing: dict[str, str | None] = {"cluster_id": None, "cluster_node_index": None}
         return await _each(nodes, lambda node, server_id: cloud.update_server(server_id, metadata=nothing))
@@ -396,53 +396,53 @@ def _membership(node: NodeView, cluster_id: str | None) -> dict[str, str]:
     return metadata
 
 
-def _interface(wanted: Mapping[str, Any], network: Named | None) -> dict[str, Any]:
+def _interface(wanted: Mapping[str, Any], network: CloudResource | None) -> dict[str, Any]:
     """A network of the spec in the compute service's words."""
     words = {"port": "port", "fixed_ip": "fixed_ip"}
     interface = {theirs: wanted[ours] for ours, theirs in words.items() if wanted[ours] is not None}
     return {"uuid": network.id, **interface} if network else interface
 
 
-def _created(node: NodeView, outcome: ServerOutcome) -> Outcome:
+def _created(node: NodeView, outcome: ServerOutcome) -> NodeOutcome:
     if outcome.error is not None:
-        return Outcome(node.id, False, outcome.server_id, outcome.error)
+        return NodeOutcome(node.id, False, outcome.server_id, outcome.error)
     placement = {**node.placement, **({"zone": outcome.zone} if outcome.zone else {})}
-    return Outcome(node.id, True, outcome.server_id, data={"placement": placement} if placement else {})
+    return NodeOutcome(node.id, True, outcome.server_id, data={"placement": placement} if placement else {})
 
 
-def _checked(node: NodeView, server: Server | None) -> Outcome:
+def _checked(node: NodeView, server: CloudServer | None) -> NodeOutcome:
     if not node.physical_id:
-        return Outcome(node.id, False, None, _NO_SERVER)
+        return NodeOutcome(node.id, False, None, _NO_SERVER)
     if server is None:
-        return Outcome(node.id, False, node.physical_id, f"The server '{node.physical_id}' could not be found.")
+        return NodeOutcome(node.id, False, node.physical_id, f"The server '{node.physical_id}' could not be found.")
     if server.status != "ACTIVE":
         reason = f"The server is in status {server.status}" + (f": {server.fault}" if server.fault else ".")
-        return Outcome(node.id, False, node.physical_id, reason)
-    return Outcome(node.id, True, node.physical_id)
+        return NodeOutcome(node.id, False, node.physical_id, reason)
+    return NodeOutcome(node.id, True, node.physical_id)
 
 
-def _noted(outcome: Outcome, recovery: str) -> Outcome:
+def _noted(outcome: NodeOutcome, recovery: str) -> NodeOutcome:
     """The same, with the way of recovery noted for the policies that ask."""
     if not outcome.ok:
         return outcome
-    return Outcome(outcome.node_id, True, outcome.physical_id, data={**outcome.data, "recovery": recovery})
+    return NodeOutcome(outcome.node_id, True, outcome.physical_id, data={**outcome.data, "recovery": recovery})
 
 
-async def _each(nodes: Sequence[NodeView], act: Callable[[NodeView, str], Awaitable[str | None]]) -> list[Outcome]:
+async def _each(nodes: Sequence[NodeView], act: Callable[[NodeView, str], Awaitable[str | None]]) -> list[NodeOutcome]:
     """Do something to each server, several at a time; what it returns is the reason why it failed."""
     turn = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(node: NodeView) -> Outcome:
+    async def one(node: NodeView) -> NodeOutcome:
         if not node.physical_id:
-            return Outcome(node.id, False, None, _NO_SERVER)
+            return NodeOutcome(node.id, False, None, _NO_SERVER)
         async with turn:
             reason = await act(node, node.physical_id)
-        return Outcome(node.id, reason is None, node.physical_id, reason or "")
+        return NodeOutcome(node.id, reason is None, node.physical_id, reason or "")
 
     return list(await asyncio.gather(*(one(node) for node in nodes)))
 
 
-def _properties_of(server: Server) -> dict[str, Any]:
+def _properties_of(server: CloudServer) -> dict[str, Any]:
     """What a profile of this server says, read from what the compute service shows of it."""
     details = server.details
     flavor, image = details.get("flavor") or {}, details.get("image") or {}

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from roost.compute.images import USUAL
+from roost.compute.inventory.images import USUAL
 from roost.store.database import Database
 from roost.store.tables.compute import fleet_changes, hosts
 from tests.api.compute.conftest import Compute

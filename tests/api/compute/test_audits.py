@@ -6,8 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from roost.compute import drift
-from roost.compute.fleet import LiveFleet
+from roost.compute.answers import drift
+from roost.compute.inventory.live_fleet import LiveFleet
 from roost.store.tables.answers import violations
 from roost.store.tables.servers import outbox
 from tests.api.compute.conftest import Compute
@@ -23,7 +23,7 @@ async def audit_all(compute: Compute) -> list[dict[str, Any]]:
     return [json.loads(line) for line in response.text.splitlines()]
 
 
-async def look(compute: Compute) -> list[drift.Broken]:
+async def look(compute: Compute) -> list[drift.DriftedRule]:
     services = compute.api.services
     settings = replace(services.settings, notification_driver="messagingv2")
     return await drift.look(services.database, settings, LiveFleet())

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from roost.compute import lifecycle
+from roost.compute.scheduling import lifecycle
 from tests.api.compute.conftest import Compute
 
 VERSION = "2.1003"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roost.compute import lifecycle
+from roost.compute.scheduling import lifecycle
 from tests.api.compute.conftest import Compute
 from tests.api.compute.test_explanations import asked, boot, explanation, make_group
 from tests.api.compute.test_plans import hosts_of, plan, rack_of, refused

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from roost.compute import lifecycle, repairs
+from roost.compute.answers import repairs
+from roost.compute.scheduling import lifecycle
 from tests.api.compute.conftest import Compute
 from tests.api.compute.test_explanations import boot, make_group
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from roost.compute import lifecycle, repairs
-from roost.compute.scheduling import Scheduler
+from roost.compute.answers import repairs
+from roost.compute.scheduling import lifecycle
+from roost.compute.scheduling.scheduler import Scheduler
 from tests.api.compute.conftest import Compute
 from tests.api.compute.test_explanations import boot, make_group
 from tests.api.compute.test_plans import RACK, VERSION, hosts_of

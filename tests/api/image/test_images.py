@@ -1,6 +1,6 @@
 """Images: the three reads that the clients make."""
 
-from roost.compute.images import USUAL
+from roost.compute.inventory.images import USUAL
 from tests.conftest import Api
 
 CIRROS, OTHER = USUAL

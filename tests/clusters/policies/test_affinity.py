@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roost.clouds.base import ServerGroup
+from roost.clouds.base import CloudGroup
 from roost.clusters.policies.affinity import NOT_ADMIN
 from roost.clusters.policies.base import (
     BEFORE,
@@ -40,7 +40,7 @@ TWO_PLACES = {
 
 
 def cloud_with_group(policies: tuple[str, ...] = ("anti-affinity",), **more: Any) -> MemoryCloud:
-    return MemoryCloud(groups={"XYZ-ABCD": ServerGroup("XYZ-ABCD", "my-group", policies)}, **more)
+    return MemoryCloud(groups={"XYZ-ABCD": CloudGroup("XYZ-ABCD", "my-group", policies)}, **more)
 
 
 def bound(view: ActionView) -> ActionView:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roost.clusters.actions.plans import placements
+from roost.clusters.actions.cluster_plans import placements
 from roost.clusters.policies.base import (
     BEFORE,
     CLUSTER_RESIZE,

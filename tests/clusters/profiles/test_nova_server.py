@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from roost.clouds.base import Server, ServerGroup
-from roost.clusters.profiles.base import Outcome
-from roost.clusters.profiles.known import DockerProfile, StackProfile
+from roost.clouds.base import CloudGroup, CloudServer
+from roost.clusters.profiles.base import NodeOutcome
 from roost.clusters.profiles.nova_server import ServerProfile
+from roost.clusters.profiles.unsupported import DockerProfile, StackProfile
 from roost.clusters.spec import InvalidSpec
 from tests.clusters.builders import node
 from tests.clusters.memory_cloud import MemoryCloud
@@ -24,7 +24,7 @@ def unmade(id: str, **more: Any) -> Any:
 
 
 async def test_every_property_reaches_the_cloud() -> None:
-    cloud = MemoryCloud(groups={"g": ServerGroup("g", "group", ("affinity",))})
+    cloud = MemoryCloud(groups={"g": CloudGroup("g", "group", ("affinity",))})
     full = profile(
         image="cirros",
         key_name="mine",
@@ -44,7 +44,7 @@ async def test_every_property_reaches_the_cloud() -> None:
     )
     [outcome] = await full.create(cloud, [unmade("a", index=7)], "cluster-1")
     asked = cloud.requests["a"]
-    assert outcome == Outcome("a", True, "server-of-a", data={"placement": {"zone": "nova-2"}})
+    assert outcome == NodeOutcome("a", True, "server-of-a", data={"placement": {"zone": "nova-2"}})
     assert (asked.name, asked.flavor, asked.image, asked.key_name) == (
         "named",
         "id-of-m1.tiny",
@@ -100,7 +100,7 @@ async def test_a_refusal_concerns_only_its_node() -> None:
 )
 async def test_what_has_gone_since_the_profile_was_made_is_a_reason(properties: dict[str, Any], reason: str) -> None:
     [outcome] = await profile(**properties).create(MemoryCloud(), [unmade("a")], None)
-    assert outcome == Outcome("a", False, None, reason)
+    assert outcome == NodeOutcome("a", False, None, reason)
     assert await profile(**properties).validate(MemoryCloud()) == reason
 
 
@@ -111,7 +111,7 @@ async def test_a_profile_that_can_be_used() -> None:
 
 async def test_a_group_is_one_of_the_project() -> None:
     [outcome] = await profile(scheduler_hints={"group": "mars"}).create(MemoryCloud(), [unmade("a")], None)
-    assert outcome == Outcome("a", False, None, "The specified server group 'mars' could not be found.")
+    assert outcome == NodeOutcome("a", False, None, "The specified server group 'mars' could not be found.")
 
 
 async def test_hosts_are_for_administrators_to_choose_and_to_see() -> None:
@@ -140,10 +140,10 @@ async def test_servers_are_deleted_even_those_that_the_node_does_not_know_yet() 
     cloud.broken = {"server-of-c"}
     outcomes = await profile().delete(cloud, [known, unmade("b"), locked, unmade("never-made")])
     assert outcomes == [
-        Outcome("a", True),
-        Outcome("b", True),
-        Outcome("c", False, "server-of-c", "it is locked"),
-        Outcome("never-made", True),
+        NodeOutcome("a", True),
+        NodeOutcome("b", True),
+        NodeOutcome("c", False, "server-of-c", "it is locked"),
+        NodeOutcome("never-made", True),
     ]
     assert list(cloud.servers) == ["server-of-c"]
 
@@ -151,8 +151,8 @@ async def test_servers_are_deleted_even_those_that_the_node_does_not_know_yet() 
 async def test_a_check_tells_what_is_wrong() -> None:
     cloud = MemoryCloud(
         servers={
-            "s1": Server("s1", "x", "ACTIVE", "nova-1", "h", "a", details={"id": "s1"}),
-            "s2": Server("s2", "x", "ERROR", "nova-1", "h", "b", fault="it burnt"),
+            "s1": CloudServer("s1", "x", "ACTIVE", "nova-1", "h", "a", details={"id": "s1"}),
+            "s2": CloudServer("s2", "x", "ERROR", "nova-1", "h", "b", fault="it burnt"),
         }
     )
     members = [node("a", physical="s1"), node("b", physical="s2"), node("c", physical="s3"), unmade("d")]
@@ -282,15 +282,15 @@ def docker(**properties: Any) -> DockerProfile:
 
 async def test_nodes_of_types_that_are_not_supported_are_refused_and_can_be_deleted() -> None:
     made, cloud, one = stack(template={"a": 1}), MemoryCloud(), [node("a")]
-    refused = [Outcome("a", False, None, "Profile type os.heat.stack-1.0 is not supported here.")]
+    refused = [NodeOutcome("a", False, None, "Profile type os.heat.stack-1.0 is not supported here.")]
     assert await made.create(cloud, one, None) == refused
     assert await made.check(cloud, one) == refused
     assert await made.update(cloud, one, made) == refused
     assert await made.recover(cloud, one, "RECREATE", {}, None) == refused
     assert await made.operate(cloud, one, "abandon", {}) == refused
-    assert await made.delete(cloud, one) == [Outcome("a", True)]
+    assert await made.delete(cloud, one) == [NodeOutcome("a", True)]
     assert await made.details(cloud, one) == {}
-    assert await made.join(cloud, one, "c") == await made.leave(cloud, one) == [Outcome("a", True, "server-a")]
+    assert await made.join(cloud, one, "c") == await made.leave(cloud, one) == [NodeOutcome("a", True, "server-a")]
     assert await made.validate(cloud) is None
 
 

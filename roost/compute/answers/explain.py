@@ -1,0 +1,199 @@
+"""Why a server is where it is, or nowhere: written down when it is decided, and put into words when somebody asks.
+
+What is written down has real names (`records`). Whoever asks sees their own share of it (`View`): an operator the
+hosts and the real identifiers, a tenant the group's rules, its own identifiers of aggregates, and counts.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from roost.compute.groups.identifiers import Surrogates
+from roost.compute.inventory.scopes import Scope
+from roost.placement.decision import (
+    RankingField,
+    Refusal,
+    RefusalCount,
+    SoftRuleShare,
+    Verdict,
+    free_share,
+)
+from roost.placement.fleet import NOWHERE, Fleet
+from roost.placement.record import Record
+from roost.placement.remedy import Remedy, RemedyKind
+from roost.placement.rules import HOST, Kind, Rule
+
+_OPERATORS = frozenset({RemedyKind.ADD_AGGREGATES, RemedyKind.ENABLE_HOSTS, RemedyKind.FREE_CAPACITY})
+"""The changes that a tenant cannot make."""
+
+
+def where(fleet: Fleet, host: int, scopes: Iterable[str]) -> dict[str, Any]:
+    """A host by its real name, and its aggregates in these scopes, as `View.where` reads them."""
+    places = {}
+    for scope in scopes:
+        aggregate = fleet.aggregate(host, scope)
+        if aggregate != NOWHERE:
+            places[scope] = fleet.identifiers(scope)[aggregate]
+    return {"host": fleet.name(host), "places": places}
+
+
+# Telling
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Who asks: which scopes there are, whose identifiers to use, and whether hosts may be named."""
+
+    scopes: Mapping[str, Scope]
+    project_id: str
+    real: bool
+
+    def explanation(self, stored: Record, helping: Sequence[Remedy] = ()) -> dict[str, Any]:
+        """A stored decision in words, with what would help where that is known."""
+        hidden = Surrogates(self.scopes, self.project_id)
+        ranking = self._ranking(stored)
+        return {
+            "verdict": stored["verdict"],
+            "sentence": self._sentence(stored),
+            "hosts": stored["hosts"],
+            "candidates": stored["candidates"],
+            "refused": [self._refused(each) for each in stored["refused"]],
+            "chosen": [self._standing(each, ranking, hidden) for each in stored["chosen"]],
+            "runners_up": [self._standing(each, ranking, hidden) for each in stored["runners_up"]],
+            "help": [self._help(remedy) for remedy in helping],
+            "advice": self._advice(helping),
+        }
+
+    def rule(self, rule: Rule) -> Rule:
+        """A rule as the one who asks may see it; an identifier of a scope that is gone is left out."""
+        if rule.identifier is None or self.real:
+            return rule
+        scope = self.scopes.get(rule.scope)
+        shown = None if scope is None else scope.identifier_for(self.project_id, rule.identifier)
+        return replace(rule, identifier=shown)
+
+    def where(self, stored: Mapping[str, Any], hidden: Surrogates) -> dict[str, Any]:
+        """A place: its aggregates under the asker's identifiers, and the host where it may be named."""
+        places = {
+            scope: identifier if self.real else hidden.of(scope, identifier)
+            for scope, identifier in stored["places"].items()
+            if scope in self.scopes
+        }
+        return {"placements": places, **({"host": stored["host"]} if self.real else {})}
+
+    def place(self, stored: Mapping[str, Any], hidden: Surrogates) -> dict[str, str]:
+        """The same as one line: the aggregate in each scope, the host among them where it may be named."""
+        told = self.where(stored, hidden)
+        return {**told["placements"], **({HOST: told["host"]} if "host" in told else {})}
+
+    def _rule(self, written: Mapping[str, Any] | None) -> Rule | None:
+        return None if written is None else self.rule(Rule.parse(written["policy"], written["rules"]))
+
+    def _sentence(self, stored: Record) -> str:
+        if stored["verdict"] == Verdict.PLACED:
+            return self._why_here(stored)
+        refused = (self._refusal(each) for each in stored["refused"])
+        many = "1 server" if stored["servers"] == 1 else f"{stored['servers']} servers"
+        if "partition" in stored:
+            many += f" in partition {stored['partition']}"
+        lead = "No place found in time for" if stored["verdict"] == Verdict.UNDECIDED else "No place for"
+        reasons = [str(each) for each in refused]
+        if stored["candidates"]:
+            passed = "1 host passes" if stored["candidates"] == 1 else f"{stored['candidates']} hosts pass"
+            reasons.append(f"{passed} every check, too few for all servers together")
+        return f"{lead} {many}: {'; '.join(reasons) or 'there are no hosts'}."
+
+    def _why_here(self, stored: Record) -> str:
+        passed = f"{stored['candidates']} of {stored['hosts']} hosts passed every check"
+        if len(stored["chosen"]) != 1:
+            return f"{passed}; the {len(stored['chosen'])} best were chosen, each after those before it."
+        chosen, ranking = stored["chosen"][0], self._ranking(stored)
+        host = f"Host {chosen['host']}" if self.real else "The one chosen"
+        reasons = [_share_sentence(share) for share in ranking.shares(chosen)]
+        reasons.append(f"{ranking.free(chosen)} % of it was free" if self.real else "it had room")
+        return f"{passed}. {_why_partition(stored, chosen)}{host} came first: {', '.join(reasons)}."
+
+    def _ranking(self, stored: Record) -> "_Ranking":
+        fields = ((self._rule(written), *place) for written, *place in stored["preferences"])
+        return _Ranking(tuple(RankingField(rule, *place) for rule, *place in fields if rule), stored["flip"])
+
+    def _refusal(self, stored: Sequence[Any]) -> RefusalCount:
+        reason, hosts, rule = stored
+        return RefusalCount(Refusal(reason), hosts, self._rule(rule))
+
+    def _refused(self, stored: Sequence[Any]) -> dict[str, Any]:
+        refused = self._refusal(stored)
+        return {
+            "reason": refused.reason,
+            "hosts": refused.hosts,
+            "policy": None if refused.rule is None else str(refused.rule),
+            "rules": {} if refused.rule is None else refused.rule.limits,
+            "scope": refused.scope,
+            "sentence": str(refused),
+        }
+
+    def _standing(self, stored: Mapping[str, Any], ranking: "_Ranking", hidden: Surrogates) -> dict[str, Any]:
+        told = [
+            {"policy": str(share.rule), "value": share.value, "sentence": _share_sentence(share)}
+            for share in ranking.shares(stored)
+        ]
+        free = {"headroom": ranking.free(stored)} if self.real else {}
+        partition = {"partition": stored["partition"]} if "partition" in stored else {}
+        return {**self.where(stored, hidden), **partition, "shares": told, **free}
+
+    def _help(self, remedy: Remedy) -> dict[str, Any]:
+        return {
+            "change": remedy.change,
+            "amount": remedy.amount,
+            "policy": None if remedy.rule is None else str(self.rule(remedy.rule)),
+            "by": "operator" if remedy.change in _OPERATORS else "tenant",
+            "sentence": self._remedy(remedy),
+        }
+
+    def _remedy(self, remedy: Remedy) -> str:
+        """What would help; hosts that are to be enabled or freed are named to operators only."""
+        if self.real or not remedy.hosts:
+            return remedy.sentence
+        if remedy.change is RemedyKind.ENABLE_HOSTS:
+            return f"enabling {remedy.amount} host{'s' * (remedy.amount > 1)}"
+        return remedy.sentence.rpartition(" on ")[0] + " on one host"
+
+    def _advice(self, helping: Sequence[Remedy]) -> str | None:
+        if not helping:
+            return None
+        text = ", or ".join(self._remedy(remedy) for remedy in helping)
+        return f"{text[:1].upper()}{text[1:]}{',' * (len(helping) > 1)} would help."
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """How to read the words of a ranked host."""
+
+    fields: tuple[RankingField, ...]
+    flip: int
+
+    def shares(self, stored: Mapping[str, Any]) -> list[SoftRuleShare]:
+        """What each soft rule saw in it."""
+        return [SoftRuleShare(field.rule, field.value(stored["words"][field.word])) for field in self.fields]
+
+    def free(self, stored: Mapping[str, Any]) -> int:
+        """How much of it was free, in per cent."""
+        return free_share(stored["words"], self.flip)
+
+
+def _why_partition(stored: Record, chosen: Mapping[str, Any]) -> str:
+    if "partition" not in chosen:
+        return ""
+    why = "was asked for" if "partition" in stored else "had the fewest members of those with a place"
+    return f"Partition {chosen['partition']} {why}. "
+
+
+def _share_sentence(share: SoftRuleShare) -> str:
+    rule, value = share.rule, share.value
+    if value is None:
+        return f"it is in no {rule.scope}"
+    if rule.identifier is not None:
+        inside = (value == 1) == (rule.kind is Kind.AFFINITY)
+        return f"it is {'inside' if inside else 'outside'} the {rule.scope} that '{rule}' names"
+    members = f"{value or 'no'} member{'s' * (value != 1)}"
+    return f"it held {members} ('{rule}')" if rule.scope == HOST else f"its {rule.scope} held {members} ('{rule}')"

@@ -1,0 +1,358 @@
+"""The map: zones, the aggregates of one scope in them, and the hosts of those that are opened.
+
+The operator sees all hosts; a project sees its own servers, in aggregates and on hosts that are named as its scopes
+allow. What is closed is counted by the database, so a map of many hosts is as long as it has aggregates.
+"""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute.answers.violations import BrokenRule
+from roost.compute.groups.identifiers import Surrogates
+from roost.compute.inventory.hosts import DEFAULT_ZONE
+from roost.compute.inventory.live_fleet import LiveFleet
+from roost.compute.inventory.scopes import Scope
+from roost.errors import Invalid
+from roost.placement.rules import AVAILABILITY_ZONE, HOST
+from roost.store.tables.compute import aggregate_hosts, aggregates, hosts
+from roost.store.tables.servers import server_groups, servers
+
+OUTSIDE = "none"
+"""Stands for the hosts that are in no aggregate of the scope."""
+
+_MOST_OPEN = 2000
+_MOST_OWN = 10_000
+
+
+@dataclass(slots=True)
+class MapServer:
+    """A mark on the map."""
+
+    id: str
+    name: str
+    group_id: str | None
+    status: str
+    project_id: str
+    broken: bool
+
+
+@dataclass(slots=True)
+class MapHost:
+    """A host, or what a project may know of one: that servers share it."""
+
+    name: str
+    enabled: bool = True
+    vcpus: tuple[int, int] | None = None
+    """Used, and in all; None where the viewer may not know."""
+    memory_mb: tuple[int, int] | None = None
+    reason: str | None = None
+    servers: list[MapServer] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class MapAggregate:
+    """A tile. A project is not told what else is in it."""
+
+    id: str
+    name: str | None
+    zone: str
+    servers: int = 0
+    hosts: int | None = None
+    disabled: int | None = None
+    load: float | None = None
+    violations: int = 0
+    members: int | None = None
+    """How many are of the group asked about."""
+    opened: list[MapHost] | None = None
+
+
+@dataclass(slots=True)
+class FleetMap:
+    """What is drawn."""
+
+    aggregates: list[MapAggregate]
+    groups: dict[str, tuple[str, str]]
+    """The name and the project of each group that a shown server is in."""
+    violating: dict[tuple[str, str], int]
+    """By zone and aggregate, in how many broken rules the members inside have a part: of all, shown or not."""
+
+
+def _literal(constant: str) -> sa.ColumnElement[str]:
+    """Written out, so that an expression is the same wherever a query repeats it."""
+    return sa.literal_column(f"'{constant}'")
+
+
+@dataclass(frozen=True, slots=True)
+class MapDivision:
+    """One scope, as columns of a query over hosts."""
+
+    scope: Scope
+
+    @property
+    def source(self) -> sa.FromClause:
+        """Hosts, each with its aggregate in the scope."""
+        if self.scope.name == AVAILABILITY_ZONE:
+            return hosts
+        inside = sa.and_(aggregate_hosts.c.host_id == hosts.c.id, aggregate_hosts.c.scope_id == self.scope.id)
+        return hosts.outerjoin(aggregate_hosts, inside).outerjoin(
+            aggregates, aggregates.c.id == aggregate_hosts.c.aggregate_id
+        )
+
+    @property
+    def zone(self) -> sa.ColumnElement[str]:
+        """The zone of a host."""
+        return sa.func.coalesce(sa.func.nullif(hosts.c.availability_zone, _literal("")), _literal(DEFAULT_ZONE))
+
+    @property
+    def id(self) -> sa.ColumnElement[str]:
+        """The aggregate's real identifier."""
+        if self.scope.name == AVAILABILITY_ZONE:
+            return self.zone
+        return sa.func.coalesce(sa.cast(aggregates.c.id, sa.Text), _literal(OUTSIDE))
+
+    @property
+    def name(self) -> sa.ColumnElement[Any]:
+        """The name that the deployer gave it."""
+        return self.zone if self.scope.name == AVAILABILITY_ZONE else aggregates.c.name
+
+    def among(self, ids: Collection[str]) -> sa.ColumnElement[bool]:
+        """Whether a host is in one of these aggregates; by the index, where they are all aggregates of the deployer."""
+        if self.scope.name == AVAILABILITY_ZONE or OUTSIDE in ids:
+            return self.id.in_(ids)
+        return aggregate_hosts.c.aggregate_id.in_([int(each) for each in ids if each.isascii() and each.isdigit()])
+
+    def order(self) -> tuple[sa.ColumnElement[Any], ...]:
+        """Zones by name, aggregates in the order in which they were made."""
+        first = self.zone if self.scope.name == AVAILABILITY_ZONE else aggregates.c.id
+        return self.zone, first
+
+
+def divides(scope: Scope) -> bool:
+    """Whether a map can be drawn by this scope: single hosts are what is inside of all others."""
+    return scope.name != HOST
+
+
+async def of_all(
+    connection: AsyncConnection,
+    live: LiveFleet,
+    scope: Scope,
+    broken: Iterable[BrokenRule],
+    *,
+    only: Collection[str] | None = None,
+    opened: Collection[str] | None = (),
+    group_id: str | None = None,
+) -> FleetMap:
+    """Every host: counted, or one by one in aggregates that are `opened` (None: all); `only` some, if asked."""
+    division, broken = MapDivision(scope), list(broken)
+    query = _counts(division)
+    if only is not None:
+        query = query.where(division.among(only))
+    found = {(row.zone, row.id): _counted(row) for row in await connection.execute(query)}
+    violating = _breaches(live, scope, broken)
+    for key, tile in found.items():
+        tile.violations = violating[key]
+    if group_id is not None:
+        await _count_members(connection, division, group_id, found)
+    wanted = [each for each in found.values() if opened is None or each.id in opened]
+    if sum(each.hosts or 0 for each in wanted) > _MOST_OPEN:
+        raise Invalid(f"At most {_MOST_OPEN} hosts are shown one by one; open fewer aggregates.")
+    groups = await _open(connection, division, found, {each.id for each in wanted}, broken)
+    return FleetMap(list(found.values()), groups, dict(violating))
+
+
+def _counts(division: MapDivision) -> sa.Select[Any]:
+    down = sa.or_(~hosts.c.enabled, hosts.c.forced_down)
+    summed = ("servers", "vcpus_used", "vcpus", "memory_mb_used", "memory_mb")
+    columns: list[sa.ColumnElement[Any]] = [
+        division.zone.label("zone"),
+        division.id.label("id"),
+        sa.func.min(division.name).label("name"),
+        sa.func.count().label("hosts"),
+        sa.func.count().filter(down).label("disabled"),
+        *(sa.func.sum(hosts.c[name]).label(name) for name in summed),
+    ]
+    query = sa.select(*columns).select_from(division.source)
+    return query.group_by(division.zone, division.id, *division.order()).order_by(*division.order())
+
+
+def _counted(row: sa.Row[Any]) -> MapAggregate:
+    load = max(_share(row.vcpus_used, row.vcpus), _share(row.memory_mb_used, row.memory_mb))
+    return MapAggregate(
+        row.id, row.name, row.zone, int(row.servers), hosts=row.hosts, disabled=row.disabled, load=round(load, 4)
+    )
+
+
+def _share(used: int, total: int) -> float:
+    return float(used) / float(total) if total else 0.0
+
+
+def _breaches(live: LiveFleet, scope: Scope, broken: Iterable[BrokenRule]) -> Counter[tuple[str, str]]:
+    """In how many broken rules the members inside each aggregate have a part."""
+    found: Counter[tuple[str, str]] = Counter()
+    for each in broken:
+        touched = set()
+        for host_id in set(each.places.values()):
+            index = live.index(host_id)
+            if index is not None:
+                places = live.places(index)
+                touched.add((places[AVAILABILITY_ZONE], places.get(scope.name, OUTSIDE)))
+        found.update(touched)
+    return found
+
+
+async def _count_members(
+    connection: AsyncConnection, division: MapDivision, group_id: str, found: Mapping[tuple[str, str], MapAggregate]
+) -> None:
+    for each in found.values():
+        each.members = 0
+    query = (
+        sa.select(division.zone.label("zone"), division.id.label("id"), sa.func.count().label("members"))
+        .select_from(division.source.join(servers, servers.c.host_id == hosts.c.id))
+        .where(sa.cast(servers.c.group_id, sa.Text) == group_id)
+        .group_by(division.zone, division.id)
+    )
+    for row in await connection.execute(query):
+        if (row.zone, row.id) in found:
+            found[row.zone, row.id].members = row.members
+
+
+async def _open(
+    connection: AsyncConnection,
+    division: MapDivision,
+    found: Mapping[tuple[str, str], MapAggregate],
+    wanted: Collection[str],
+    broken: Iterable[BrokenRule],
+) -> dict[str, tuple[str, str]]:
+    """Fill in the hosts of these aggregates, and their servers; the groups that those are in."""
+    if not wanted:
+        return {}
+    columns = (
+        *(hosts.c[name] for name in ("id", "name", "enabled", "forced_down", "disabled_reason", "vcpus", "vcpus_used")),
+        *(hosts.c[name] for name in ("memory_mb", "memory_mb_used")),
+    )
+    query = sa.select(*columns, division.zone.label("zone"), division.id.label("aggregate"))
+    query = query.select_from(division.source).where(division.among(wanted)).order_by(hosts.c.id)
+    by_id: dict[int, MapHost] = {}
+    for row in await connection.execute(query):
+        tile = found[row.zone, row.aggregate]
+        host = by_id[row.id] = MapHost(
+            row.name,
+            row.enabled and not row.forced_down,
+            (row.vcpus_used, row.vcpus),
+            (row.memory_mb_used, row.memory_mb),
+            row.disabled_reason or ("The host is down." if row.forced_down else None),
+        )
+        if tile.opened is None:
+            tile.opened = []
+        tile.opened.append(host)
+    groups: dict[str, tuple[str, str]] = {}
+    wrong = _wrong(broken)
+    for row in await connection.execute(_marks().where(servers.c.host_id.in_(list(by_id)))):
+        by_id[row.host_id].servers.append(_mark(row, wrong, groups))
+    return groups
+
+
+def _marks() -> sa.Select[Any]:
+    columns = ("id", "name", "host_id", "group_id", "project_id", "vm_state", "task_state")
+    return (
+        sa.select(
+            *(servers.c[name] for name in columns),
+            server_groups.c.name.label("group_name"),
+            server_groups.c.project_id.label("group_project"),
+        )
+        .outerjoin(server_groups, server_groups.c.id == servers.c.group_id)
+        .order_by(servers.c.number)
+    )
+
+
+def _mark(row: sa.Row[Any], wrong: Collection[str], groups: dict[str, tuple[str, str]]) -> MapServer:
+    if row.group_id is not None:
+        groups[row.group_id] = (row.group_name, row.group_project)
+    return MapServer(
+        row.id, row.name, row.group_id, row.task_state or row.vm_state, row.project_id, broken=row.id in wrong
+    )
+
+
+def _wrong(broken: Iterable[BrokenRule]) -> set[str]:
+    return {member for each in broken for member in each.places}
+
+
+# A project's own
+
+
+async def of_project(
+    connection: AsyncConnection,
+    scope: Scope,
+    surrogates: Surrogates,
+    project_id: str,
+    broken: Iterable[BrokenRule],
+    *,
+    group_id: str | None = None,
+) -> FleetMap:
+    """The servers of a project, in aggregates by the names that the project knows, on hosts that have none."""
+    division, broken = MapDivision(scope), [each for each in broken if each.project_id == project_id]
+    query = (
+        _marks()
+        .add_columns(
+            division.zone.label("zone"),
+            division.id.label("aggregate"),
+            division.name.label("aggregate_name"),
+            hosts.c.name.label("host"),
+        )
+        .select_from(division.source.join(servers, servers.c.host_id == hosts.c.id))
+        .where(servers.c.project_id == project_id)
+        .limit(_MOST_OWN)
+    )
+    groups: dict[str, tuple[str, str]] = {}
+    found: dict[tuple[str, str], MapAggregate] = {}
+    on_host: dict[tuple[str, str], dict[str, MapHost]] = defaultdict(dict)
+    wrong = _wrong(broken)
+    for row in await connection.execute(query):
+        key = (row.zone, row.aggregate)
+        tile = found.get(key)
+        if tile is None:
+            shown, name = _named(scope, surrogates, row.aggregate, row.aggregate_name)
+            tile = found[key] = MapAggregate(shown, name, row.zone, members=None if group_id is None else 0)
+        host = on_host[key].setdefault(row.host, MapHost(_veiled(project_id, row.host)))
+        host.servers.append(_mark(row, wrong, groups))
+        tile.servers += 1
+        if group_id is not None and row.group_id == group_id:
+            tile.members = (tile.members or 0) + 1
+    for key, tile in found.items():
+        tile.opened = list(on_host[key].values())
+        inside = {server.id for host in tile.opened for server in host.servers}
+        tile.violations = sum(not inside.isdisjoint(each.places) for each in broken)
+    tiles = sorted(found.values(), key=lambda tile: (tile.zone, (tile.opened or [])[0].servers[0].id))
+    violating = {(tile.zone, tile.id): tile.violations for tile in tiles if tile.violations}
+    return FleetMap(tiles, groups, violating)
+
+
+def _named(scope: Scope, surrogates: Surrogates, identifier: str, name: str | None) -> tuple[str, str | None]:
+    if identifier == OUTSIDE:
+        return OUTSIDE, None
+    shown = surrogates.of(scope.name, identifier)
+    return shown, name if shown == identifier else None
+
+
+def _veiled(project_id: str, host: str) -> str:
+    """As the `hostId` of a server: it tells whether two of a project's servers share a host, and nothing more."""
+    return hashlib.sha224((project_id + host).encode()).hexdigest()
+
+
+async def aggregates_of(connection: AsyncConnection, scope: Scope, host_ids: Collection[int]) -> list[str]:
+    """The aggregates that these hosts are in now, by their real identifiers."""
+    division = MapDivision(scope)
+    query = sa.select(division.id).select_from(division.source).where(hosts.c.id.in_(host_ids)).distinct()
+    return sorted(await connection.scalars(query))
+
+
+async def has_servers_on(connection: AsyncConnection, project_id: str, host_ids: Collection[int]) -> bool:
+    """Whether a project has servers on any of these hosts."""
+    query = sa.select(servers.c.id).where(servers.c.project_id == project_id, servers.c.host_id.in_(host_ids)).limit(1)
+    return (await connection.execute(query)).one_or_none() is not None

@@ -1,0 +1,38 @@
+"""Servers where they are: what questions about many of them at once start from."""
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute.inventory.live_fleet import LiveFleet
+from roost.placement.fleet import Resources
+from roost.store.tables.servers import servers
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedServer:
+    """A server on a host, which is known by its place in the fleet."""
+
+    id: str
+    name: str
+    project_id: str
+    group_id: str | None
+    host: int
+    resources: Resources
+    zone: str | None
+    partition: int | None = None
+
+
+async def load(connection: AsyncConnection, live: LiveFleet, *conditions: sa.ColumnElement[bool]) -> list[PlacedServer]:
+    """The servers that are on a host and meet these conditions, in the order in which they were made."""
+    columns = ("id", "name", "project_id", "group_id", "host_id", "flavor", "zone", "partition")
+    query = sa.select(*(servers.c[name] for name in columns)).where(servers.c.host_id.is_not(None), *conditions)
+    found = []
+    for row in await connection.execute(query.order_by(servers.c.number)):
+        host = live.index(row.host_id)
+        if host is not None:
+            size = Resources(*(row.flavor.get(key, 0) for key in Resources._fields))
+            place = (row.group_id, host, size, row.zone, row.partition)
+            found.append(PlacedServer(row.id, row.name, row.project_id, *place))
+    return found

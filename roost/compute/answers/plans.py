@@ -1,0 +1,420 @@
+"""Plans: what a change to a group would come to; and the change itself, if that is still what it would come to.
+
+A plan is kept with the dice that were used. To apply it is to decide anew, with the same dice, in the transaction that
+makes the change and with the group locked: if the outcome is the same, nothing that matters has changed.
+
+Policies and members are planned by making the change and taking it back, so that a plan meets the same refusals.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute.answers import drain, explain, placed_servers, repairs, what_if
+from roost.compute.answers.drain import Rules
+from roost.compute.answers.drift import aggregate_name
+from roost.compute.answers.placed_servers import PlacedServer
+from roost.compute.answers.repairs import Budget, RepairStep
+from roost.compute.groups import groups
+from roost.compute.groups.groups import Group, GroupPolicy
+from roost.compute.inventory import claims
+from roost.compute.inventory.changes import latest_generation
+from roost.compute.inventory.flavors import resources_of
+from roost.compute.inventory.scopes import aggregates_in, load_scopes
+from roost.compute.scheduling import records
+from roost.compute.scheduling.batch import Overtaken
+from roost.compute.scheduling.request import CreateRequest, asked_partition
+from roost.compute.scheduling.scheduler import Scheduler
+from roost.compute.scheduling.servers import Actor
+from roost.errors import Conflict, Invalid, NotFound
+from roost.placement.audit import Violation
+from roost.placement.record import Record
+from roost.placement.rules import HOST
+from roost.store.tables.answers import plans
+from roost.store.tables.compute import hosts
+from roost.store.tables.servers import server_groups, servers
+
+_KEPT = "1 day"
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Boot servers in the group."""
+
+    boot: CreateRequest
+    flavor: sa.Row[Any]
+
+    def as_data(self) -> dict[str, Any]:
+        """What makes two requests the same."""
+        names = [new.name for new in self.boot.servers]
+        return {"create": [names, self.flavor.id, self.boot.image_id, self.boot.zone, asked_partition(self.boot.hints)]}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePolicies:
+    """Give the group other policies."""
+
+    policies: tuple[GroupPolicy, ...]
+
+    def as_data(self) -> dict[str, Any]:
+        """What makes two requests the same."""
+        return {"policies": [[str(policy), dict(policy.rule.limits)] for policy in self.policies]}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeMembers:
+    """Add servers that exist to the group, or take some out."""
+
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+
+    def as_data(self) -> dict[str, Any]:
+        """What makes two requests the same."""
+        return {"add": list(self.add), "remove": list(self.remove)}
+
+
+@dataclass(frozen=True, slots=True)
+class Displace:
+    """Drain an aggregate, or lose it; named as the project may name it, or, for an operator, by its real name."""
+
+    scope: str
+    identifier: str
+    lost: bool
+    real: bool
+
+    def as_data(self) -> dict[str, Any]:
+        """What makes two requests the same."""
+        return {"lose" if self.lost else "drain": [self.scope, self.identifier]}
+
+
+Change = Create | ChangePolicies | ChangeMembers | Displace
+
+
+@dataclass(slots=True)
+class PlanOutcome:
+    """What a change comes to, with real names."""
+
+    placements: list[dict[str, Any]] = field(default_factory=list)
+    """New servers: `name`, `host`, `places`, and `partition` in a divided group."""
+    partitions: dict[str, int | None] = field(default_factory=dict)
+    """The number of each member once policies or members have changed, where the group is divided."""
+    moves: list[dict[str, Any]] = field(default_factory=list)
+    """`server_id`, and `source` and `target`, each a host with its places."""
+    stranded: list[dict[str, Any]] = field(default_factory=list)
+    """`server_id`, and the `record` of why it finds no other place."""
+    violations: list[dict[str, Any]] = field(default_factory=list)
+    record: Record | None = None
+    """Why new servers come where they do, or nowhere."""
+
+    def essence(self) -> dict[str, Any]:
+        """All that must be the same for a plan to hold; how many other hosts there were need not be."""
+        return {
+            "placements": self.placements,
+            "partitions": self.partitions,
+            "moves": self.moves,
+            "stranded": [each["server_id"] for each in self.stranded],
+            "violations": self.violations,
+            "refused": self.record is not None and self.record["verdict"] != "placed",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """An outcome, and what it can be applied by."""
+
+    outcome: PlanOutcome
+    generation: str | None = None
+    applied: bool = False
+    server_ids: tuple[str, ...] = ()
+    repair_id: str | None = None
+
+
+class Changed(Conflict):
+    """Something that matters has changed since the plan was made."""
+
+    def __init__(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+        different = [key for key in now if before.get(key) != now[key]]
+        told = "; ".join(_different(key, before.get(key, ()), now[key]) for key in different)
+        super().__init__(f"The plan no longer holds: {told}. Plan again.")
+        self.before, self.now = before, now
+
+
+def _different(key: str, before: Any, now: Any) -> str:
+    if isinstance(now, bool):
+        return "there is no place any more" if now else "there is a place now"
+    return f"other {key}" if len(before) == len(now) else f"{len(before)} {key} then, {len(now)} now"
+
+
+async def propose(connection: AsyncConnection, scheduler: Scheduler, group: Group, change: Change) -> GroupPlan:
+    """Say what a change would come to, and remember it. Nothing is changed."""
+    seed = random.getrandbits(32)
+    outcome = await look_ahead(connection, scheduler, group, change, seed)
+    await connection.execute(plans.delete().where(plans.c.created_at < sa.func.now() - sa.cast(_KEPT, sa.Interval)))
+    row = {"group_id": group.id, "change": change.as_data(), "seed": seed, "outcome": outcome.essence()}
+    number = await connection.scalar(plans.insert().values(row).returning(plans.c.number))
+    version = await connection.scalar(sa.select(server_groups.c.version).where(server_groups.c.id == group.id))
+    return GroupPlan(outcome, f"{await latest_generation(connection)}.{version}.{number}")
+
+
+async def apply(
+    connection: AsyncConnection,
+    scheduler: Scheduler,
+    group: Group,
+    change: ChangePolicies | ChangeMembers | Displace,
+    generation: str,
+    actor: Actor,
+) -> GroupPlan:
+    """Make the change that was planned, in the caller's transaction; raises `Changed` if the plan no longer holds.
+
+    New servers are booted by `boot_planned` instead, in the scheduler's own transaction.
+    """
+    kept = await _take(connection, group, change, generation)
+    if isinstance(change, Displace):
+        if change.lost:
+            raise Invalid("To lose an aggregate is a question, nothing that could be applied.")
+        await claims.lock_groups(connection, [group.id])
+        outcome = await _displaced(connection, scheduler, group, change)
+        _compare(kept, outcome)
+        steps = [
+            RepairStep(move["server_id"], move["source"]["host"], move["target"]["host"]) for move in outcome.moves
+        ]
+        repair_id = await repairs.begin(connection, group.id, steps, Budget(), actor)
+        return GroupPlan(outcome, generation, True, repair_id=repair_id)
+    outcome = await _made(connection, scheduler, group, change)
+    _compare(kept, outcome)
+    return GroupPlan(outcome, generation, True)
+
+
+async def boot_planned(scheduler: Scheduler, group: Group, change: Create, generation: str) -> GroupPlan:
+    """Boot the servers of a plan where it said; raises `Changed` if they would come elsewhere."""
+    async with scheduler.database.begin() as connection:
+        kept = await _take(connection, group, change, generation)
+        planned = kept.outcome["placements"]
+        if not planned:
+            raise Conflict("The plan has no place for these servers; there is nothing to apply.")
+        ids = {row.name: row.id for row in await connection.execute(sa.select(hosts.c.name, hosts.c.id))}
+    expected = tuple((ids.get(each["host"], 0), each.get("partition")) for each in planned)
+    try:
+        booted = await scheduler.boot(replace(change.boot, group_id=group.id, seed=kept.seed, expected=expected))
+    except Overtaken as overtaken:
+        now = PlanOutcome(record=records.record(overtaken.now, scheduler.live))
+        now.placements = _placements(change, now.record or {})
+        raise Changed(kept.outcome, {**now.essence(), "violations": kept.outcome["violations"]}) from None
+    return GroupPlan(PlanOutcome(placements=list(kept.outcome["placements"])), generation, True, booted.server_ids)
+
+
+async def _take(connection: AsyncConnection, group: Group, change: Change, generation: str) -> sa.Row[Any]:
+    """The plan of a generation, which can be applied once: of two who try, one finds it gone."""
+    number = generation.rpartition(".")[2]
+    mine = plans.delete().where(plans.c.group_id == group.id, sa.cast(plans.c.number, sa.Text) == number)
+    row = (await connection.execute(mine.returning(plans))).one_or_none()
+    if row is None:
+        raise Conflict(f"There is no plan of generation {generation} for this group; plan again.")
+    if row.change != change.as_data():
+        raise Conflict(f"The plan of generation {generation} is for another change; plan again.")
+    return row
+
+
+def _compare(kept: sa.Row[Any], outcome: PlanOutcome) -> None:
+    now = outcome.essence()
+    if kept.outcome != now:
+        raise Changed(kept.outcome, now)
+
+
+# Looking ahead
+
+
+async def look_ahead(
+    connection: AsyncConnection, scheduler: Scheduler, group: Group, change: Change, seed: int
+) -> PlanOutcome:
+    """What a change would come to, with these dice. Nothing is changed."""
+    if isinstance(change, Create):
+        return await _created(connection, scheduler, group, change, seed)
+    if isinstance(change, Displace):
+        return await _displaced(connection, scheduler, group, change)
+    async with connection.begin_nested() as savepoint:
+        outcome = await _made(connection, scheduler, group, change)
+        await savepoint.rollback()
+    return outcome
+
+
+async def _created(
+    connection: AsyncConnection, scheduler: Scheduler, group: Group, change: Create, seed: int
+) -> PlanOutcome:
+    boot = change.boot
+    size = resources_of(change.flavor)
+    trial = await what_if.new_members(
+        connection,
+        scheduler,
+        group.id,
+        size,
+        len(boot.servers),
+        zone=boot.zone,
+        partition=asked_partition(boot.hints),
+        seed=seed,
+    )
+    outcome = PlanOutcome(record=trial.record, placements=_placements(change, trial.record))
+    rules, inside = await _inside(connection, scheduler, group)
+    new = [
+        PlacedServer(f"new {number}", f"new {number}", group.project_id, group.id, host, size, None, partition)
+        for number, (host, partition) in enumerate(trial.decision.placed())
+    ]
+    _note_violations(scheduler, outcome, rules, [*inside, *new], {each.id: each.host for each in (*inside, *new)})
+    return outcome
+
+
+def _placements(change: Create, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"name": new.name, **{key: chosen[key] for key in ("host", "places", "partition") if key in chosen}}
+        for new, chosen in zip(change.boot.servers, record["chosen"], strict=False)
+    ]
+
+
+async def _made(
+    connection: AsyncConnection, scheduler: Scheduler, group: Group, change: ChangePolicies | ChangeMembers
+) -> PlanOutcome:
+    """Make the change, and look at what has become of the group."""
+    settings = scheduler.settings
+    if isinstance(change, ChangePolicies):
+        await groups.update(connection, settings, group, name=None, policies=change.policies)
+    else:
+        await groups.lock_servers(connection, group, [*change.add, *change.remove])
+        steps: list[tuple[Callable[..., Awaitable[Group]], Sequence[str]]] = [
+            (groups.add_member, change.add),
+            (groups.remove_member, change.remove),
+        ]
+        for step, server_ids in steps:
+            for server_id in server_ids:
+                await step(connection, settings, group, server_id)
+    outcome = PlanOutcome(partitions=dict((await groups.find(connection, group.id)).partitions))
+    rules, inside = await _inside(connection, scheduler, group)
+    _note_violations(scheduler, outcome, rules, inside, {each.id: each.host for each in inside})
+    return outcome
+
+
+async def _displaced(connection: AsyncConnection, scheduler: Scheduler, group: Group, change: Displace) -> PlanOutcome:
+    rules, inside = await _inside(connection, scheduler, group)
+    leaving = await hosts_inside(connection, scheduler, group.project_id, change)
+    return _displacement(scheduler, rules, inside, leaving, lost=change.lost)
+
+
+def _displacement(
+    scheduler: Scheduler, rules: Rules, inside: Sequence[PlacedServer], leaving: Sequence[int], *, lost: bool
+) -> PlanOutcome:
+    live, fleet = scheduler.live, scheduler.live.fleet
+    found = drain.displace(fleet, rules, inside, leaving, lost=lost)
+    outcome = PlanOutcome()
+    for each, target in found.moves:
+        scopes = [rule.scope for rule in rules.get(each.group_id or "", ())]
+        places = {"source": explain.where(fleet, each.host, scopes), "target": explain.where(fleet, target, scopes)}
+        outcome.moves.append({"server_id": each.id, **places})
+    for each, decision in found.stranded:
+        outcome.stranded.append({"server_id": each.id, "record": records.record(decision, live)})
+    _note_violations(scheduler, outcome, rules, inside, found.places)
+    return outcome
+
+
+def _note_violations(
+    scheduler: Scheduler, outcome: PlanOutcome, rules: Rules, inside: Sequence[PlacedServer], places: Mapping[str, int]
+) -> None:
+    fleet = scheduler.live.fleet
+    for broken in drain.violations(fleet, rules, inside, places).values():
+        for violation in broken:
+            names = fleet.identifiers(violation.rule.scope)
+            outcome.violations.append(_written(violation, names))
+
+
+def _written(violation: Violation, names: Sequence[str]) -> dict[str, Any]:
+    return {
+        "breach": str(violation.breach),
+        "rule": {"policy": str(violation.rule), "rules": dict(violation.rule.limits)},
+        "aggregate": aggregate_name(names, violation),
+        "members": list(violation.members),
+        "excess": violation.excess,
+    }
+
+
+async def _inside(connection: AsyncConnection, scheduler: Scheduler, group: Group) -> tuple[Rules, list[PlacedServer]]:
+    await scheduler.live.sync(connection)
+    rules = await groups.rules_of(connection, [group.id])
+    return rules, await placed_servers.load(connection, scheduler.live, servers.c.group_id == group.id)
+
+
+async def hosts_inside(
+    connection: AsyncConnection, scheduler: Scheduler, project_id: str, change: Displace
+) -> list[int]:
+    """The hosts of the aggregate that a change names; raises `Invalid` where the project may not name it so."""
+    fleet = scheduler.live.fleet
+    if change.scope == HOST:
+        host = fleet.index(change.identifier) if change.real else None
+        if host is None:
+            raise Invalid(f"There is no host '{change.identifier}' that you could name.")
+        return [host]
+    known = await load_scopes(connection)
+    scope = known.get(change.scope)
+    if scope is None:
+        raise Invalid(f"There is no policy scope '{change.scope}'.")
+    if not scope.allow_identifiers and not change.real:
+        raise Invalid(f"The policy scope '{scope.name}' does not allow identifiers.")
+    for aggregate in await aggregates_in(connection, scope):
+        names = tuple(aggregate) if change.real else scope.names_for(project_id, aggregate)
+        if change.identifier in names:
+            column = fleet.division(scope.name).column
+            inside = np.flatnonzero(column == fleet.aggregate_index(scope.name, aggregate.identifier))
+            return [int(host) for host in inside]
+    raise NotFound(f"The policy scope '{scope.name}' has no '{change.identifier}'.")
+
+
+# All groups at once
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOutcome:
+    """What a loss comes to for one group; None for the servers that are in none."""
+
+    group_id: str | None
+    project_id: str
+    outcome: PlanOutcome
+    affected: int
+
+
+async def displace_all(
+    connection: AsyncConnection, scheduler: Scheduler, project_id: str | None, asker: str, change: Displace
+) -> list[GroupOutcome]:
+    """What draining or losing an aggregate comes to for all servers of a project, or of all projects (None); in front
+    of a Nova, for all members of groups, for it is those that are followed."""
+    await scheduler.live.sync(connection)
+    leaving = await hosts_inside(connection, scheduler, asker, change)
+    conditions = [] if project_id is None else [servers.c.project_id == project_id]
+    if scheduler.settings.in_front_of_nova:
+        conditions.append(servers.c.group_id.is_not(None))
+    everybody = await placed_servers.load(connection, scheduler.live, *conditions)
+    affected = {each.group_id for each in everybody if each.host in set(leaving)}
+    inside = [each for each in everybody if each.group_id in affected]
+    rules = await groups.rules_of(connection, [group for group in affected if group is not None])
+    whole = _displacement(scheduler, rules, inside, leaving, lost=change.lost)
+    return _by_group(whole, inside, set(leaving))
+
+
+def _by_group(whole: PlanOutcome, inside: Sequence[PlacedServer], leaving: set[int]) -> list[GroupOutcome]:
+    group_of = {each.id: each.group_id for each in inside}
+    found: dict[str | None, GroupOutcome] = {}
+    for each in inside:
+        if each.host in leaving:
+            before = found.get(each.group_id)
+            affected = before.affected + 1 if before else 1
+            outcome = before.outcome if before else PlanOutcome()
+            found[each.group_id] = GroupOutcome(each.group_id, each.project_id, outcome, affected)
+    for kind in ("moves", "stranded"):
+        for item in getattr(whole, kind):
+            getattr(found[group_of[item["server_id"]]].outcome, kind).append(item)
+    for violation in whole.violations:
+        group = group_of[violation["members"][0]]
+        if group in found:
+            found[group].outcome.violations.append(violation)
+    return list(found.values())

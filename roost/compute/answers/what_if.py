@@ -1,0 +1,114 @@
+"""Decisions that nobody carries out: what would become of a request if it were made now."""
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute.groups import groups
+from roost.compute.inventory.flavors import size_of
+from roost.compute.scheduling import records
+from roost.compute.scheduling.request import hinted_hosts
+from roost.compute.scheduling.scheduler import Scheduler
+from roost.placement.decision import Decision, Move, Request
+from roost.placement.fleet import Members, Resources
+from roost.placement.record import Record
+from roost.placement.remedy import Remedy, remedies
+from roost.placement.rules import Rule
+from roost.placement.scheduler import place
+
+_SECONDS_TO_HELP = 0.2
+"""How long the exact search may take for each change that is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class HypotheticalDecision:
+    """What a decision came to, as it would be stored."""
+
+    decision: Decision
+    record: Record
+
+    async def help(self) -> tuple[Remedy, ...]:
+        """The smallest changes, one at a time, that would turn a refusal into a placement."""
+        patient = replace(self.decision, request=replace(self.decision.request, time_limit=_SECONDS_TO_HELP))
+        return await asyncio.to_thread(remedies, patient)
+
+
+async def decide(connection: AsyncConnection, scheduler: Scheduler, request: Request) -> HypotheticalDecision:
+    """Decide on the fleet as it is now. Nobody is refused on stale news: the room is read again first."""
+    await scheduler.live.sync(connection)
+    decision = place(scheduler.live.fleet, request)
+    if not decision:
+        await scheduler.live.read_room(connection)
+        decision = place(scheduler.live.fleet, request)
+    return HypotheticalDecision(decision, records.record(decision, scheduler.live))
+
+
+async def new_members(
+    connection: AsyncConnection,
+    scheduler: Scheduler,
+    group_id: str,
+    resources: Resources,
+    count: int,
+    *,
+    zone: str | None = None,
+    partition: int | None = None,
+    seed: int = 0,
+) -> HypotheticalDecision:
+    """New servers in a group."""
+    await scheduler.live.sync(connection)
+    rules, members = await _group(connection, scheduler, group_id)
+    groups.check_partition(group_id, rules, partition)
+    request = Request(resources, count, rules, members, zone=zone, partition=partition, seed=seed)
+    return await decide(connection, scheduler, request)
+
+
+async def same_again(
+    connection: AsyncConnection, scheduler: Scheduler, server: sa.Row[Any], count: int
+) -> HypotheticalDecision:
+    """A request for servers like one that found no host."""
+    await scheduler.live.sync(connection)
+    rules, members = await _group(connection, scheduler, server.group_id)
+    near, apart = await hinted_hosts(connection, scheduler.live, server)
+    request = Request(
+        resources=size_of(server.flavor),
+        count=count,
+        rules=rules,
+        members=members,
+        zone=server.zone,
+        same_host=near,
+        different_host=apart,
+        partition=server.partition,
+    )
+    return await decide(connection, scheduler, request)
+
+
+async def moved(
+    connection: AsyncConnection, scheduler: Scheduler, server: sa.Row[Any], target: str
+) -> HypotheticalDecision:
+    """A server moved to one host, under the rules of its group; those on the way count in both places."""
+    await scheduler.live.sync(connection)
+    rules, members = await _group(connection, scheduler, server.group_id)
+    source = scheduler.live.index(server.host_id)
+    size = size_of(server.flavor)
+    request = Request(
+        size,
+        rules=rules,
+        members=members,
+        targets=scheduler.live.targets(target),
+        moving=None if source is None else Move(source, size),
+        partition=server.partition,
+    )
+    return await decide(connection, scheduler, request)
+
+
+async def _group(
+    connection: AsyncConnection, scheduler: Scheduler, group_id: str | None
+) -> tuple[tuple[Rule, ...], Members]:
+    if group_id is None:
+        return (), Members()
+    rules = await groups.rules_of(connection, [group_id])
+    members, _ = (await scheduler.groups.read(connection, rules))[group_id]
+    return rules[group_id], members

@@ -1,0 +1,387 @@
+"""Nova's hosts, aggregates, groups and members in Roost's own tables: whatever reads those works on a real cloud.
+
+Each function takes what Nova says and writes what is different, in the caller's transaction. Roost's own words stand:
+a group's rules and scopes, and who was made a member, or no member, by hand.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute.fronting import reservations
+from roost.compute.groups import groups
+from roost.compute.inventory import claims
+from roost.compute.inventory.aggregates import SCOPE
+from roost.compute.inventory.changes import host_changed
+from roost.compute.inventory.live_fleet import announce_claims
+from roost.compute.inventory.scopes import is_name
+from roost.config import Settings
+from roost.placement.fleet import Resources
+from roost.placement.rules import Rule
+from roost.store.tables.compute import aggregate_hosts, aggregate_metadata, aggregates, hosts, scopes
+from roost.store.tables.servers import claims as claims_table
+from roost.store.tables.servers import server_group_policies, server_groups, servers
+
+logger = logging.getLogger(__name__)
+
+# One at a time: two that look at Nova at different moments must not write over each other.
+_TAKE_TURN = sa.text("SELECT pg_advisory_xact_lock(7266014)")
+_HOLD_OFF = sa.text("SELECT pg_advisory_xact_lock_shared(7266014)")
+
+
+async def take_turn(connection: AsyncConnection) -> None:
+    """Nobody else writes what Nova says until this transaction ends; for what is to be read and written in one go."""
+    await connection.execute(_TAKE_TURN)
+
+
+async def hold_off(connection: AsyncConnection) -> None:
+    """Nothing of Nova's is written until this transaction ends: what it makes or deletes on both sides is not mistaken
+    for something that others did."""
+    await connection.execute(_HOLD_OFF)
+
+
+@dataclass(frozen=True, slots=True)
+class NovaHost:
+    """A compute host of Nova's."""
+
+    name: str
+    address: str
+    enabled: bool
+    disabled_reason: str | None
+    up: bool
+    total: Resources
+    used: Resources
+
+    def row(self) -> dict[str, Any]:
+        """As it is stored; more than all of a resource cannot be in use."""
+        total = {name: max(0, amount) for name, amount in self.total._asdict().items()}
+        used = {f"{name}_used": max(0, min(amount, total[name])) for name, amount in self.used._asdict().items()}
+        state = {"enabled": self.enabled, "disabled_reason": self.disabled_reason, "forced_down": not self.up}
+        return {"name": self.name, "address": self.address, **state, **total, **used}
+
+
+@dataclass(frozen=True, slots=True)
+class NovaAggregate:
+    """An aggregate of Nova's; it has the same id here."""
+
+    id: int
+    uuid: str
+    name: str
+    zone: str
+    hosts: tuple[str, ...]
+    metadata: Mapping[str, str]
+
+    @property
+    def scope(self) -> str | None:
+        """The scope that its metadata name, if that can be one."""
+        name = self.metadata.get(SCOPE)
+        if name is None or is_name(name):
+            return name
+        logger.warning("aggregate %s names the policy scope '%s', which cannot be one", self.name, name)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class NovaGroup:
+    """A server group of Nova's."""
+
+    id: str
+    name: str
+    project_id: str
+    user_id: str
+    rule: Rule
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NovaServer:
+    """A server of Nova's, as far as its group cares."""
+
+    id: str
+    name: str
+    project_id: str
+    user_id: str
+    host: str | None
+    resources: Resources
+    vm_state: str
+    task_state: str | None
+    launched_at: datetime | None
+    settled: bool
+    """Whether it is where it is, and nowhere else: neither being made, nor moving, nor waiting for its move to be
+    confirmed."""
+
+    def row(self) -> dict[str, Any]:
+        """As it is stored, apart from its host and its group."""
+        return {
+            "name": self.name,
+            "project_id": self.project_id,
+            "user_id": self.user_id,
+            "flavor": self.resources._asdict(),
+            "vm_state": self.vm_state,
+            "task_state": self.task_state,
+            "launched_at": self.launched_at,
+        }
+
+
+# Hosts and aggregates
+
+
+async def put_inventory(
+    connection: AsyncConnection, all_hosts: Sequence[NovaHost], all_aggregates: Sequence[NovaAggregate]
+) -> None:
+    """Every host and every aggregate that there is; whose turn it is has read them."""
+    changed = await _put_hosts(connection, all_hosts)
+    changed |= await _put_aggregates(connection, all_aggregates)
+    await host_changed(connection, changed)
+
+
+async def _put_hosts(connection: AsyncConnection, wanted: Sequence[NovaHost]) -> set[int]:
+    known = {row.name: row for row in await connection.execute(sa.select(hosts))}
+    rows = {host.name: host.row() for host in wanted}
+    changed = await _forget_hosts(connection, [row.id for name, row in known.items() if name not in rows])
+    new = [row for name, row in rows.items() if name not in known]
+    if new:
+        changed |= set(await connection.scalars(insert(hosts).returning(hosts.c.id), new))
+    fuller = []
+    for name, row in rows.items():
+        before = known.get(name)
+        different = (
+            {} if before is None else {key: value for key, value in row.items() if before._mapping[key] != value}
+        )
+        if before is not None and different:
+            await connection.execute(hosts.update().where(hosts.c.id == before.id).values(**different))
+            fuller.append(before.id)
+            if different.keys() & {"enabled", "forced_down"}:
+                changed.add(before.id)
+    await announce_claims(connection, fuller)
+    return changed
+
+
+async def _forget_hosts(connection: AsyncConnection, host_ids: Collection[int]) -> set[int]:
+    if host_ids:
+        await connection.execute(claims_table.delete().where(claims_table.c.host_id.in_(host_ids)))
+        left = servers.update().where(servers.c.host_id.in_(host_ids)).values(host_id=None)
+        await connection.execute(left)
+        await connection.execute(aggregate_hosts.delete().where(aggregate_hosts.c.host_id.in_(host_ids)))
+        await connection.execute(hosts.delete().where(hosts.c.id.in_(host_ids)))
+    return set(host_ids)
+
+
+async def _put_aggregates(connection: AsyncConnection, wanted: Sequence[NovaAggregate]) -> set[int]:
+    scope_ids = await _put_scopes(connection, {each.scope for each in wanted if each.scope})
+    host_ids = {row.name: row.id for row in await connection.execute(sa.select(hosts.c.name, hosts.c.id))}
+    inside = _undisputed(wanted, scope_ids, host_ids)
+    known = {row.id: row for row in await connection.execute(sa.select(aggregates))}
+    before: dict[int, set[int]] = {}
+    for row in await connection.execute(sa.select(aggregate_hosts.c.aggregate_id, aggregate_hosts.c.host_id)):
+        before.setdefault(row.aggregate_id, set()).add(row.host_id)
+    gone = known.keys() - {each.id for each in wanted}
+    different = [
+        each
+        for each in wanted
+        if _stored(known.get(each.id)) != (each.name, each.zone, scope_ids.get(each.scope or "", 0))
+        or before.get(each.id, set()) != inside[each.id]
+    ]
+    touched = {each.id for each in different} | {number for number in gone if before.get(number)}
+    moved = set[int]().union(*(before.get(number, set()) | inside.get(number, set()) for number in touched))
+    await connection.execute(aggregate_hosts.delete().where(aggregate_hosts.c.aggregate_id.in_(touched)))
+    await _forget_aggregates(connection, gone)
+    for each in different:
+        values = {"name": each.name, "availability_zone": each.zone, "scope_id": scope_ids.get(each.scope or "", 0)}
+        made = insert(aggregates).values(id=each.id, uuid=each.uuid, **values)
+        await connection.execute(made.on_conflict_do_update(index_elements=[aggregates.c.id], set_=values))
+    await _put_zones(connection, wanted, host_ids)
+    rows = [
+        {
+            "aggregate_id": each.id,
+            "host_id": host_id,
+            "availability_zone": each.zone,
+            "scope_id": scope_ids.get(each.scope or "", 0),
+        }
+        for each in different
+        for host_id in inside[each.id]
+    ]
+    if rows:
+        await connection.execute(aggregate_hosts.insert(), rows)
+    await _put_metadata(connection, wanted)
+    return moved
+
+
+def _stored(row: sa.Row[Any] | None) -> tuple[str, str, int] | None:
+    return None if row is None else (row.name, row.availability_zone, row.scope_id)
+
+
+async def _put_scopes(connection: AsyncConnection, names: Collection[str]) -> dict[str, int]:
+    """The ids of all scopes; those that only Nova's aggregates name are made."""
+    query = sa.select(scopes.c.name, scopes.c.id)
+    known = {row.name: row.id for row in await connection.execute(query)}
+    if names - known.keys():
+        new = [{"name": name} for name in sorted(names - known.keys())]
+        await connection.execute(insert(scopes).on_conflict_do_nothing(), new)
+        known = {row.name: row.id for row in await connection.execute(query)}
+    return known
+
+
+def _undisputed(
+    wanted: Iterable[NovaAggregate], scope_ids: Mapping[str, int], host_ids: Mapping[str, int]
+) -> dict[int, set[int]]:
+    """The hosts of each aggregate, without those that another one of the same scope has too: Nova lets that happen, and
+    nobody can say which of the two to count."""
+    everywhere = Counter((each.scope, name) for each in wanted for name in each.hosts if each.scope)
+    disputed = {key for key, times in everywhere.items() if times > 1}
+    for scope, name in sorted(disputed, key=str):
+        logger.warning("host %s is in several aggregates of policy scope %s, and counts in none", name, scope)
+    return {
+        each.id: {host_ids[name] for name in each.hosts if name in host_ids and (each.scope, name) not in disputed}
+        for each in wanted
+    }
+
+
+async def _forget_aggregates(connection: AsyncConnection, gone: Collection[int]) -> None:
+    """Those that a group targets are kept, empty: no host can be inside what is no more."""
+    query = sa.select(server_group_policies.c.aggregate_id).where(server_group_policies.c.aggregate_id.in_(gone))
+    targeted = set(await connection.scalars(query))
+    await connection.execute(aggregates.delete().where(aggregates.c.id.in_(set(gone) - targeted)))
+
+
+async def _put_zones(connection: AsyncConnection, wanted: Iterable[NovaAggregate], host_ids: Mapping[str, int]) -> None:
+    zones = {host_ids[name]: each.zone for each in wanted if each.zone for name in each.hosts if name in host_ids}
+    for row in (await connection.execute(sa.select(hosts.c.id, hosts.c.availability_zone))).all():
+        zone = zones.get(row.id, "")
+        if zone != row.availability_zone:
+            await connection.execute(hosts.update().where(hosts.c.id == row.id).values(availability_zone=zone))
+
+
+async def _put_metadata(connection: AsyncConnection, wanted: Iterable[NovaAggregate]) -> None:
+    now = {(each.id, key): value for each in wanted for key, value in each.metadata.items()}
+    table = aggregate_metadata
+    before = {(row.aggregate_id, row.key): row.value for row in await connection.execute(sa.select(table))}
+    for number, key in before.keys() - now.keys():
+        await connection.execute(table.delete().where(table.c.aggregate_id == number, table.c.key == key))
+    rows = [
+        {"aggregate_id": number, "key": key, "value": value}
+        for (number, key), value in now.items()
+        if before.get((number, key)) != value
+    ]
+    if rows:
+        put = insert(table)
+        await connection.execute(
+            put.on_conflict_do_update(constraint=table.primary_key, set_={"value": put.excluded.value}), rows
+        )
+
+
+# Groups and their members
+
+
+async def unknown_groups(connection: AsyncConnection, wanted: Iterable[NovaGroup]) -> set[str]:
+    """The ids of those groups that nobody here has heard of."""
+    return {each.id for each in wanted} - set(await connection.scalars(sa.select(server_groups.c.id)))
+
+
+async def put_groups(
+    connection: AsyncConnection, settings: Settings, wanted: Sequence[NovaGroup], *, complete_at: datetime | None = None
+) -> None:
+    """Groups that somebody made in Nova itself; with `complete_at`, also that others which were there then are gone.
+    Whose turn it is has read them."""
+    unknown = await unknown_groups(connection, wanted)
+    for each in wanted:
+        if each.id in unknown:
+            await groups.adopt(
+                connection, each.id, name=each.name, rule=each.rule, project_id=each.project_id, user_id=each.user_id
+            )
+    if complete_at is not None:
+        older = sa.select(server_groups.c.id).where(server_groups.c.created_at < complete_at)
+        for group_id in set(await connection.scalars(older)) - {each.id for each in wanted}:
+            await groups.delete(connection, settings, await groups.find(connection, group_id))
+
+
+async def missing_members(connection: AsyncConnection, wanted: Iterable[NovaGroup]) -> dict[str, str]:
+    """The group of each member that Nova lists and nobody here has heard of."""
+    listed = {member: group.id for group in wanted for member in group.members}
+    known = set(await connection.scalars(sa.select(servers.c.id).where(servers.c.id.in_(listed.keys()))))
+    return {member: group_id for member, group_id in listed.items() if member not in known}
+
+
+async def followed(connection: AsyncConnection, group_id: str | None = None) -> set[str]:
+    """The servers that are followed here: of one group, or all."""
+    query = sa.select(servers.c.id)
+    return set(await connection.scalars(query if group_id is None else query.where(servers.c.group_id == group_id)))
+
+
+async def put_servers(
+    connection: AsyncConnection,
+    settings: Settings,
+    wanted: Iterable[NovaServer],
+    *,
+    at: datetime,
+    new: Mapping[str, str | None] | None = None,
+    gone: Collection[str] = (),
+) -> None:
+    """Where servers were `at` a moment. Those that are followed are brought up to date, `new` ones are followed from
+    now on as members of their group, and those `gone` are forgotten; what was reserved since then stands."""
+    found = {each.id: each for each in wanted}
+    host_ids = {row.name: row.id for row in await connection.execute(sa.select(hosts.c.name, hosts.c.id))}
+    query = sa.select(servers).where(servers.c.id.in_([*found, *gone])).order_by(servers.c.id).with_for_update()
+    known = {row.id: row for row in await connection.execute(query)}
+    joining = {server_id: group for server_id, group in (new or {}).items() if server_id in found.keys() - known.keys()}
+    affected = {row.group_id for row in known.values()} | set(joining.values())
+    locked = await claims.lock_groups(connection, {group for group in affected if group is not None})
+    moved: set[str] = set()
+    for server_id, row in known.items():
+        if (row.updated_at or row.created_at) >= at:
+            continue
+        if server_id in gone:
+            await _forget_server(connection, settings, row)
+            moved.add(row.group_id)
+        elif await _put_server(connection, row, found[server_id], host_ids):
+            moved.add(row.group_id)
+    for server_id, group_id in joining.items():
+        if (group_id is None or group_id in locked) and await _follow(connection, found[server_id], group_id, host_ids):
+            moved.add(group_id or "")
+    await claims.touch_groups(connection, moved & locked.keys())
+
+
+async def _put_server(
+    connection: AsyncConnection, row: sa.Row[Any], server: NovaServer, host_ids: Mapping[str, int]
+) -> bool:
+    """Bring a server up to date; says whether it takes other places than before."""
+    host_id = host_ids.get(server.host or "")
+    values = {**server.row(), "host_id": host_id}
+    different = {key: value for key, value in values.items() if row._mapping[key] != value}
+    if different:
+        await connection.execute(servers.update().where(servers.c.id == row.id).values(**different))
+    held = set() if server.settled else set(await claims.held_by(connection, row.id))
+    return await reservations.occupy(connection, row.id, held | {host_id}) or "launched_at" in different
+
+
+async def _follow(
+    connection: AsyncConnection, server: NovaServer, group_id: str | None, host_ids: Mapping[str, int]
+) -> bool:
+    """Follow a server from now on; not so where a scheduler has just reserved a place for it, which then stands."""
+    host_id = host_ids.get(server.host or "")
+    values = {
+        "id": server.id,
+        "hostname": server.name,
+        "reservation_id": "",
+        "group_id": group_id,
+        "hints": {} if group_id is None else {"group": group_id},
+        "host_id": host_id,
+        **server.row(),
+    }
+    new = insert(servers).values(values).on_conflict_do_nothing().returning(servers.c.id)
+    if await connection.scalar(new) is None:
+        return False
+    return await reservations.occupy(connection, server.id, {host_id})
+
+
+async def _forget_server(connection: AsyncConnection, settings: Settings, row: sa.Row[Any]) -> None:
+    await connection.execute(servers.delete().where(servers.c.id == row.id))
+    if row.group_id is not None:
+        await groups.member_removed(connection, settings, [(row.group_id, row.id)])

@@ -1,0 +1,226 @@
+"""Places that somebody else's scheduler takes for members of groups, before it makes them.
+
+A nova-scheduler decides on a group at a version and on the fleet at a generation (`show`, `topology`), and asks for the
+place with both numbers (`reserve`). The group's row is locked, so of two schedulers that decided on the same version
+only one gets what it asked for; the other gets the group as it is now. A reservation is a claim of a server that Nova
+is still making, or moving; it becomes a fact, or is given back, when Nova says where the server is.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute.groups import groups
+from roost.compute.inventory import claims
+from roost.compute.inventory.changes import latest_generation
+from roost.compute.inventory.hosts import DEFAULT_ZONE
+from roost.compute.inventory.live_fleet import memberships
+from roost.config import Settings
+from roost.errors import Invalid
+from roost.placement.record import Record
+from roost.placement.rules import AVAILABILITY_ZONE, Rule
+from roost.store.tables.compute import fleet_changes, hosts
+from roost.store.tables.servers import claims as claims_table
+from roost.store.tables.servers import server_groups, servers
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationTopology:
+    """Hosts with their aggregate in each scope."""
+
+    generation: int
+    hosts: Mapping[str, Mapping[str, str]]
+    complete: bool
+    """Every host is here; else only those that changed."""
+    adopted: Mapping[str, str]
+    """The group of each server that is a member without Nova's knowing it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A group as a decision needs it."""
+
+    id: str
+    version: int
+    rules: tuple[Rule, ...]
+    members: Mapping[str, tuple[str, ...]]
+    """The hosts on which each member has a place: none that it found, or two while it moves."""
+    building: tuple[str, ...]
+    """The members that have not run yet."""
+    partitions: Mapping[str, int]
+    """The number of each member that has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A place to reserve, as decided on a version and a generation; without a host, word that there was none."""
+
+    instance_id: str
+    project_id: str
+    user_id: str
+    resources: Mapping[str, int]
+    host: str | None
+    version: int
+    generation: int
+    record: Record
+    partition: int | None = None
+    """The number of the server, where the group is divided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The order was carried out: the group's version since, and where the server has a place now."""
+
+    version: int
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """The order was decided on what is no longer so; nothing was done."""
+
+    group: Snapshot
+    generation: int
+
+
+async def topology(connection: AsyncConnection, since: int) -> ReservationTopology:
+    """The hosts that changed since a generation; all of them where that is too long ago to say, or where one is gone,
+    for it has left no name behind."""
+    # The generation first: what commits between the two reads is then read again, not missed.
+    generation = await latest_generation(connection)
+    changed = await _changed(connection, since)
+    query = sa.select(hosts.c.id, hosts.c.name, hosts.c.availability_zone)
+    found = (await connection.execute(query if changed is None else query.where(hosts.c.id.in_(changed)))).all()
+    if changed is not None and len(found) < len(changed):
+        return await topology(connection, -1)
+    belongs = await memberships(connection, changed)
+    places = {
+        row.name: {**belongs.get(row.id, {}), AVAILABILITY_ZONE: row.availability_zone or DEFAULT_ZONE} for row in found
+    }
+    return ReservationTopology(generation, places, changed is None, await _adopted(connection))
+
+
+async def _changed(connection: AsyncConnection, since: int) -> set[int] | None:
+    """The hosts that changed since a generation; None where nobody knows any more."""
+    if since < 0:
+        return None
+    changes = sa.select(fleet_changes).where(fleet_changes.c.generation >= since)
+    rows = (await connection.execute(changes.order_by(fleet_changes.c.generation))).all()
+    if not rows or rows[0].generation != since:
+        return None
+    return set[int]().union(*(row.host_ids for row in rows[1:]))
+
+
+async def _adopted(connection: AsyncConnection) -> dict[str, str]:
+    group_id = sa.cast(servers.c.group_id, sa.Text)
+    unknown = servers.c.hints["group"].astext.is_distinct_from(group_id)
+    query = sa.select(servers.c.id, servers.c.group_id).where(servers.c.group_id.is_not(None), unknown)
+    return {row.id: row.group_id for row in await connection.execute(query)}
+
+
+async def show(connection: AsyncConnection, group_id: str) -> Snapshot:
+    """A group as it is now."""
+    row = (await connection.execute(sa.select(server_groups).where(server_groups.c.id == group_id))).one_or_none()
+    if row is None:
+        raise groups.missing(group_id)
+    return await _snapshot(connection, row)
+
+
+async def reserve(connection: AsyncConnection, settings: Settings, group_id: str, order: Order) -> Reserved | Stale:
+    """Take the place that an order names, unless the group or the fleet is not what the order was decided on. Raises
+    `NotFound` where the group binds the server no more."""
+    server = await _server(connection, order.instance_id, lock=True)
+    group = (await claims.lock_groups(connection, [group_id])).get(group_id)
+    if server is None and group is not None:
+        # Who makes members holds the group: whatever came in between is there now.
+        server = await _server(connection, order.instance_id)
+    if group is None or (server is not None and server.group_id != group_id):
+        raise groups.missing(group_id)
+    generation = await latest_generation(connection)
+    if (group.version, generation) != (order.version, order.generation):
+        return Stale(await _snapshot(connection, group), generation)
+    host_id = None if order.host is None else await _host_id(connection, order.host)
+    if server is None:
+        server = await _insert(connection, group_id, order)
+        await groups.member_added(connection, settings, [(group_id, order.instance_id)])
+    runs = server.launched_at is not None
+    if host_id is not None or not runs:
+        partition = server.partition if runs else order.partition
+        explained = servers.update().where(servers.c.id == server.id)
+        await connection.execute(explained.values(explanation=order.record, partition=partition))
+    changed = await occupy(connection, server.id, {server.host_id, host_id} - {None})
+    await claims.touch_groups(connection, [group_id] if changed else [])
+    places = await _places(connection, servers.c.id == server.id)
+    return Reserved(group.version + changed, places.get(server.id, ()))
+
+
+async def occupy(connection: AsyncConnection, server_id: str, host_ids: Iterable[int | None]) -> bool:
+    """Let a server have a place on exactly these hosts; says whether that changed anything. What it takes of them is
+    Nova's business, and not counted here."""
+    wanted = [host_id for host_id in host_ids if host_id is not None]
+    own = claims_table.c.server_id == server_id
+    gone = claims_table.delete().where(own, claims_table.c.host_id.not_in(wanted)).returning(claims_table.c.host_id)
+    changed = bool((await connection.scalars(gone)).all())
+    if wanted:
+        nothing = {"vcpus": 0, "memory_mb": 0, "disk_gb": 0}
+        rows = [{"server_id": server_id, "host_id": host_id, **nothing} for host_id in wanted]
+        new = insert(claims_table).values(rows).on_conflict_do_nothing().returning(claims_table.c.host_id)
+        changed = bool((await connection.scalars(new)).all()) or changed
+    return changed
+
+
+async def _server(connection: AsyncConnection, server_id: str, *, lock: bool = False) -> sa.Row[Any] | None:
+    query = sa.select(servers).where(servers.c.id == server_id)
+    return (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+
+
+async def _insert(connection: AsyncConnection, group_id: str, order: Order) -> sa.Row[Any]:
+    """The server as far as it is known before Nova has made it."""
+    values = {
+        "id": order.instance_id,
+        "project_id": order.project_id,
+        "user_id": order.user_id,
+        "name": order.instance_id,
+        "hostname": order.instance_id,
+        "flavor": dict(order.resources),
+        "hints": {"group": group_id},
+        "reservation_id": "",
+        "group_id": group_id,
+        "vm_state": "building",
+    }
+    row: sa.Row[Any] = (await connection.execute(servers.insert().values(values).returning(servers))).one()
+    return row
+
+
+async def _host_id(connection: AsyncConnection, name: str) -> int:
+    host_id: int | None = await connection.scalar(sa.select(hosts.c.id).where(hosts.c.name == name))
+    if host_id is None:
+        raise Invalid(f"Compute host {name} could not be found.")
+    return host_id
+
+
+async def _snapshot(connection: AsyncConnection, group: sa.Row[Any]) -> Snapshot:
+    columns = (servers.c.id, servers.c.launched_at, servers.c.partition)
+    members = sa.select(*columns).where(servers.c.group_id == group.id)
+    rows = (await connection.execute(members.order_by(servers.c.number))).all()
+    places = await _places(connection, servers.c.group_id == group.id)
+    rules = (await groups.rules_of(connection, [group.id]))[group.id]
+    building = tuple(row.id for row in rows if row.launched_at is None)
+    hosts_of = {row.id: places.get(row.id, ()) for row in rows}
+    partitions = {row.id: row.partition for row in rows if row.partition is not None}
+    return Snapshot(group.id, group.version, rules, hosts_of, building, partitions)
+
+
+async def _places(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> dict[str, tuple[str, ...]]:
+    query = (
+        sa.select(servers.c.id, sa.func.array_agg(hosts.c.name).label("hosts"))
+        .join(claims_table, claims_table.c.server_id == servers.c.id)
+        .join(hosts, hosts.c.id == claims_table.c.host_id)
+        .where(condition)
+        .group_by(servers.c.id)
+    )
+    return {row.id: tuple(row.hosts) for row in await connection.execute(query)}

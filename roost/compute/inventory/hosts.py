@@ -1,0 +1,99 @@
+"""Hosts: what Nova shows as a hypervisor and as the compute service that runs on it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute.inventory.changes import host_changed
+from roost.errors import Conflict, NotFound
+from roost.store.tables.compute import aggregate_hosts, hosts
+from roost.store.tables.servers import servers
+
+DEFAULT_ZONE = "nova"
+"""Where a host is that no aggregate puts anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostedServer:
+    """A server as a hypervisor lists it."""
+
+    name: str
+    uuid: str
+
+
+async def index(
+    connection: AsyncConnection,
+    *,
+    name: str | None = None,
+    containing: str | None = None,
+    after: int | None = None,
+    limit: int | None = None,
+) -> Sequence[sa.Row[Any]]:
+    """Hosts in the order of their ids: of this name, or with this in their names, or a page after an id."""
+    query = sa.select(hosts).order_by(hosts.c.id).limit(limit)
+    if name is not None:
+        query = query.where(hosts.c.name == name)
+    if containing is not None:
+        query = query.where(hosts.c.name.contains(containing, autoescape=True))
+    if after is not None:
+        query = query.where(hosts.c.id > after)
+    return (await connection.execute(query)).all()
+
+
+async def find(
+    connection: AsyncConnection,
+    *,
+    name: str | None = None,
+    host_id: int | None = None,
+    uuid: str | None = None,
+    service_uuid: str | None = None,
+    lock: bool = False,
+) -> sa.Row[Any] | None:
+    """One host by whichever of its names is given; locked against other changes if asked."""
+    given = {"name": name, "id": host_id, "uuid": uuid, "service_uuid": service_uuid}
+    query = sa.select(hosts).where(*(hosts.c[key] == value for key, value in given.items() if value is not None))
+    return (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+
+
+async def servers_on(connection: AsyncConnection, host_ids: Sequence[int]) -> Mapping[int, Sequence[HostedServer]]:
+    """The servers that stand on each of these hosts; a host without any is left out."""
+    query = sa.select(servers.c.host_id, servers.c.number, servers.c.id).where(servers.c.host_id.in_(host_ids))
+    found: dict[int, list[HostedServer]] = {}
+    for row in await connection.execute(query.order_by(servers.c.number)):
+        found.setdefault(row.host_id, []).append(HostedServer(f"instance-{row.number:08x}", row.id))
+    return found
+
+
+async def statistics(connection: AsyncConnection) -> sa.Row[Any]:
+    """How many hosts there are, and all their capacity and use together. Hosts that are disabled do not count."""
+    totals = [
+        sa.func.coalesce(sa.func.sum(hosts.c[name]), 0).label(name)
+        for name in ("vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "disk_gb", "disk_gb_used", "servers")
+    ]
+    query = sa.select(sa.func.count().label("hosts"), *totals).where(hosts.c.enabled)
+    return (await connection.execute(query)).one()
+
+
+async def change(connection: AsyncConnection, host_id: int, **values: Any) -> sa.Row[Any]:
+    """Enable or disable a host (`enabled`, `disabled_reason`), or say that it is down or up (`forced_down`)."""
+    query = hosts.update().where(hosts.c.id == host_id).values(**values).returning(hosts)
+    row: sa.Row[Any] = (await connection.execute(query)).one()
+    await host_changed(connection, [host_id])
+    return row
+
+
+async def delete(connection: AsyncConnection, *, host_id: int | None = None, service_uuid: str | None = None) -> None:
+    """Take a host out of the inventory, and out of its aggregates."""
+    host = await find(connection, host_id=host_id, service_uuid=service_uuid, lock=True)
+    if host is None:
+        raise NotFound(f"Service {service_uuid or host_id} not found.")
+    if host.servers:
+        raise Conflict(
+            "Unable to delete compute service that is hosting instances. Migrate or delete the instances first."
+        )
+    await connection.execute(aggregate_hosts.delete().where(aggregate_hosts.c.host_id == host.id))
+    await connection.execute(hosts.delete().where(hosts.c.id == host.id))
+    await host_changed(connection, [host.id])

@@ -1,0 +1,322 @@
+"""Moves: cold and live migration, resize, evacuation, shelving. All are scheduled under the group's rules.
+
+A move claims room at its destination before anything else, in the transaction that starts it; a move that finds no host
+raises, and the server stays as it was. The source keeps its claim until the move is finished, or confirmed.
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute.inventory import claims, quotas, zones
+from roost.compute.inventory.claims import Claim, Usage
+from roost.compute.inventory.flavors import embedded, resources_of, size_of
+from roost.compute.inventory.live_fleet import announce_claims
+from roost.compute.moves.relocation import relocate
+from roost.compute.scheduling import servers
+from roost.compute.scheduling.scheduler import Scheduler
+from roost.compute.scheduling.servers import NO_STATE, RUNNING, SHUTDOWN, Actor, Server
+from roost.errors import Conflict, Invalid, OverQuota
+from roost.store.tables.compute import flavor_access, flavors, hosts
+from roost.store.tables.servers import migrations
+
+_MOVABLE = frozenset({"active", "stopped"})
+
+
+async def _host(connection: AsyncConnection, name: str, *, must_run: bool = False) -> sa.Row[Any]:
+    row = (await connection.execute(sa.select(hosts).where(hosts.c.name == name))).one_or_none()
+    if row is None:
+        raise Invalid(f"Compute host {name} could not be found.")
+    if must_run and row.forced_down:
+        raise Invalid(f"Compute service of {name} is unavailable at this time.")
+    return row
+
+
+async def _record_move(
+    connection: AsyncConnection, server: Server, host_id: int, kind: str, status: str, actor: Actor, flavor_id: str
+) -> int:
+    destination = await connection.scalar(sa.select(hosts.c.name).where(hosts.c.id == host_id))
+    row = migrations.insert().values(
+        server_id=server.id,
+        type=kind,
+        status=status,
+        source=server.host,
+        destination=destination,
+        old_flavor_id=server.flavor["id"],
+        new_flavor_id=flavor_id,
+        user_id=actor.user_id,
+        project_id=actor.project_id,
+    )
+    return int((await connection.execute(row.returning(migrations.c.id))).scalar_one())
+
+
+async def migrate(
+    connection: AsyncConnection, scheduler: Scheduler, server: Server, actor: Actor, target: str | None
+) -> None:
+    """Move a server to another host, to be confirmed afterwards."""
+    servers.check(server, "migrate", _MOVABLE, actor)
+    if target is not None:
+        await _host(connection, target)
+        if target == server.host:
+            raise Invalid(f"Cannot migrate to the host ({target}) where the server exists.")
+    host_id = await relocate(connection, scheduler, server, size_of(server.flavor), target=target)
+    await _start_resize(connection, server, actor, "migrate", "migration", host_id, server.flavor)
+
+
+async def resize(
+    connection: AsyncConnection, scheduler: Scheduler, server: Server, actor: Actor, flavor_id: str
+) -> None:
+    """Give a server another flavor, on this host or another, to be confirmed afterwards."""
+    servers.check(server, "resize", _MOVABLE, actor)
+    flavor = await _flavor(connection, flavor_id, server.project_id)
+    if flavor.id == server.flavor["id"]:
+        raise Invalid("When resizing, instances must change flavor!")
+    await _use_more(connection, scheduler, server, flavor)
+    host_id = await relocate(connection, scheduler, server, resources_of(flavor), may_stay=True)
+    await _start_resize(connection, server, actor, "resize", "resize", host_id, embedded(flavor))
+
+
+async def _flavor(connection: AsyncConnection, flavor_id: str, project_id: str) -> sa.Row[Any]:
+    allowed = sa.select(flavor_access.c.flavor_id).where(flavor_access.c.project_id == project_id)
+    query = sa.select(flavors).where(flavors.c.id == flavor_id, sa.or_(flavors.c.is_public, flavors.c.id.in_(allowed)))
+    row = (await connection.execute(query)).one_or_none()
+    if row is None:
+        raise Invalid(f"Flavor {flavor_id} could not be found.")
+    return row
+
+
+async def _use_more(connection: AsyncConnection, scheduler: Scheduler, server: Server, flavor: sa.Row[Any]) -> None:
+    """Count the larger of both flavors until it is clear which one stays."""
+    more = Usage(
+        0, max(0, flavor.vcpus - server.flavor["vcpus"]), max(0, flavor.memory_mb - server.flavor["memory_mb"])
+    )
+    limits = await quotas.limits_of(connection, scheduler.settings.quota, {server.project_id}, {server.user_id})
+    used = await quotas.lock_used(connection, limits)
+    for share, allowed in limits.items():
+        problem = quotas.excess(used[share], more, allowed)
+        if problem:
+            raise OverQuota(problem)
+    await claims.count_usage(connection, {server.project_id: more})
+
+
+async def _start_resize(
+    connection: AsyncConnection,
+    server: Server,
+    actor: Actor,
+    action: str,
+    kind: str,
+    host_id: int,
+    flavor: dict[str, Any],
+) -> None:
+    migration = await _record_move(connection, server, host_id, kind, "migrating", actor, flavor["id"])
+    moves = host_id != server.host_id
+    remembered = {
+        "source": server.host_id,
+        "flavor": server.flavor,
+        "vm_state": server.vm_state,
+        "power_state": server.power_state,
+        "migration": migration,
+    }
+    step = {
+        "vm_state": "resized",
+        "host_id": host_id,
+        "flavor": flavor,
+        "migration": migration,
+        "migration_status": "finished",
+        "launches": True,
+        "then": remembered,
+        "undo": {"vm_state": server.vm_state, **({"release": [host_id]} if moves else {"shrink": True})},
+    }
+    await servers.start(connection, server, action, actor, "resize_migrating", step)
+
+
+async def confirm(connection: AsyncConnection, server: Server, actor: Actor) -> None:
+    """Keep the server where, and as, it was moved or resized to."""
+    servers.check(server, "confirmResize", frozenset({"resized"}), actor)
+    kept = server.step
+    await _count_again(connection, server, server.flavor)
+    await _give_back(connection, server, kept["source"], stays=server.host_id)
+    await _end_resize(connection, server, kept, "confirmed", {})
+    await servers.record(connection, server.id, "confirmResize", actor, done=True)
+
+
+async def revert(connection: AsyncConnection, server: Server, actor: Actor) -> None:
+    """Put the server back where, and as, it was."""
+    servers.check(server, "revertResize", frozenset({"resized"}), actor)
+    kept = server.step
+    await _count_again(connection, server, kept["flavor"])
+    back = {"host_id": kept["source"], "flavor": kept["flavor"]}
+    await _give_back(connection, server, server.host_id, stays=kept["source"], flavor=kept["flavor"])
+    await _end_resize(connection, server, kept, "reverted", back)
+    await servers.record(connection, server.id, "revertResize", actor, done=True)
+
+
+async def _count_again(connection: AsyncConnection, server: Server, stays: dict[str, Any]) -> None:
+    """Count a server with the flavor that stays, and no longer with the other one."""
+    await claims.lock_usage(connection, {server.project_id})
+    less = Usage.of(stays, None) - Usage.of(server.flavor, server.step)
+    await claims.count_usage(connection, {server.project_id: less})
+
+
+async def _give_back(
+    connection: AsyncConnection, server: Server, left: int, *, stays: int, flavor: dict[str, Any] | None = None
+) -> None:
+    """Release the host that the server leaves; where it stays on one host, claim there what it now takes."""
+    groups = [server.group_id] if server.group_id else []
+    await claims.lock_groups(connection, groups)
+    if left != stays:
+        changed = await claims.release(connection, [(server.id, left)])
+    else:
+        await claims.lock_hosts(connection, [stays])
+        size = size_of(flavor or server.flavor)
+        await claims.change(connection, Claim(server.id, stays, size))
+        changed = {stays}
+    await claims.touch_groups(connection, groups)
+    await announce_claims(connection, changed)
+
+
+async def _end_resize(
+    connection: AsyncConnection, server: Server, kept: dict[str, Any], status: str, values: dict[str, Any]
+) -> None:
+    state = {"vm_state": kept["vm_state"], "power_state": kept["power_state"], "step": None}
+    await servers.update(connection, server.id, {**state, **values})
+    ended = migrations.update().where(migrations.c.id == kept["migration"])
+    await connection.execute(ended.values(status=status))
+
+
+async def reset(connection: AsyncConnection, server: Server, vm_state: str) -> None:
+    """Set the state of a server by hand. What was under way with it is over: it keeps its host and its flavor."""
+    await _count_again(connection, server, server.flavor)
+    groups = [server.group_id] if server.group_id else []
+    await claims.lock_groups(connection, groups)
+    held = await claims.held_by(connection, server.id)
+    await claims.lock_hosts(connection, held)
+    changed = await claims.release(connection, [(server.id, host_id) for host_id in held if host_id != server.host_id])
+    if server.host_id is not None:
+        await claims.change(connection, Claim(server.id, server.host_id, size_of(server.flavor)))
+        changed.add(server.host_id)
+    await claims.touch_groups(connection, groups)
+    await announce_claims(connection, changed)
+    state = {"vm_state": vm_state, "task_state": None, "due_at": None, "step": None}
+    await servers.update(connection, server.id, state)
+
+
+async def live_migrate(
+    connection: AsyncConnection,
+    scheduler: Scheduler,
+    server: Server,
+    actor: Actor,
+    target: str | None,
+    *,
+    forced: bool = False,
+) -> None:
+    """Move a running server to another host; to one that is `forced`, whatever the scheduler has against it but room
+    and rules."""
+    servers.check(server, "os-migrateLive", frozenset({"active", "paused"}), actor)
+    if target is not None:
+        await _host(connection, target, must_run=forced)
+        if target == server.host:
+            raise Invalid(f"Unable to migrate instance ({server.id}) to current host ({target}).")
+    host_id = await relocate(connection, scheduler, server, size_of(server.flavor), target=target, forced=forced)
+    migration = await _record_move(connection, server, host_id, "live-migration", "running", actor, server.flavor["id"])
+    step = {
+        "host_id": host_id,
+        "launches": True,
+        "release": [server.host_id],
+        "migration": migration,
+        "undo": {"release": [host_id]},
+    }
+    await servers.start(connection, server, "live-migration", actor, "migrating", step)
+
+
+async def evacuate(
+    connection: AsyncConnection,
+    scheduler: Scheduler,
+    server: Server,
+    actor: Actor,
+    target: str | None,
+    *,
+    stopped: bool,
+    forced: bool = False,
+) -> None:
+    """Rebuild a server of a dead host on another one; on one that is `forced`, as for a live migration."""
+    servers.check(server, "evacuate", frozenset({"active", "stopped", "error"}), actor)
+    if server.host_id is None:
+        raise Conflict(f"Instance {server.id} is on no host and cannot be evacuated.")
+    if not server.host_down:
+        raise Invalid(f"Compute service of {server.host} is still in use.")
+    if target is not None:
+        await _host(connection, target, must_run=forced)
+        if target == server.host:
+            raise Invalid("The target host can't be the same one.")
+    host_id = await relocate(connection, scheduler, server, size_of(server.flavor), target=target, forced=forced)
+    migration = await _record_move(connection, server, host_id, "evacuation", "accepted", actor, server.flavor["id"])
+    off = stopped or server.vm_state == "stopped"
+    step = {
+        "vm_state": "stopped" if off else "active",
+        "power_state": SHUTDOWN if off else RUNNING,
+        "host_id": host_id,
+        "launches": True,
+        "release": [server.host_id],
+        "migration": migration,
+    }
+    await servers.start(connection, server, "evacuate", actor, "rebuilding", step)
+
+
+async def shelve(connection: AsyncConnection, server: Server, actor: Actor) -> None:
+    """Take a server off its host and keep it for later. As Nova does by default, the host is left at once."""
+    servers.check(server, "shelve", frozenset({"active", "stopped", "paused", "suspended"}), actor)
+    await _offload(connection, server, actor, "shelve", "shelving")
+
+
+async def shelve_offload(connection: AsyncConnection, server: Server, actor: Actor) -> None:
+    """Take a shelved server off its host, if it is still on one."""
+    servers.check(server, "shelveOffload", frozenset({"shelved", "shelved_offloaded"}), actor)
+    await _offload(connection, server, actor, "shelveOffload", "shelving_offloading")
+
+
+async def _offload(connection: AsyncConnection, server: Server, actor: Actor, action: str, task: str) -> None:
+    step = {
+        "vm_state": "shelved_offloaded",
+        "power_state": NO_STATE,
+        "host_id": None,
+        "release": [] if server.host_id is None else [server.host_id],
+    }
+    await servers.start(connection, server, action, actor, task, step)
+
+
+async def unshelve(
+    connection: AsyncConnection,
+    scheduler: Scheduler,
+    server: Server,
+    actor: Actor,
+    *,
+    target: str | None = None,
+    zone: str | None = None,
+    any_zone: bool = False,
+) -> None:
+    """Bring a shelved server back, to any host that its group allows."""
+    servers.check(server, "unshelve", frozenset({"shelved", "shelved_offloaded"}), actor)
+    if target is not None:
+        await _host(connection, target)
+    if zone is not None and not await zones.exists(connection, zone):
+        raise Invalid("The requested availability zone is not available")
+    if zone is not None or any_zone:
+        await servers.update(connection, server.id, {"zone": zone})
+        server = await servers.find(connection, server.id)
+    host_id = await relocate(connection, scheduler, server, size_of(server.flavor), target=target)
+    step = {
+        "vm_state": "active",
+        "power_state": RUNNING,
+        "host_id": host_id,
+        "launches": True,
+        "undo": {"vm_state": server.vm_state, "release": [host_id]},
+    }
+    await servers.start(connection, server, "unshelve", actor, "unshelving", step)
+
+
+async def refused(connection: AsyncConnection, server_id: str, action: str, actor: Actor) -> None:
+    """Note in the server's history that a move found no host."""
+    server = await servers.find(connection, server_id, lock=True)
+    await servers.record(connection, server.id, action, actor, error=True)

@@ -1,0 +1,387 @@
+"""Servers: finding and listing them, what may be done to them in which state, and the steps that this starts."""
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute.scheduling import lifecycle
+from roost.errors import Conflict, Invalid, NotFound
+from roost.store.tables.compute import hosts, topologies
+from roost.store.tables.servers import instance_actions, migrations, server_groups, servers
+
+Server = sa.Row[Any]
+
+# The status that clients see, by the state of the machine and of the task that works on it; '' is any other task.
+STATUSES: Mapping[str, Mapping[str, str]] = {
+    "active": {
+        "": "ACTIVE",
+        "rebooting": "REBOOT",
+        "rebooting_hard": "HARD_REBOOT",
+        "migrating": "MIGRATING",
+        "rebuilding": "REBUILD",
+        "resize_migrating": "RESIZE",
+    },
+    "building": {"": "BUILD"},
+    "stopped": {"": "SHUTOFF", "rebuilding": "REBUILD", "resize_migrating": "RESIZE"},
+    "resized": {"": "VERIFY_RESIZE", "resize_reverting": "REVERT_RESIZE"},
+    "paused": {"": "PAUSED", "migrating": "MIGRATING"},
+    "suspended": {"": "SUSPENDED"},
+    "error": {"": "ERROR", "rebuilding": "REBUILD"},
+    "shelved": {"": "SHELVED"},
+    "shelved_offloaded": {"": "SHELVED_OFFLOADED"},
+}
+
+RUNNING, PAUSED, SHUTDOWN, SUSPENDED, NO_STATE = 1, 3, 4, 7, 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStep:
+    """A change of state that the engine finishes: from where it may start, and what it comes to."""
+
+    action: str
+    """As instance actions and refusals call it."""
+    allowed: frozenset[str]
+    task_state: str
+    vm_state: str
+    power_state: int
+
+
+def _step(action: str, allowed: str, task_state: str, vm_state: str, power_state: int) -> ServerStep:
+    return ServerStep(action, frozenset(allowed.split()), task_state, vm_state, power_state)
+
+
+STEPS: Mapping[str, ServerStep] = {
+    "os-stop": _step("stop", "active error", "powering-off", "stopped", SHUTDOWN),
+    "os-start": _step("start", "stopped", "powering-on", "active", RUNNING),
+    "pause": _step("pause", "active", "pausing", "paused", PAUSED),
+    "unpause": _step("unpause", "paused", "unpausing", "active", RUNNING),
+    "suspend": _step("suspend", "active", "suspending", "suspended", SUSPENDED),
+    "resume": _step("resume", "suspended", "resuming", "active", RUNNING),
+    "SOFT": _step("reboot", "active", "rebooting", "active", RUNNING),
+    "HARD": _step("reboot", "active stopped paused suspended error", "rebooting_hard", "active", RUNNING),
+    "rebuild": _step("rebuild", "active stopped paused suspended error", "rebuilding", "active", RUNNING),
+}
+
+
+def status(server: Server) -> str:
+    """The one word that clients show."""
+    by_task = STATUSES[server.vm_state]
+    return by_task.get(server.task_state or "", by_task[""])
+
+
+def _has_status(words: Sequence[str]) -> sa.ColumnElement[bool]:
+    """Whether a server is in one of these statuses."""
+    wanted = {word.upper() for word in words}
+    matches = []
+    for state, by_task in STATUSES.items():
+        tasks = {task for task, word in by_task.items() if task and word in wanted}
+        others = by_task.keys() - tasks - {""}
+        here: sa.ColumnElement[bool] = servers.c.task_state.in_(tasks)
+        if by_task[""] in wanted:
+            here = sa.or_(servers.c.task_state.is_(None), servers.c.task_state.not_in(others))
+        matches.append(sa.and_(servers.c.vm_state == state, here))
+    return sa.or_(*matches)
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which servers to list, and how."""
+
+    project_id: str | None = None
+    user_id: str | None = None
+    ids: tuple[str, ...] = ()
+    name: str | None = None
+    """A regular expression, as Nova has it."""
+    statuses: tuple[str, ...] = ()
+    vm_states: tuple[str, ...] = ()
+    host: str | None = None
+    zone: str | None = None
+    flavor_id: str | None = None
+    image_id: str | None = None
+    reservation_id: str | None = None
+    changed_since: datetime | None = None
+    changed_before: datetime | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    locked: bool | None = None
+    tags: tuple[str, ...] = ()
+    any_tags: tuple[str, ...] = ()
+    not_tags: tuple[str, ...] = ()
+    not_any_tags: tuple[str, ...] = ()
+    marker: str | None = None
+    limit: int | None = None
+    sorts: tuple[tuple[str, bool], ...] = ()
+    """Keys of `SORT_KEYS`, each with whether it descends."""
+
+
+# None of them is ever null: a page would end before what cannot be compared.
+SORT_KEYS: Mapping[str, sa.ColumnElement[Any]] = {
+    "created_at": servers.c.created_at,
+    "display_name": servers.c.name,
+    "updated_at": sa.func.coalesce(servers.c.updated_at, servers.c.created_at),
+    "uuid": servers.c.id,
+    "vm_state": servers.c.vm_state,
+    "task_state": sa.func.coalesce(servers.c.task_state, ""),
+    "power_state": servers.c.power_state,
+    "host": sa.func.coalesce(hosts.c.name, ""),
+    "project_id": servers.c.project_id,
+    "user_id": servers.c.user_id,
+    "launch_index": servers.c.launch_index,
+    "launched_at": sa.func.coalesce(servers.c.launched_at, servers.c.created_at),
+    "availability_zone": sa.func.coalesce(hosts.c.availability_zone, servers.c.zone, ""),
+    "display_description": sa.func.coalesce(servers.c.description, ""),
+    "image_ref": sa.func.coalesce(servers.c.image_id, ""),
+    "instance_type_id": servers.c.flavor["id"].astext,
+    "key_name": sa.func.coalesce(servers.c.key_name, ""),
+    "hostname": servers.c.hostname,
+}
+
+
+def _query() -> sa.Select[Any]:
+    return sa.select(
+        servers,
+        hosts.c.name.label("host"),
+        hosts.c.availability_zone.label("host_zone"),
+        hosts.c.enabled.label("host_enabled"),
+        hosts.c.forced_down.label("host_down"),
+    ).outerjoin(hosts, hosts.c.id == servers.c.host_id)
+
+
+async def find(
+    connection: AsyncConnection, server_id: str, *, project_id: str | None = None, lock: bool = False
+) -> Server:
+    """One server, of this project if one is given."""
+    query = _query().where(servers.c.id.in_(_uuids([server_id])))
+    if project_id is not None:
+        query = query.where(servers.c.project_id == project_id)
+    if lock:
+        query = query.with_for_update(of=servers)
+    row: Server | None = (await connection.execute(query)).one_or_none()
+    if row is None:
+        raise NotFound(f"Instance {server_id} could not be found.")
+    return row
+
+
+def _uuids(texts: Sequence[str]) -> list[str]:
+    """Those of the texts that can be the id of anything; a name cannot, so the clients go on to search."""
+    found = []
+    for text in texts:
+        try:
+            found.append(str(uuid.UUID(text)))
+        except ValueError:
+            continue
+    return found
+
+
+async def index(connection: AsyncConnection, filters: Filters) -> Sequence[Server]:
+    """Servers, the newest first unless sorted otherwise."""
+    query = _query().where(*_conditions(filters))
+    keys = [(SORT_KEYS[key], descends) for key, descends in filters.sorts]
+    keys.append((servers.c.number, not filters.sorts or filters.sorts[-1][1]))
+    if filters.marker is not None:
+        query = query.where(await _after(connection, filters.marker, filters.project_id, keys))
+    query = query.order_by(*(key.desc() if descends else key.asc() for key, descends in keys)).limit(filters.limit)
+    try:
+        rows: Sequence[Server] = (await connection.execute(query)).all()
+        return rows
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) == "2201B":
+            raise Invalid(f"Invalid regular expression '{filters.name}' for name.") from None
+        raise
+
+
+def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
+    equal: Mapping[sa.ColumnElement[Any], Any] = {
+        servers.c.project_id: filters.project_id,
+        servers.c.user_id: filters.user_id,
+        hosts.c.name: filters.host,
+        servers.c.flavor["id"].astext: filters.flavor_id,
+        servers.c.image_id: filters.image_id,
+        servers.c.reservation_id: filters.reservation_id,
+        servers.c.locked: filters.locked,
+    }
+    conditions = [column == value for column, value in equal.items() if value is not None]
+    if filters.ids:
+        conditions.append(servers.c.id.in_(_uuids(filters.ids)))
+    if filters.name is not None:
+        plain = re.fullmatch(r"[\w -]*", filters.name) is not None
+        conditions.append(
+            servers.c.name.contains(filters.name, autoescape=True)
+            if plain
+            else servers.c.name.regexp_match(filters.name)
+        )
+    if filters.statuses:
+        conditions.append(_has_status(filters.statuses))
+    if filters.vm_states:
+        conditions.append(servers.c.vm_state.in_(filters.vm_states))
+    if filters.zone is not None:
+        conditions.append(sa.func.coalesce(hosts.c.availability_zone, servers.c.zone) == filters.zone)
+    changed = sa.func.coalesce(servers.c.updated_at, servers.c.created_at)
+    if filters.changed_since is not None:
+        conditions.append(changed >= filters.changed_since)
+    if filters.changed_before is not None:
+        conditions.append(changed <= filters.changed_before)
+    if filters.metadata:
+        conditions.append(servers.c.metadata.contains(sa.cast(dict(filters.metadata), JSONB)))
+    if filters.tags:
+        conditions.append(servers.c.tags.has_all(sa.cast(list(filters.tags), sa.ARRAY(sa.Text))))
+    if filters.any_tags:
+        conditions.append(servers.c.tags.has_any(sa.cast(list(filters.any_tags), sa.ARRAY(sa.Text))))
+    if filters.not_tags:
+        conditions.append(~servers.c.tags.has_all(sa.cast(list(filters.not_tags), sa.ARRAY(sa.Text))))
+    if filters.not_any_tags:
+        conditions.append(~servers.c.tags.has_any(sa.cast(list(filters.not_any_tags), sa.ARRAY(sa.Text))))
+    return conditions
+
+
+async def _after(
+    connection: AsyncConnection,
+    marker: str,
+    project_id: str | None,
+    keys: Sequence[tuple[sa.ColumnElement[Any], bool]],
+) -> sa.ColumnElement[bool]:
+    """What comes after the marker in this order: greater in the last key, or in an earlier one."""
+    columns = [key.label(f"key{place}") for place, (key, _) in enumerate(keys)]
+    source = sa.select(*columns).select_from(servers.outerjoin(hosts, hosts.c.id == servers.c.host_id))
+    if project_id is not None:
+        source = source.where(servers.c.project_id == project_id)
+    last = (await connection.execute(source.where(servers.c.id.in_(_uuids([marker]))))).one_or_none()
+    if last is None:
+        raise Invalid(f"marker [{marker}] not found")
+    after: sa.ColumnElement[bool] = sa.false()
+    for place in reversed(range(len(keys))):
+        key, descends = keys[place]
+        beyond = key < last[place] if descends else key > last[place]
+        after = sa.or_(beyond, sa.and_(key == last[place], after))
+    return after
+
+
+async def groups_of(connection: AsyncConnection, server: Server) -> list[str]:
+    """The group of a server, as a list of at most one."""
+    if server.group_id is None:
+        return []
+    query = sa.select(server_groups.c.id).where(server_groups.c.id == server.group_id)
+    return list((await connection.execute(query)).scalars())
+
+
+# What changes a server
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """On whose behalf a server is changed."""
+
+    user_id: str
+    project_id: str
+    request_id: str
+    is_admin: bool = False
+
+
+def check(server: Server, action: str, allowed: frozenset[str], actor: Actor) -> None:
+    """Raise `Conflict` unless the server is in a state that allows this, has no other task, and is not locked."""
+    if server.locked and not actor.is_admin:
+        raise Conflict(f"Instance {server.id} is locked")
+    if server.vm_state not in allowed:
+        raise Conflict(f"Cannot '{action}' instance {server.id} while it is in vm_state {server.vm_state}")
+    if server.task_state is not None:
+        raise Conflict(f"Cannot '{action}' instance {server.id} while it is in task_state {server.task_state}")
+
+
+async def start(
+    connection: AsyncConnection,
+    server: Server,
+    action: str,
+    actor: Actor,
+    task_state: str,
+    step: Mapping[str, Any],
+    *,
+    at_once: bool = False,
+) -> None:
+    """Begin a step: the engine finishes it in the time that the topology says, or at once."""
+    seconds = sa.select(sa.cast(topologies.c.simulation["boot_seconds"].astext, sa.Float)).scalar_subquery()
+    lasts = sa.func.make_interval(0, 0, 0, 0, 0, 0, sa.func.coalesce(0 if at_once else seconds, 0))
+    changed = servers.update().where(servers.c.id == server.id)
+    await connection.execute(
+        changed.values(task_state=task_state, step=dict(step), due_at=sa.func.now() + lasts, updated_at=sa.func.now())
+    )
+    await record(connection, server.id, action, actor)
+    await lifecycle.wake(connection)
+
+
+async def record(
+    connection: AsyncConnection, server_id: str, action: str, actor: Actor, *, error: bool = False, done: bool = False
+) -> None:
+    """Note in the server's history that this was asked for."""
+    await connection.execute(
+        instance_actions.insert().values(
+            server_id=server_id,
+            action=action,
+            request_id=actor.request_id,
+            user_id=actor.user_id,
+            project_id=actor.project_id,
+            message="Error" if error else None,
+            finish_time=sa.func.now() if error or done else None,
+        )
+    )
+
+
+async def change_state(connection: AsyncConnection, server: Server, name: str, actor: Actor) -> None:
+    """Begin one of `STEPS`."""
+    step = STEPS[name]
+    check(server, step.action, step.allowed, actor)
+    if server.host_id is None:
+        raise Conflict(f"Instance {server.id} is not ready")
+    end = {"vm_state": step.vm_state, "power_state": step.power_state}
+    if name == "rebuild" and server.vm_state == "stopped":
+        end = {}
+    await start(connection, server, step.action, actor, step.task_state, end)
+
+
+async def delete(connection: AsyncConnection, server: Server, actor: Actor) -> None:
+    """Begin to delete a server, whatever else was under way with it."""
+    if server.locked and not actor.is_admin:
+        raise Conflict(f"Instance {server.id} is locked")
+    if server.task_state != "deleting":
+        step = {"delete": True, "flavor": (server.step or {}).get("flavor")}
+        await start(connection, server, "delete", actor, "deleting", step, at_once=True)
+
+
+async def update(connection: AsyncConnection, server_id: str, values: Mapping[str, Any]) -> None:
+    """Change what a server is called, or what is said about it."""
+    if values:
+        changed = servers.update().where(servers.c.id == server_id)
+        await connection.execute(changed.values(**values, updated_at=sa.func.now()))
+
+
+async def actions_of(connection: AsyncConnection, server_id: str) -> Sequence[sa.Row[Any]]:
+    """The history of a server, the newest first."""
+    query = sa.select(instance_actions).where(instance_actions.c.server_id == server_id)
+    return (await connection.execute(query.order_by(instance_actions.c.id.desc()))).all()
+
+
+async def migrations_of(
+    connection: AsyncConnection,
+    *,
+    server_id: str | None = None,
+    status: str | None = None,
+    host: str | None = None,
+    kind: str | None = None,
+) -> Sequence[sa.Row[Any]]:
+    """Moves of servers, the newest first."""
+    query = sa.select(migrations).order_by(migrations.c.id.desc())
+    if server_id is not None:
+        query = query.where(migrations.c.server_id == server_id)
+    if status is not None:
+        query = query.where(migrations.c.status == status)
+    if kind is not None:
+        query = query.where(migrations.c.type == kind)
+    if host is not None:
+        query = query.where(sa.or_(migrations.c.source == host, migrations.c.destination == host))
+    return (await connection.execute(query)).all()

@@ -1,0 +1,114 @@
+"""Claims: taken, changed and given back in bulk, each sum with them; and what a server counts for."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from roost.compute.inventory import claims
+from roost.compute.inventory.claims import NOTHING, Claim, Usage
+from roost.placement.fleet import Resources
+from roost.store.database import Database
+from tests.compute import truth
+from tests.compute.cloud import Cloud
+from tests.compute.members import put_server
+
+SMALL, LARGE = Resources(1, 512, 1), Resources(4, 8192, 80)
+
+
+async def used(database: Database, host_id: int) -> tuple[int, ...]:
+    """What a host has given: vCPUs, memory, disk, servers."""
+    query = sa.text("SELECT vcpus_used, memory_mb_used, disk_gb_used, servers FROM hosts WHERE id = :id")
+    async with database.begin() as connection:
+        return tuple((await connection.execute(query, {"id": host_id})).one())
+
+
+async def test_hosts_are_the_sums_of_their_claims(database: Database) -> None:
+    servers = [await put_server(database, "p") for _ in range(3)]
+    async with database.begin() as connection:
+        await claims.lock_hosts(connection, [1, 2])
+        await claims.take(connection, [Claim(server, 1, SMALL) for server in servers])
+        await claims.take(connection, [Claim(servers[0], 2, LARGE)])
+        await claims.take(connection, [])
+    assert await used(database, 1) == (3, 1536, 3, 3)
+    assert await used(database, 2) == (*LARGE, 1)
+    async with database.begin() as connection:
+        await claims.change(connection, Claim(servers[0], 1, LARGE))
+        assert await claims.held_by(connection, servers[0]) == [1, 2]
+    assert await used(database, 1) == (6, 9216, 82, 3)
+    async with database.begin() as connection:
+        freed = await claims.release(connection, [(servers[0], 1), (servers[1], 1), (servers[2], 2)])
+        assert freed == {1}
+        assert await claims.release(connection, []) == set()
+    assert await used(database, 1) == (1, 512, 1, 1)
+
+
+async def test_who_holds_hosts_does_not_wait_for_more(database: Database) -> None:
+    async with database.begin() as holder:
+        await claims.lock_hosts(holder, [2])
+        with pytest.raises(DBAPIError) as refused:
+            async with database.begin() as other:
+                await claims.lock_hosts(other, [1, 2], wait=False)
+    assert claims.lost_race(refused.value)
+    assert not claims.lost_race(ValueError())
+
+
+async def test_usage_is_counted_once_however_many_begin_at_once(database: Database) -> None:
+    async def count(project: str) -> None:
+        async with database.begin() as connection:
+            before = (await claims.lock_usage(connection, [project]))[project]
+            await claims.count_usage(connection, {project: Usage(1, before.instances, 1)})
+
+    await asyncio.gather(*(count("p") for _ in range(10)), *(count("q") for _ in range(3)))
+    async with database.begin() as connection:
+        rows = await claims.lock_usage(connection, ["p", "q", "new"])
+        assert await claims.lock_usage(connection, []) == {}
+    assert {project: (row.instances, row.cores, row.ram) for project, row in rows.items()} == {
+        "p": (10, 45, 10),
+        "q": (3, 3, 3),
+        "new": (0, 0, 0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("flavor", "step", "counts"),
+    [
+        ((1, 512), None, (1, 512)),
+        ((1, 512), {}, (1, 512)),
+        ((1, 512), {"delete": True, "flavor": None}, (1, 512)),
+        ((1, 8192), {"flavor": {"vcpus": 4, "memory_mb": 512}}, (4, 8192)),
+    ],
+)
+def test_a_server_counts_for_the_larger_of_its_flavors(
+    flavor: tuple[int, int], step: dict[str, Any] | None, counts: tuple[int, int]
+) -> None:
+    counted = Usage.of({"vcpus": flavor[0], "memory_mb": flavor[1]}, step)
+    assert counted == Usage(1, *counts)
+    assert counted - counted == NOTHING
+    assert NOTHING + counted == counted
+
+
+async def noticed(database: Database, damage: str) -> list[str]:
+    """What the recount would say of this damage, which is then undone."""
+    async with database.begin() as connection:
+        await connection.execute(sa.text(damage))
+        found = [text for text, query in truth.WRONG.items() if (await connection.execute(sa.text(query))).all()]
+        await connection.rollback()
+    return found
+
+
+async def test_the_recount_notices_what_is_wrong(cloud: Cloud) -> None:
+    server = await cloud.boot()
+    await cloud.check()
+    for damage in (
+        "UPDATE hosts SET vcpus_used = vcpus_used + 1 WHERE servers > 0",
+        "UPDATE project_usage SET ram = ram + 1",
+        "UPDATE project_usage SET server_groups = 1",
+        "DELETE FROM claims",
+        "UPDATE servers SET host_id = NULL",
+    ):
+        assert await noticed(cloud.database, damage), damage
+    assert await cloud.status(server) == "ACTIVE"
+    await cloud.check()

@@ -1,0 +1,273 @@
+"""Scheduling: decided in memory, claimed under lock, and right whatever memory says and whoever else is at it."""
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from roost.compute.inventory import claims
+from roost.compute.inventory.changes import host_changed
+from roost.compute.inventory.claims import Claim
+from roost.compute.scheduling.request import CreatedServers, CreateRequest, NewServer, asked_partition, named_servers
+from roost.compute.scheduling.scheduler import Scheduler
+from roost.config import Settings
+from roost.errors import Invalid, OverQuota
+from roost.placement.fleet import Resources
+from roost.store.database import Database
+from roost.store.tables.compute import hosts
+from roost.store.tables.servers import servers
+from tests.compute.cloud import Cloud
+from tests.store.test_upgrades import recorded
+
+NOBODY = "5bbcc3c4-1da2-4437-a48a-66f15b1b13f9"
+
+
+def boot(number: int = 1, **more: Any) -> CreateRequest:
+    """A request for so many servers."""
+    servers = tuple(NewServer(f"s{n}", token=more["token"] + str(n) if "token" in more else None)
+                    for n in range(number))  # fmt: skip
+    more.pop("token", None)
+    values: dict[str, Any] = {
+        "project_id": "p",
+        "user_id": "u",
+        "request_id": "req-1",
+        "flavor_id": "1",
+        "least": number,
+    }
+    return CreateRequest(servers=servers, **{**values, **more})
+
+
+@pytest.fixture
+def schedulers(settings: Settings, database: Database) -> list[Scheduler]:
+    """Three processes that do not hear from each other: nobody passes on what the others announce."""
+    quota = dict.fromkeys(settings.quota, -1)
+    return [Scheduler(database, replace(settings, quota=quota)) for _ in range(3)]
+
+
+async def states(database: Database) -> dict[str, int]:
+    async with database.begin() as connection:
+        query = sa.text("SELECT vm_state, count(*) AS n FROM servers GROUP BY vm_state")
+        return {row.vm_state: row.n for row in await connection.execute(query)}
+
+
+async def test_requests_that_come_together_are_decided_together(schedulers: list[Scheduler], cloud: Cloud) -> None:
+    answers = await schedulers[0].boot_all([boot() for _ in range(200)])
+    ids = [server_id for answer in answers if isinstance(answer, CreatedServers) for server_id in answer.server_ids]
+    assert len(set(ids)) == 200
+    await cloud.settle()
+    await cloud.check()
+
+
+async def test_what_one_process_took_another_finds_out(schedulers: list[Scheduler], cloud: Cloud) -> None:
+    await cloud.hosts(4, vcpus=3)
+    for scheduler in schedulers:  # each has seen the hosts when they were empty
+        await scheduler.boot(boot(flavor_id="1"))
+    everyone = [scheduler.boot(boot()) for scheduler in schedulers for _ in range(5)]
+    await asyncio.gather(*everyone)
+    await cloud.settle()
+    assert await states(cloud.database) == {"active": 12, "error": 6}
+    await cloud.check()
+
+
+async def test_room_that_others_gave_back_is_found_before_anybody_is_refused(
+    schedulers: list[Scheduler], cloud: Cloud
+) -> None:
+    await cloud.hosts(1, vcpus=1)
+    first = await schedulers[0].boot(boot())
+    await cloud.settle()
+    await cloud.delete(*first.server_ids)
+    # The first process still believes that the host is full, and the second has never heard of the server.
+    assert schedulers[0].live.fleet.free(0).vcpus == 0
+    await schedulers[0].boot(boot())
+    await cloud.settle()
+    assert await states(cloud.database) == {"active": 1}
+    await cloud.check()
+
+
+async def test_rules_hold_between_processes_that_do_not_hear_each_other(
+    schedulers: list[Scheduler], cloud: Cloud
+) -> None:
+    await cloud.hosts(12)
+    project = await cloud.project()
+    group = await cloud.group("anti-affinity", {"name": "anti-affinity", "scope": "rack", "rules": {}})
+    works = [scheduler.boot(boot(project_id=project, group_id=group)) for scheduler in schedulers for _ in range(3)]
+    await asyncio.gather(*works)
+    await cloud.settle()
+    assert await states(cloud.database) == {"active": 3, "error": 6}  # twelve hosts are in three racks
+    await cloud.check()
+
+
+async def test_partitions_share_no_rack_between_processes_that_do_not_hear_each_other(
+    schedulers: list[Scheduler], cloud: Cloud
+) -> None:
+    await cloud.hosts(20)
+    project = await cloud.project()
+    group = await cloud.group({"name": "anti-affinity", "scope": "rack", "rules": {"partitions": 3}})
+    asked = [boot(project_id=project, group_id=group, hints={"partition": "2"}) for _ in range(2)]
+    works = [
+        scheduler.boot(each)
+        for scheduler in schedulers
+        for each in (*asked, *[boot(project_id=project, group_id=group)] * 6)
+    ]
+    await asyncio.gather(*works)
+    await cloud.settle()
+    held = sa.text("""
+        SELECT a.name, array_agg(DISTINCT s.partition) AS partitions, count(*) AS servers
+        FROM servers s JOIN aggregate_hosts USING (host_id) JOIN aggregates a ON a.id = aggregate_hosts.aggregate_id
+        JOIN scopes p ON p.id = a.scope_id AND p.name = 'rack' WHERE s.group_id = :group GROUP BY a.name
+    """)
+    async with cloud.database.begin() as connection:
+        racks = (await connection.execute(held, {"group": group})).all()
+    assert all(len(rack.partitions) == 1 for rack in racks)
+    members = Counter[int]()
+    for rack in racks:
+        members[rack.partitions[0]] += rack.servers
+    assert members == {1: 8, 2: 8, 3: 8}
+    await cloud.check()
+
+
+async def test_members_that_a_process_of_the_release_before_left_without_a_number_get_one(
+    schedulers: list[Scheduler], cloud: Cloud
+) -> None:
+    await cloud.hosts(20)
+    project = await cloud.project()
+    group = await cloud.group({"name": "anti-affinity", "scope": "rack", "rules": {"partitions": 3}})
+    old = [await cloud.boot(group=group) for _ in range(2)]
+    unnumbered = servers.update().values(partition=None)
+    async with cloud.database.begin() as connection:
+        await connection.execute(unnumbered)
+        await claims.touch_groups(connection, [group])
+    await schedulers[0].boot(boot(project_id=project, group_id=group))
+    await cloud.settle()
+    await cloud.check()
+    async with cloud.database.begin() as connection:
+        numbers = (await connection.scalars(sa.select(servers.c.partition).order_by(servers.c.number))).all()
+        assert sorted(filter(None, numbers)) == [1, 2, 3]
+        await connection.execute(unnumbered)
+        await claims.touch_groups(connection, [group])
+    # It gets a number for the move, too, and may then not go to where another partition is.
+    there = {"host": await cloud.host(old[1]), "block_migration": "auto"}
+    assert (await cloud.refused(old[0], "os-migrateLive", there))[0] == 400
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "two", "1" * 10, ["1"], {}])
+def test_a_partition_is_asked_for_by_one_whole_number(value: object) -> None:
+    assert asked_partition({}) is None
+    assert asked_partition({"partition": "2"}) == asked_partition({"partition": 2}) == 2
+    with pytest.raises(Invalid, match="one whole number"):
+        asked_partition({"partition": value})
+
+
+async def test_a_users_share_of_a_quota_is_exact_between_processes(schedulers: list[Scheduler], cloud: Cloud) -> None:
+    async with cloud.database.begin() as connection:
+        limits = "INSERT INTO quotas (project_id, user_id, resource, \"limit\") VALUES ('p', 'u', 'instances', 7)"
+        await connection.execute(sa.text(limits))
+    of_user = [scheduler.boot(boot(user_id=user)) for scheduler in schedulers for user in ("u",) * 5 + ("other",) * 2]
+    answers = await asyncio.gather(*of_user, return_exceptions=True)
+    refused = [str(answer) for answer in answers if not isinstance(answer, CreatedServers)]
+    assert refused == ["Quota exceeded for instances: Requested 1, but already used 7 of 7 instances"] * 8
+    query = sa.text("SELECT user_id, count(*) FROM servers GROUP BY user_id")
+    async with cloud.database.begin() as connection:
+        assert {tuple(row) for row in await connection.execute(query)} == {("u", 7), ("other", 6)}
+    await cloud.settle()
+    await cloud.check()
+
+
+async def test_users_without_a_share_of_their_own_are_not_counted(schedulers: list[Scheduler], cloud: Cloud) -> None:
+    with recorded() as statements:
+        await schedulers[0].boot(boot())
+    assert statements
+    assert not [statement for statement in statements if "AS share" in statement]
+
+
+async def test_a_request_asked_for_again_is_found_and_not_made_again(schedulers: list[Scheduler], cloud: Cloud) -> None:
+    first = await schedulers[0].boot(boot(3, token="t"))
+    again = await schedulers[1].boot(boot(3, token="t"))
+    more = await schedulers[2].boot(boot(5, token="t"))
+    assert again.server_ids == first.server_ids
+    assert more.server_ids[:3] == first.server_ids
+    assert len(set(more.server_ids)) == 5
+    together = await schedulers[0].boot_all([boot(2, token="x"), boot(2, token="x")])
+    made = {ids for answer in together if isinstance(answer, CreatedServers) for ids in answer.server_ids}
+    assert len(made) == 2
+    await cloud.settle()
+    await cloud.check()
+
+
+async def test_one_bad_request_does_not_spoil_the_others(schedulers: list[Scheduler], cloud: Cloud) -> None:
+    wanted = [
+        boot(),
+        boot(flavor_id="none"),
+        boot(group_id=NOBODY),
+        boot(zone="nowhere"),
+        boot(image_id=NOBODY),
+        boot(),
+    ]
+    answers = await schedulers[0].boot_all(wanted)
+    kinds = [type(answer) for answer in answers]
+    assert kinds == [CreatedServers, Invalid, Invalid, Invalid, Invalid, CreatedServers]
+    await cloud.settle()
+    await cloud.check()
+
+
+async def test_a_client_that_went_away_hinders_nobody(schedulers: list[Scheduler], cloud: Cloud) -> None:
+    gone = [asyncio.create_task(schedulers[0].boot(boot())) for _ in range(3)]
+    await asyncio.sleep(0)
+    stays = asyncio.create_task(schedulers[0].boot(boot()))
+    for task in gone:
+        task.cancel()
+    assert (await stays).server_ids
+    assert (await schedulers[0].boot(boot())).server_ids
+    await cloud.settle()
+    await cloud.check()
+
+
+async def test_the_deployer_s_cap_on_a_group_counts_everybody(settings: Settings, cloud: Cloud) -> None:
+    capped = Scheduler(cloud.database, replace(settings, group_max_members=3))
+    group = await cloud.group("soft-affinity")
+    wanted: dict[str, Any] = {"project_id": await cloud.project(), "group_id": group}
+    for user in ("one", "two", "three"):
+        await capped.boot(boot(user_id=user, **wanted))
+    with pytest.raises(OverQuota, match="Quota exceeded, too many servers in group"):
+        await capped.boot(boot(user_id="four", **wanted))
+    await cloud.settle()
+    await cloud.check()
+
+
+async def test_a_member_on_a_host_that_came_meanwhile_counts(schedulers: list[Scheduler], cloud: Cloud) -> None:
+    """While a request waits for its group, the group's member goes to a host that nobody here has heard of."""
+    group = await cloud.group("affinity")
+    member = await cloud.boot(group=group)
+    size = Resources(1, 512, 1)
+    async with cloud.database.begin() as connection:
+        await claims.lock_groups(connection, [group])
+        waiting = asyncio.create_task(schedulers[0].boot(boot(project_id=await cloud.project(), group_id=group)))
+        await asyncio.sleep(0.3)
+        row = {"name": "new", "address": "10.9.9.9", "vcpus": 8, "memory_mb": 8192, "disk_gb": 100}
+        new = (await connection.execute(hosts.insert().values(row).returning(hosts.c.id))).scalar_one()
+        await host_changed(connection, [new])
+        await claims.release(connection, [(member, host) for host in await claims.held_by(connection, member)])
+        await claims.take(connection, [Claim(member, new, size)])
+        await connection.execute(servers.update().where(servers.c.id == member).values(host_id=new))
+        await claims.touch_groups(connection, [group])
+    (second,) = (await waiting).server_ids
+    await cloud.settle()
+    assert await cloud.host(second) == "new"
+    await cloud.check()
+
+
+@pytest.mark.parametrize(
+    ("hints", "found"),
+    [
+        ({}, None),
+        ({"same_host": NOBODY}, (NOBODY,)),
+        ({"same_host": [NOBODY.upper(), "a name"]}, (NOBODY,)),
+        ({"same_host": []}, ()),
+        ({"same_host": "a name"}, ()),
+    ],
+)
+def test_a_hint_names_servers_by_one_id_or_several(hints: dict[str, Any], found: tuple[str, ...] | None) -> None:
+    assert named_servers(hints, "same_host") == found
