@@ -204,7 +204,9 @@ class App:
         if exchange.route.body is not None:
             exchange.route.body.check_body(call.body, api.invalid)
         reply = await exchange.route.handler(call)
-        return reply if isinstance(reply, Response) else _json(reply, exchange.route.status)
+        response = reply if isinstance(reply, Response) else _json(reply, exchange.route.status)
+        response.headers.update(call.answer_headers)
+        return response
 
     async def _relay(self, exchange: _Exchange, front: "Front") -> Response:
         from roost.api.compute.relay import relay

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlencode
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -26,6 +27,7 @@ from roost.config import Settings
 from roost.errors import Forbidden
 from roost.identity.tokens import Caller
 from roost.store.database import Database
+from roost.store.pages import PageRequest
 from roost.store.watch import Watch
 
 if TYPE_CHECKING:
@@ -73,11 +75,25 @@ class Call:
     """What this API says to those who may not, with a place for the rule."""
     identify: "Callable[[], Awaitable[Caller]]"
     """Who the token speaks for by now: for answers that go on for long. Raises `Unauthorized` once it is not valid."""
+    answer_headers: dict[str, str] = field(default_factory=dict)
+    """Headers that the answer carries besides those of every answer."""
 
     @property
     def token(self) -> str:
         """The token that came with the request, to ask Nova with."""
         return self.headers["x-auth-token"]
+
+    @property
+    def page(self) -> PageRequest:
+        """The page of a list that the query asks for, within what the configuration allows."""
+        most = self.services.settings.max_limit
+        limit, offset = int(self.query.get("limit") or most), int(self.query.get("offset") or 0)
+        return PageRequest(min(limit, most), self.query.get("marker"), offset)
+
+    def following(self, marker: str) -> str:
+        """The address of the page after this item."""
+        query = [(name, value) for name, value in self.queries if name != "marker"]
+        return f"{self.url}?{urlencode([*query, ('marker', marker)])}"
 
     def permit(self, rule: str, **target: Any) -> None:
         """Raise `Forbidden` unless the caller may do this, to things that belong to `target` (default: its own)."""

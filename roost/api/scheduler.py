@@ -17,6 +17,7 @@ from roost.compute.fronting.reservations import Order, Reserved, Snapshot
 from roost.errors import NotFound
 from roost.placement.fleet import Resources
 from roost.placement.rules import MOST_PARTITIONS
+from roost.store.uuids import is_uuid
 
 routes = Table()
 
@@ -113,7 +114,7 @@ async def reserve(call: Call) -> Reply:
 
 def _group_id(call: Call) -> str:
     group_id = call.path["group_id"]
-    if not schemas.is_uuid(group_id):
+    if not is_uuid(group_id):
         raise NotFound(f"Instance group {group_id} could not be found.")
     return group_id
 

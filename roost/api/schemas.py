@@ -1,14 +1,15 @@
 """JSON Schema, as Nova uses it: what a body or a query may be, and the words in which a refusal is put."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import ValidationError
+from oslo_utils import strutils
 
 from roost.api.versions import Version
 from roost.errors import Invalid
+from roost.store.uuids import is_uuid
 
 Schema = dict[str, Any]
 Sentence = Callable[[ValidationError, str], str]
@@ -27,10 +28,8 @@ def _is_name(value: object) -> bool:
 
 
 @_formats.checks("uuid")
-def is_uuid(value: object) -> bool:
-    """Whether a text looks like a uuid, with or without its dashes."""
-    pattern = r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}"
-    return not isinstance(value, str) or re.fullmatch(pattern, value) is not None
+def _is_uuid(value: object) -> bool:
+    return not isinstance(value, str) or is_uuid(value)
 
 
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "format": "name"}
@@ -129,4 +128,4 @@ def keystone_sentence(error: ValidationError, where: str) -> str:
 
 def boolean(value: Any) -> bool:
     """What a value that passed `BOOLEAN` means."""
-    return value if isinstance(value, bool) else value.lower() in ("true", "1", "on", "yes")
+    return bool(strutils.bool_from_string(value, strict=True))

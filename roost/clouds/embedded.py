@@ -39,6 +39,7 @@ from roost.store.tables.balancers import load_balancer_members, load_balancers
 from roost.store.tables.compute import flavor_access, flavors, images, keypairs
 from roost.store.tables.compute import hosts as hosts_table
 from roost.store.tables.servers import servers as servers_table
+from roost.store.uuids import is_uuid
 
 BATCH = 1000
 NETWORKS = ("private", "public")
@@ -169,7 +170,7 @@ class EmbeddedCloud:
 
     async def delete_servers(self, server_ids: Sequence[str], *, force: bool = False) -> dict[str, str]:
         """All at once; a locked server is only deleted by force."""
-        ids = [server_id for server_id in server_ids if _is_uuid(server_id)]
+        ids = [server_id for server_id in server_ids if is_uuid(server_id)]
         mine = (
             servers_table.c.id == sa.any_(sa.cast(sa.bindparam("ids", ids), sa.ARRAY(servers_table.c.id.type))),
             servers_table.c.project_id == self.project_id,
@@ -196,7 +197,7 @@ class EmbeddedCloud:
 
     async def show_servers(self, server_ids: Sequence[str]) -> dict[str, CloudServer]:
         """By id."""
-        ids = [server_id for server_id in server_ids if _is_uuid(server_id)]
+        ids = [server_id for server_id in server_ids if is_uuid(server_id)]
         among = servers_table.c.id == sa.any_(sa.cast(sa.bindparam("ids", ids), sa.ARRAY(servers_table.c.id.type)))
         return {server.id: server for server in await self._servers(among)}
 
@@ -452,14 +453,6 @@ def _ids(value: Any) -> tuple[str, ...] | None:
     if value is None:
         return None
     return (value,) if isinstance(value, str) else tuple(value)
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        uuid.UUID(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _outcome(node_id: str, server: CloudServer | None, refused: Mapping[str, str]) -> ServerOutcome:

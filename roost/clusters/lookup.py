@@ -8,14 +8,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters.errors import BadRequest, MultipleChoices, ResourceInUse, ResourceNotFound
 from roost.identity.tokens import Caller
+from roost.store.uuids import is_uuid
 
-_UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 _ANYTHING_SPECIAL = re.compile(r"([\\%_])")
-
-
-def is_uuid(text: str) -> bool:
-    """Whether this could be a whole id."""
-    return _UUID.fullmatch(text) is not None
 
 
 async def find(

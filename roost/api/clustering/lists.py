@@ -5,14 +5,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
+from oslo_utils import strutils
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.routes import Call
 from roost.clusters.errors import BadRequest, NotAllowed
-from roost.clusters.lookup import is_uuid
+from roost.store import pages
+from roost.store.pages import PageRequest, SortKey, UnknownMarker
+from roost.store.uuids import is_uuid
 
-_TRUE = {"1", "t", "true", "on", "y", "yes"}
-_FALSE = {"0", "f", "false", "off", "n", "no"}
+LARGEST = 2**63 - 1
+"""The largest number that PostgreSQL takes for a limit."""
 
 Check = Callable[[str], Any]
 """Reads one value of a filter; raises `BadRequest` for what it cannot be."""
@@ -37,9 +40,10 @@ def one_of(values: Iterable[str]) -> Check:
 
 def boolean(name: str, value: str) -> bool:
     """A truth value in a query."""
-    if value.lower() not in _TRUE | _FALSE:
-        raise BadRequest(f"Invalid value '{value}' specified for '{name}'")
-    return value.lower() in _TRUE
+    try:
+        return bool(strutils.bool_from_string(value, strict=True))
+    except ValueError:
+        raise BadRequest(f"Invalid value '{value}' specified for '{name}'") from None
 
 
 def whole_number(name: str, value: str) -> int:
@@ -50,6 +54,8 @@ def whole_number(name: str, value: str) -> int:
         raise BadRequest(f"The value for {name} must be an integer: '{value}'.") from None
     if number < 0:
         raise BadRequest(f"Value must be >= 0 for field '{name}'.")
+    if number > LARGEST:
+        raise BadRequest(f"Value must be <= {LARGEST} for field '{name}'.")
     return number
 
 
@@ -60,7 +66,7 @@ class Page:
     filters: Mapping[str, list[Any]]
     order: tuple[tuple[str, bool], ...]
     """Column names, and whether descending."""
-    limit: int | None
+    limit: int
     marker: str | None
     everywhere: bool
 
@@ -91,7 +97,7 @@ class Listing:
                 key: [check(value) for value in given[key]] for key, check in self.filters.items() if key in given
             },
             order=self._order(given["sort"][-1]) if "sort" in given else self._default_order,
-            limit=whole_number("limit", given["limit"][-1]) if "limit" in given else None,
+            limit=whole_number("limit", given["limit"][-1]) if "limit" in given else LARGEST,
             marker=self._marker(given["marker"][-1]) if "marker" in given else None,
             everywhere=everywhere,
         )
@@ -108,19 +114,19 @@ class Listing:
         query: sa.Select[Any] | None = None,
     ) -> list[sa.Row[Any]]:
         """The rows of a page; `query` selects more than the table's own columns, if need be."""
-        query = sa.select(self.table) if query is None else query
-        visible = self._visible(call, page)
-        query = query.where(visible)
-        for key, values in page.filters.items():
-            query = query.where(self._column(key).in_(values))
-        if conditions:
-            query = query.where(*conditions)
-        if page.marker is not None:
-            query = query.where(await self._after(connection, page, visible))
-        for name, descending in page.order:
-            column = self._column(name)
-            query = query.order_by(column.desc().nulls_last() if descending else column.asc().nulls_first())
-        return list((await connection.execute(query.order_by(self.table.c.id).limit(page.limit))).all())
+        visible = (sa.select(self.table) if query is None else query).where(self._visible(call, page))
+        filters = [self._column(key).in_(values) for key, values in page.filters.items()]
+        keys = [SortKey(self._column(name), descends) for name, descends in (*page.order, ("id", False))]
+        most = call.services.settings.max_limit
+        asked = PageRequest(min(page.limit, most), page.marker)
+        try:
+            rows = await pages.read(connection, visible, keys, asked, *filters, *conditions, named=self.table.c.id)
+        except UnknownMarker:
+            raise BadRequest(f"The marker '{page.marker}' could not be found.") from None
+        if self.paged and page.limit > most == len(rows):
+            # The body has no room for links, and openstacksdk follows this header as well.
+            call.answer_headers["Link"] = f'<{call.following(rows[-1].id)}>; rel="next"'
+        return list(rows)
 
     @property
     def _controls(self) -> tuple[str, ...]:
@@ -153,27 +159,3 @@ class Listing:
 
     def _visible(self, call: Call, page: Page) -> sa.ColumnElement[bool]:
         return sa.true() if page.everywhere else self.table.c.project_id == call.caller.project_id
-
-    async def _after(
-        self, connection: AsyncConnection, page: Page, visible: sa.ColumnElement[bool]
-    ) -> sa.ColumnElement[bool]:
-        """The rows that follow the marker: later by the first key in which they differ. Nulls come first ascending,
-        last descending. What cannot be seen marks no place."""
-        query = sa.select(self.table).where(self.table.c.id == page.marker, visible)
-        last = (await connection.execute(query)).one_or_none()
-        if last is None:
-            raise BadRequest(f"The marker '{page.marker}' could not be found.")
-        ways: list[sa.ColumnElement[bool]] = []
-        same: list[sa.ColumnElement[bool]] = []
-        for name, descending in (*page.order, ("id", False)):
-            column = self._column(name)
-            value = last._mapping[column]
-            ways.append(sa.and_(*same, _beyond(column, value, descending)))
-            same.append(column.is_not_distinct_from(value))
-        return sa.or_(*ways)
-
-
-def _beyond(column: sa.Column[Any], value: Any, descending: bool) -> sa.ColumnElement[bool]:
-    if descending:
-        return sa.false() if value is None else sa.or_(column < value, column.is_(None))
-    return column.is_not(None) if value is None else column > value

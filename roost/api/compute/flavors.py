@@ -3,6 +3,7 @@
 from typing import Any
 
 import sqlalchemy as sa
+from oslo_utils import strutils
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.compute import views
@@ -157,9 +158,10 @@ def _is_public(call: Call) -> bool | None:
         return True
     if text.lower() == "none":
         return None
-    if text.lower() not in ("true", "t", "yes", "y", "on", "1", "false", "f", "no", "n", "off", "0"):
-        raise Invalid(f"Invalid is_public filter [{text}]")
-    return text.lower() in ("true", "t", "yes", "y", "on", "1")
+    try:
+        return bool(strutils.bool_from_string(text, strict=True))
+    except ValueError:
+        raise Invalid(f"Invalid is_public filter [{text}]") from None
 
 
 async def _list(call: Call, *, brief: bool) -> Reply:
@@ -173,8 +175,7 @@ async def _list(call: Call, *, brief: bool) -> Reply:
             name=call.query.get("name"),
             sort_key=call.query.get("sort_key", "flavorid"),
             descending=call.query.get("sort_dir") == "desc",
-            marker=call.query.get("marker"),
-            limit=views.page_limit(call),
+            page=call.page,
         )
     listed = [_view(call, flavor, brief=brief) for flavor in found]
     following = next_page(call, listed, "id")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,6 +18,9 @@ from roost.api.versions import Version
 from roost.compute.inventory import hosts
 from roost.compute.inventory.hosts import HostedServer
 from roost.errors import Invalid, NotFound
+from roost.store import database
+from roost.store.pages import EVERYTHING
+from roost.store.uuids import is_uuid
 
 routes = Table(prefix="/v2.1")
 
@@ -132,9 +136,8 @@ async def _list(call: Call, *, detail: bool) -> Reply:
     if pattern is not None and ("limit" in call.query or call.query.get("marker")):
         raise Invalid("Paging over hypervisors with the hypervisor_hostname_pattern query parameter is not supported.")
     async with call.services.database.begin() as connection:
-        after = await _marked(call, connection) if paged and call.query.get("marker") else None
-        limit = views.page_limit(call) if paged and pattern is None else None
-        found = await hosts.index(connection, containing=pattern, after=after, limit=limit)
+        page = replace(call.page, marker=call.page.marker or None) if paged and pattern is None else EVERYTHING
+        found = await hosts.index(connection, containing=pattern, page=page, by_uuid=call.version >= _UUIDS)
         if pattern is not None and not found:
             raise NotFound(f"No hypervisor matching '{pattern}' could be found.")
         listed = [_view(call, host, detail=detail) for host in found]
@@ -145,25 +148,16 @@ async def _list(call: Call, *, detail: bool) -> Reply:
     return {"hypervisors": listed, **({"hypervisors_links": following} if following else {})}
 
 
-async def _marked(call: Call, connection: AsyncConnection) -> int:
-    """The id of the host that the marker names, by uuid or (before 2.53) by id."""
-    marker = call.query["marker"]
-    host = await _by_id(connection, marker, by_uuid=call.version >= _UUIDS)
-    if host is None:
-        raise Invalid(f"marker [{marker}] not found")
-    return int(host.id)
-
-
 async def _by_id(connection: AsyncConnection, text: str, *, by_uuid: bool) -> sa.Row[Any] | None:
     if by_uuid:
-        return await hosts.find(connection, uuid=text) if schemas.is_uuid(text) else None
+        return await hosts.find(connection, uuid=text) if is_uuid(text) else None
     number = views.integer(text)
     return await hosts.find(connection, host_id=number) if number is not None and 0 < number < 2**31 else None
 
 
 async def _find(call: Call, connection: AsyncConnection) -> sa.Row[Any]:
     text = call.path["hypervisor_id"]
-    if call.version >= _UUIDS and not schemas.is_uuid(text):
+    if call.version >= _UUIDS and not is_uuid(text):
         raise Invalid(f"Invalid uuid {text}")
     host = await _by_id(connection, text, by_uuid=call.version >= _UUIDS)
     if host is None:
@@ -272,10 +266,9 @@ async def uptime(call: Call) -> Reply:
     """Show how long a hypervisor has been up, in the words of the command of that name."""
     async with call.services.database.begin() as connection:
         host = await _find(call, connection)
-        now = await connection.scalar(sa.select(sa.func.now()))
+        now = await database.now(connection)
     if host.forced_down:
         raise Invalid(f"Compute service of {host.name} is unavailable at this time.")
-    assert now is not None
     minutes = int((now - host.created_at).total_seconds()) // 60
     days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
     words = f" {now:%H:%M:%S} up {days} days, {hours:2}:{minutes:02},  0 users,  load average: 0.00, 0.00, 0.00"

@@ -4,7 +4,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from roost.api.compute import views
 from roost.api.compute.views import LINKS, PAGE, closed_query, next_page, open_query, timestamp
 from roost.api.permissions import Permission
 from roost.api.routes import Call, Reply, Table
@@ -12,6 +11,7 @@ from roost.api.schemas import NAME, NULLABLE_STRING, STRING, Schema, array, thin
 from roost.api.versions import Version
 from roost.compute.inventory import keypairs, quotas
 from roost.errors import Invalid
+from roost.store.pages import EVERYTHING
 
 routes = Table(prefix="/v2.1")
 
@@ -114,9 +114,9 @@ async def index(call: Call) -> Reply:
     """List a user's key pairs."""
     user_id = _user(call, "index", call.query.get("user_id"))
     paged = call.version >= Version(2, 35)
-    page: dict[str, Any] = {"marker": call.query.get("marker"), "limit": views.page_limit(call)} if paged else {}
+    page = call.page if paged else EVERYTHING
     async with call.services.database.begin() as connection:
-        listed = [_view(call, row) for row in await keypairs.index(connection, user_id, **page)]
+        listed = [_view(call, row) for row in await keypairs.index(connection, user_id, page)]
     following = next_page(call, listed, "name") if paged else []
     return {
         "keypairs": [{"keypair": view} for view in listed],

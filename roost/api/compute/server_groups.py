@@ -12,6 +12,7 @@
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -274,15 +275,12 @@ _GROUP = "/os-server-groups/{server_group_id}"
 
 async def index(call: Call) -> Reply:
     """List the server groups of the project, or of all projects."""
-    most = call.services.settings.max_limit
     everybody = "all_projects" in call.query and call.may(ALL_PROJECTS)
     async with call.services.database.begin() as connection:
         found = await groups.index(
             connection,
             project_id=None if everybody else call.caller.project_id or "",
-            marker=call.query.get("marker"),
-            offset=int(call.query.get("offset") or 0),
-            limit=min(int(call.query.get("limit") or 0) or most, most),
+            page=replace(call.page, limit=call.page.limit or call.services.settings.max_limit),
         )
     return {"server_groups": [_view(group, call.version, in_list=True) for group in found]}
 

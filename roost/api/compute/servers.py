@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from roost import logs
 from roost.api import schemas
 from roost.api.compute import server_shape, server_view
-from roost.api.compute.views import links, next_page, page_limit
+from roost.api.compute.views import links, next_page
 from roost.api.permissions import ADMIN, MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import BOOLEAN, NAME, POSITIVE_INTEGER, STRING, Schema, array, boolean, thing
@@ -375,8 +375,7 @@ def _filters(call: Call) -> Filters | None:
         any_tags=tags("tags-any"),
         not_tags=tags("not-tags"),
         not_any_tags=tags("not-tags-any"),
-        marker=query.get("marker"),
-        limit=page_limit(call),
+        page=call.page,
         sorts=_sorts(call),
     )
 

@@ -14,6 +14,7 @@ from roost.api.schemas import BOOLEAN, NULLABLE_STRING, STRING, Schema, array, b
 from roost.api.versions import Version
 from roost.compute.inventory import hosts, zones
 from roost.errors import Invalid, NotFound
+from roost.store.uuids import is_uuid
 
 routes = Table(prefix="/v2.1")
 
@@ -186,7 +187,7 @@ def _change(body: dict[str, Any]) -> dict[str, Any]:
 
 def _uuid(call: Call) -> str:
     text = call.path["service_id"]
-    if not schemas.is_uuid(text):
+    if not is_uuid(text):
         raise Invalid(f"Invalid uuid {text}")
     return text
 

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlencode
 
 from roost.api.routes import Call
 from roost.api.schemas import BOOLEAN, DIGITS, MOST_DIGITS, STRING, Schema, array, thing
@@ -37,19 +36,12 @@ def timestamp(moment: datetime | None) -> str | None:
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
 
 
-def page_limit(call: Call) -> int:
-    """How many items the caller wants at most, and may have."""
-    most = call.services.settings.max_limit
-    return min(int(call.query.get("limit", most)), most)
-
-
 def next_page(call: Call, items: Sequence[Mapping[str, Any]], key: str) -> list[dict[str, str]]:
     """The link to the following page, if this one is full."""
-    limit = page_limit(call)
+    limit = call.page.limit
     if not limit or len(items) < limit:
         return []
-    query = [(name, value) for name, value in call.queries if name != "marker"]
-    return [{"rel": "next", "href": f"{call.url}?{urlencode([*query, ('marker', items[-1][key])])}"}]
+    return [{"rel": "next", "href": call.following(items[-1][key])}]
 
 
 def links(call: Call, collection: str, identifier: str) -> list[dict[str, str]]:

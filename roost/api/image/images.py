@@ -59,14 +59,12 @@ _IMAGES = thing({"images": array(_IMAGE), "first": STRING, "schema": STRING})
 async def index(call: Call) -> Reply:
     """List images, by name or of certain ids (`id=in:A,B`)."""
     wanted = call.query.get("id")
-    limit = int(call.query.get("limit") or call.services.settings.max_limit)
     async with call.services.database.begin() as connection:
         rows = await images.index(
             connection,
             name=call.query.get("name"),
             ids=wanted.removeprefix("in:").split(",") if wanted else None,
-            marker=call.query.get("marker"),
-            limit=min(limit, call.services.settings.max_limit),
+            page=call.page,
         )
     return {"images": [_view(row) for row in rows], "first": "/v2/images", "schema": "/v2/schemas/images"}
 

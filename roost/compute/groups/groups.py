@@ -31,8 +31,11 @@ from roost.config import Settings
 from roost.errors import Conflict, Invalid, NotFound, OverQuota
 from roost.placement.partitions import number
 from roost.placement.rules import AVAILABILITY_ZONE, HOST, TYPES, Limit, Rule, contradictions, division_of
+from roost.store import pages
+from roost.store.pages import EVERYTHING, PageRequest, SortKey
 from roost.store.tables.compute import aggregates, scopes
 from roost.store.tables.servers import project_usage, server_group_policies, server_groups, servers
+from roost.store.uuids import is_uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,35 +79,22 @@ class Group:
     """The number of each member, where the policies divide the group; None for one that found no host."""
 
 
-async def index(
-    connection: AsyncConnection, *, project_id: str | None, marker: str | None = None, offset: int = 0, limit: int
-) -> list[Group]:
+async def index(connection: AsyncConnection, *, project_id: str | None, page: PageRequest = EVERYTHING) -> list[Group]:
     """The groups of a project, or of all (None), in the order in which they were made, a page at a time."""
-    query = sa.select(server_groups).order_by(server_groups.c.number).offset(offset).limit(limit)
+    visible = sa.select(server_groups)
     if project_id is not None:
-        query = query.where(server_groups.c.project_id == project_id)
-    if marker is not None:
-        query = query.where(server_groups.c.number > await _number(connection, marker, project_id))
-    return await _assemble(connection, (await connection.execute(query)).all())
-
-
-async def _number(connection: AsyncConnection, marker: str, project_id: str | None) -> int:
-    query = sa.select(server_groups.c.number).where(sa.cast(server_groups.c.id, sa.Text) == marker)
-    if project_id is not None:
-        query = query.where(server_groups.c.project_id == project_id)
-    number = (await connection.execute(query)).scalar_one_or_none()
-    if number is None:
-        raise Invalid(f"marker [{marker}] not found")
-    return int(number)
+        visible = visible.where(server_groups.c.project_id == project_id)
+    rows = await pages.read(connection, visible, [SortKey(server_groups.c.number)], page, named=server_groups.c.id)
+    return await _assemble(connection, rows)
 
 
 async def find(connection: AsyncConnection, group_id: str) -> Group:
     """One group; a name is not an id, so the clients go on to search."""
-    query = sa.select(server_groups).where(sa.cast(server_groups.c.id, sa.Text) == group_id)
-    found = await _assemble(connection, (await connection.execute(query)).all())
-    if not found:
+    query = sa.select(server_groups).where(server_groups.c.id == group_id)
+    rows = (await connection.execute(query)).all() if is_uuid(group_id) else ()
+    if not rows:
         raise missing(group_id)
-    return found[0]
+    return (await _assemble(connection, rows))[0]
 
 
 def missing(group_id: str) -> NotFound:

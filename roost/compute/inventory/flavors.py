@@ -10,9 +10,11 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.errors import Conflict, Invalid, NotFound
+from roost.errors import Conflict, NotFound
 from roost.placement.fleet import Resources
+from roost.store import pages
 from roost.store.database import violated
+from roost.store.pages import EVERYTHING, PageRequest, SortKey
 from roost.store.tables.compute import flavor_access, flavors
 
 SORT_KEYS: Mapping[str, sa.Column[Any]] = {
@@ -91,25 +93,17 @@ async def index(
     name: str | None = None,
     sort_key: str = "flavorid",
     descending: bool = False,
-    marker: str | None = None,
-    limit: int = 1000,
+    page: PageRequest = EVERYTHING,
 ) -> Sequence[sa.Row[Any]]:
     """A page of flavors: the public ones and the project's own, or the private ones, or (None) all."""
-    visible = sa.true() if is_public is None else _usable_by(project_id) if is_public else ~flavors.c.is_public
-    query = sa.select(flavors).where(visible, flavors.c.memory_mb >= min_memory_mb, flavors.c.disk_gb >= min_disk_gb)
+    visible = sa.select(flavors)
+    if is_public is not None:
+        visible = visible.where(_usable_by(project_id) if is_public else ~flavors.c.is_public)
+    conditions = [flavors.c.memory_mb >= min_memory_mb, flavors.c.disk_gb >= min_disk_gb]
     if name is not None:
-        query = query.where(flavors.c.name == name)
-    # Nulls (a flavor without a description) have a place in the order, so that a page can start after one.
-    key = SORT_KEYS[sort_key] if sort_key != "description" else sa.func.coalesce(flavors.c.description, "")
-    order = sa.tuple_(key, flavors.c.id)
-    if marker is not None:
-        place = sa.select(key, flavors.c.id).where(flavors.c.id == marker, visible)
-        last = (await connection.execute(place)).one_or_none()
-        if last is None:
-            raise Invalid(f"marker [{marker}] not found")
-        query = query.where(order < tuple(last) if descending else order > tuple(last))
-    query = query.order_by(order.desc() if descending else order).limit(limit)
-    return (await connection.execute(query)).all()
+        conditions.append(flavors.c.name == name)
+    keys = (SortKey(SORT_KEYS[sort_key], descending), SortKey(flavors.c.id, descending))
+    return await pages.read(connection, visible, keys, page, *conditions, named=flavors.c.id)
 
 
 async def describe(connection: AsyncConnection, flavor_id: str, description: str | None) -> sa.Row[Any]:

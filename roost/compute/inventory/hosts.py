@@ -9,6 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.inventory.changes import host_changed
 from roost.errors import Conflict, NotFound
+from roost.store import pages
+from roost.store.pages import EVERYTHING, PageRequest, SortKey
 from roost.store.tables.compute import aggregate_hosts, hosts
 from roost.store.tables.servers import servers
 
@@ -29,18 +31,15 @@ async def index(
     *,
     name: str | None = None,
     containing: str | None = None,
-    after: int | None = None,
-    limit: int | None = None,
+    page: PageRequest = EVERYTHING,
+    by_uuid: bool = True,
 ) -> Sequence[sa.Row[Any]]:
-    """Hosts in the order of their ids: of this name, or with this in their names, or a page after an id."""
-    query = sa.select(hosts).order_by(hosts.c.id).limit(limit)
-    if name is not None:
-        query = query.where(hosts.c.name == name)
+    """Hosts in the order of their ids: of this name, or with this in their names. A marker is a uuid or an id."""
+    conditions = [] if name is None else [hosts.c.name == name]
     if containing is not None:
-        query = query.where(hosts.c.name.contains(containing, autoescape=True))
-    if after is not None:
-        query = query.where(hosts.c.id > after)
-    return (await connection.execute(query)).all()
+        conditions.append(hosts.c.name.contains(containing, autoescape=True))
+    named = hosts.c.uuid if by_uuid else hosts.c.id
+    return await pages.read(connection, sa.select(hosts), [SortKey(hosts.c.id)], page, *conditions, named=named)
 
 
 async def find(

@@ -8,7 +8,10 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.errors import NotFound
+from roost.store import pages
+from roost.store.pages import EVERYTHING, PageRequest, SortKey
 from roost.store.tables.compute import images
+from roost.store.uuids import is_uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,8 @@ async def add(connection: AsyncConnection, *new: Image) -> None:
 
 async def show(connection: AsyncConnection, image_id: str) -> sa.Row[tuple[object, ...]]:
     """One image; a name is not an id, so the clients go on to search."""
-    query = sa.select(images).where(sa.cast(images.c.id, sa.Text) == image_id)
-    row = (await connection.execute(query)).one_or_none()
+    query = sa.select(images).where(images.c.id == image_id)
+    row = (await connection.execute(query)).one_or_none() if is_uuid(image_id) else None
     if row is None:
         raise NotFound(f"No image found with ID {image_id}")
     return row
@@ -47,16 +50,11 @@ async def index(
     *,
     name: str | None = None,
     ids: Sequence[str] | None = None,
-    marker: str | None = None,
-    limit: int = 1000,
+    page: PageRequest = EVERYTHING,
 ) -> Sequence[sa.Row[tuple[object, ...]]]:
     """Images by name, or of these ids, a page at a time."""
-    query = sa.select(images).order_by(images.c.name, images.c.id).limit(limit)
-    if name is not None:
-        query = query.where(images.c.name == name)
+    conditions = [] if name is None else [images.c.name == name]
     if ids is not None:
-        query = query.where(sa.cast(images.c.id, sa.Text).in_(ids))
-    if marker is not None:
-        last = await show(connection, marker)
-        query = query.where(sa.tuple_(images.c.name, images.c.id) > (last.name, last.id))
-    return (await connection.execute(query)).all()
+        conditions.append(images.c.id.in_(filter(is_uuid, ids)))
+    keys = (SortKey(images.c.name), SortKey(images.c.id))
+    return await pages.read(connection, sa.select(images), keys, page, *conditions, named=images.c.id)

@@ -14,6 +14,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.errors import Conflict, Invalid, NotFound, OverQuota
+from roost.store import pages
+from roost.store.pages import EVERYTHING, PageRequest, SortKey, UnknownMarker
 from roost.store.tables.compute import keypairs
 
 
@@ -50,18 +52,13 @@ async def show(connection: AsyncConnection, user_id: str, name: str) -> sa.Row[A
     return row
 
 
-async def index(
-    connection: AsyncConnection, user_id: str, *, marker: str | None = None, limit: int | None = None
-) -> Sequence[sa.Row[Any]]:
+async def index(connection: AsyncConnection, user_id: str, page: PageRequest = EVERYTHING) -> Sequence[sa.Row[Any]]:
     """A page of a user's key pairs, by name."""
-    query = sa.select(keypairs).where(keypairs.c.user_id == user_id).order_by(keypairs.c.name).limit(limit)
-    if marker is not None:
-        try:
-            await show(connection, user_id, marker)
-        except NotFound:
-            raise Invalid(f"Marker {marker} could not be found.") from None
-        query = query.where(keypairs.c.name > marker)
-    return (await connection.execute(query)).all()
+    visible = sa.select(keypairs).where(keypairs.c.user_id == user_id)
+    try:
+        return await pages.read(connection, visible, [SortKey(keypairs.c.name)], page, named=keypairs.c.name)
+    except UnknownMarker:
+        raise Invalid(f"Marker {page.marker} could not be found.") from None
 
 
 async def delete(connection: AsyncConnection, user_id: str, name: str) -> None:

@@ -1,7 +1,6 @@
 """Requests for new servers: what can be asked for, and whether what they name is there."""
 
 import re
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +12,7 @@ from roost.compute.inventory.live_fleet import LiveFleet
 from roost.errors import Invalid
 from roost.store.tables.compute import flavor_access, flavors, images, keypairs
 from roost.store.tables.servers import servers
+from roost.store.uuids import is_uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def named_servers(hints: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
     value = hints.get(key)
     if value is None:
         return None
-    return tuple(str(each).lower() for each in (value if isinstance(value, list) else [value]) if _is_uuid(each))
+    return tuple(str(each).lower() for each in (value if isinstance(value, list) else [value]) if is_uuid(each))
 
 
 def asked_partition(hints: Mapping[str, Any]) -> int | None:
@@ -158,11 +158,3 @@ def asked_partition(hints: Mapping[str, Any]) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
         raise Invalid(f"The hint 'partition' must be one whole number, and is {value!r}.")
     return value
-
-
-def _is_uuid(value: object) -> bool:
-    try:
-        uuid.UUID(str(value))
-    except ValueError:
-        return False
-    return True

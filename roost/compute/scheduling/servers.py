@@ -1,7 +1,6 @@
 """Servers: finding and listing them, what may be done to them in which state, and the steps that this starts."""
 
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,8 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.scheduling import lifecycle
 from roost.errors import Conflict, Invalid, NotFound
+from roost.store import pages
+from roost.store.pages import EVERYTHING, PageRequest, SortKey
 from roost.store.tables.compute import hosts, topologies
 from roost.store.tables.servers import instance_actions, migrations, server_groups, servers
+from roost.store.uuids import is_uuid
 
 Server = sa.Row[Any]
 
@@ -115,8 +117,7 @@ class Filters:
     any_tags: tuple[str, ...] = ()
     not_tags: tuple[str, ...] = ()
     not_any_tags: tuple[str, ...] = ()
-    marker: str | None = None
-    limit: int | None = None
+    page: PageRequest = EVERYTHING
     sorts: tuple[tuple[str, bool], ...] = ()
     """Keys of `SORT_KEYS`, each with whether it descends."""
 
@@ -158,7 +159,7 @@ async def find(
     connection: AsyncConnection, server_id: str, *, project_id: str | None = None, lock: bool = False
 ) -> Server:
     """One server, of this project if one is given."""
-    query = _query().where(servers.c.id.in_(_uuids([server_id])))
+    query = _query().where(servers.c.id == server_id if is_uuid(server_id) else sa.false())
     if project_id is not None:
         query = query.where(servers.c.project_id == project_id)
     if lock:
@@ -169,28 +170,13 @@ async def find(
     return row
 
 
-def _uuids(texts: Sequence[str]) -> list[str]:
-    """Those of the texts that can be the id of anything; a name cannot, so the clients go on to search."""
-    found = []
-    for text in texts:
-        try:
-            found.append(str(uuid.UUID(text)))
-        except ValueError:
-            continue
-    return found
-
-
 async def index(connection: AsyncConnection, filters: Filters) -> Sequence[Server]:
     """Servers, the newest first unless sorted otherwise."""
-    query = _query().where(*_conditions(filters))
-    keys = [(SORT_KEYS[key], descends) for key, descends in filters.sorts]
-    keys.append((servers.c.number, not filters.sorts or filters.sorts[-1][1]))
-    if filters.marker is not None:
-        query = query.where(await _after(connection, filters.marker, filters.project_id, keys))
-    query = query.order_by(*(key.desc() if descends else key.asc() for key, descends in keys)).limit(filters.limit)
+    visible = _query() if filters.project_id is None else _query().where(servers.c.project_id == filters.project_id)
+    keys = [SortKey(SORT_KEYS[key], descends) for key, descends in filters.sorts]
+    keys.append(SortKey(servers.c.number, not filters.sorts or filters.sorts[-1][1]))
     try:
-        rows: Sequence[Server] = (await connection.execute(query)).all()
-        return rows
+        return await pages.read(connection, visible, keys, filters.page, *_conditions(filters), named=servers.c.id)
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) == "2201B":
             raise Invalid(f"Invalid regular expression '{filters.name}' for name.") from None
@@ -199,7 +185,6 @@ async def index(connection: AsyncConnection, filters: Filters) -> Sequence[Serve
 
 def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
     equal: Mapping[sa.ColumnElement[Any], Any] = {
-        servers.c.project_id: filters.project_id,
         servers.c.user_id: filters.user_id,
         hosts.c.name: filters.host,
         servers.c.flavor["id"].astext: filters.flavor_id,
@@ -209,7 +194,7 @@ def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
     }
     conditions = [column == value for column, value in equal.items() if value is not None]
     if filters.ids:
-        conditions.append(servers.c.id.in_(_uuids(filters.ids)))
+        conditions.append(servers.c.id.in_(filter(is_uuid, filters.ids)))
     if filters.name is not None:
         plain = re.fullmatch(r"[\w -]*", filters.name) is not None
         conditions.append(
@@ -239,28 +224,6 @@ def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
     if filters.not_any_tags:
         conditions.append(~servers.c.tags.has_any(sa.cast(list(filters.not_any_tags), sa.ARRAY(sa.Text))))
     return conditions
-
-
-async def _after(
-    connection: AsyncConnection,
-    marker: str,
-    project_id: str | None,
-    keys: Sequence[tuple[sa.ColumnElement[Any], bool]],
-) -> sa.ColumnElement[bool]:
-    """What comes after the marker in this order: greater in the last key, or in an earlier one."""
-    columns = [key.label(f"key{place}") for place, (key, _) in enumerate(keys)]
-    source = sa.select(*columns).select_from(servers.outerjoin(hosts, hosts.c.id == servers.c.host_id))
-    if project_id is not None:
-        source = source.where(servers.c.project_id == project_id)
-    last = (await connection.execute(source.where(servers.c.id.in_(_uuids([marker]))))).one_or_none()
-    if last is None:
-        raise Invalid(f"marker [{marker}] not found")
-    after: sa.ColumnElement[bool] = sa.false()
-    for place in reversed(range(len(keys))):
-        key, descends = keys[place]
-        beyond = key < last[place] if descends else key > last[place]
-        after = sa.or_(beyond, sa.and_(key == last[place], after))
-    return after
 
 
 async def groups_of(connection: AsyncConnection, server: Server) -> list[str]:

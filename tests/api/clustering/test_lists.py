@@ -116,3 +116,27 @@ async def test_a_project_may_have_so_many_clusters(house: House) -> None:
         answer = await small.post("/clusters", many)
         assert answer.status_code == 403
         assert answer.json()["error"]["message"] == "Quota exceeded for clusters: a project may have 1."
+
+
+LISTS = ("actions", "clusters", "events", "nodes", "policies", "profiles", "receivers")
+
+
+@pytest.mark.parametrize("noun", LISTS)
+async def test_a_limit_beyond_any_number_is_refused(house: House, noun: str) -> None:
+    for limit in (2**63, 10**30):
+        answer = await house.call("GET", f"/{noun}?limit={limit}")
+        assert answer.status_code == 400, answer.text
+    assert await house.get(f"/{noun}?limit={2**63 - 1}") == []
+
+
+async def test_a_page_has_at_most_max_limit_items_and_says_where_the_next_is(house: House) -> None:
+    object.__setattr__(house.api.services.settings, "max_limit", 2)
+    for name in ("a", "b", "c"):
+        await house.profile(name)
+    for asked in ("", "&limit=1000"):
+        answer = await house.call("GET", f"/profiles?sort=name{asked}")
+        assert [found["name"] for found in answer.json()["profiles"]] == ["a", "b"]
+        following = answer.links["next"]["url"].partition("/clustering/v1")[2]
+        rest = await house.call("GET", following)
+        assert [found["name"] for found in rest.json()["profiles"]] == ["c"]
+        assert "next" not in rest.links

@@ -198,7 +198,7 @@ async def test_groups_made_in_nova_are_taken_over_and_leave_with_it(nova: Mirror
         await mirror.put_groups(connection, nova.settings, [], complete_at=datetime(2020, 1, 1, tzinfo=UTC))
         await groups.find(connection, group)
         await mirror.put_groups(connection, nova.settings, [], complete_at=datetime(2100, 1, 1, tzinfo=UTC))
-        assert await groups.index(connection, project_id="demo", limit=10) == []
+        assert await groups.index(connection, project_id="demo") == []
 
 
 async def test_members_are_where_nova_says(nova: Mirror) -> None:

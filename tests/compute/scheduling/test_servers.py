@@ -15,6 +15,7 @@ from roost.compute.scheduling.servers import (
     Server,
 )
 from roost.errors import Conflict, Invalid, NotFound
+from roost.store.pages import PageRequest
 from tests.compute.cloud import Cloud
 
 ACTOR = Actor("u", "p", "req-1")
@@ -83,7 +84,7 @@ async def test_every_sort_key_pages_without_loss(cloud: Cloud, descends: bool) -
             whole = [row.id for row in await servers.index(connection, Filters(sorts=order))]
             assert len(set(whole)) == 6, key
             marker, paged = None, []
-            while page := await servers.index(connection, Filters(sorts=order, marker=marker, limit=2)):
+            while page := await servers.index(connection, Filters(sorts=order, page=PageRequest(2, marker))):
                 paged += [row.id for row in page]
                 marker = paged[-1]
             assert paged == whole, key
@@ -96,5 +97,5 @@ async def test_what_is_not_there_is_not_found(cloud: Cloud) -> None:
             with pytest.raises(NotFound):
                 await servers.find(connection, server_id, project_id=project)
         with pytest.raises(Invalid, match="marker"):
-            await servers.index(connection, Filters(marker=made, project_id="other"))
+            await servers.index(connection, Filters(page=PageRequest(marker=made), project_id="other"))
         assert (await servers.find(connection, made.upper())).id == made

@@ -1,0 +1,112 @@
+"""Keyset pages: every list is read in an order, from the item that the client names as its marker."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.errors import Invalid
+from roost.store.uuids import is_uuid
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """A column or expression to sort by. Nulls come first in ascending order and last in descending order."""
+
+    column: sa.ColumnElement[Any]
+    descends: bool = False
+
+    @property
+    def _nullable(self) -> bool:
+        return bool(getattr(self.column, "nullable", False))
+
+    @property
+    def order(self) -> sa.ColumnElement[Any]:
+        """What ORDER BY takes. Without nulls, the plain form lets PostgreSQL use an index."""
+        order = self.column.desc() if self.descends else self.column.asc()
+        if not self._nullable:
+            return order
+        return order.nulls_last() if self.descends else order.nulls_first()
+
+    def after(self, value: Any) -> sa.ColumnElement[bool]:
+        """The rows that follow this value."""
+        if value is None:
+            return sa.false() if self.descends else self.column.is_not(None)
+        if not self.descends:
+            return sa.and_(self.column > value)
+        below = self.column < value
+        return sa.or_(below, self.column.is_(None)) if self._nullable else below
+
+    def same(self, value: Any) -> sa.ColumnElement[bool]:
+        """The rows with this value."""
+        return self.column.is_(None) if value is None else self.column == value
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """At most `limit` items, after the one that `marker` names and after `offset` more."""
+
+    limit: int | None = None
+    marker: str | None = None
+    offset: int = 0
+
+
+EVERYTHING = PageRequest()
+
+
+class UnknownMarker(Invalid):
+    """No item that the caller may see has this id."""
+
+    def __init__(self, marker: str) -> None:
+        super().__init__(f"marker [{marker}] not found")
+
+
+async def read(
+    connection: AsyncConnection,
+    visible: sa.Select[Any],
+    keys: Sequence[SortKey],
+    page: PageRequest,
+    *conditions: sa.ColumnElement[bool],
+    named: sa.Column[Any],
+) -> Sequence[sa.Row[Any]]:
+    """Read a page. `visible` selects what the caller may see, `conditions` filter it, and `named` is the column that a
+    marker refers to: a marker may be any visible item, filtered out or not. The last key must be unique."""
+    query = visible.where(*conditions).order_by(*(key.order for key in keys)).limit(page.limit)
+    if page.offset:
+        query = query.offset(page.offset)
+    if page.marker is not None:
+        query = query.where(await _after_marker(connection, visible, keys, page.marker, named))
+    rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
+    return rows
+
+
+async def _after_marker(
+    connection: AsyncConnection,
+    visible: sa.Select[Any],
+    keys: Sequence[SortKey],
+    marker: str,
+    named: sa.Column[Any],
+) -> sa.ColumnElement[bool]:
+    """The rows that differ from the marker in some key, follow it there, and equal it in all keys before."""
+    if not _could_name(named, marker):
+        raise UnknownMarker(marker)
+    columns = [key.column.label(f"key{place}") for place, key in enumerate(keys)]
+    place = visible.with_only_columns(*columns, maintain_column_froms=True).where(named == sa.cast(marker, named.type))
+    last = (await connection.execute(place)).one_or_none()
+    if last is None:
+        raise UnknownMarker(marker)
+    after: sa.ColumnElement[bool] = sa.false()
+    for key, value in zip(reversed(keys), reversed(last), strict=True):
+        after = sa.or_(key.after(value), sa.and_(key.same(value), after))
+    return after
+
+
+def _could_name(column: sa.Column[Any], marker: str) -> bool:
+    """Whether PostgreSQL can compare the column with this text at all."""
+    if isinstance(column.type, sa.Uuid):
+        return is_uuid(marker)
+    if isinstance(column.type, sa.Integer):
+        return marker.isascii() and marker.isdecimal() and len(marker) < 10
+    return True
