@@ -27,6 +27,7 @@ from roost import config, engine
 from roost.cli import bootstrap
 from roost.clusters import clusters, plugins
 from roost.clusters.clusters import RequestContext
+from roost.clusters.states import ActionName
 from roost.config import Settings
 from roost.identity.tokens import Caller
 from roost.store import schema
@@ -90,7 +91,7 @@ class Bench:
 
     async def scale_out(self, cluster_id: str, count: int) -> str:
         async with self.asking() as ask:
-            return await clusters.scale(ask, cluster_id, "CLUSTER_SCALE_OUT", count)
+            return await clusters.scale(ask, cluster_id, ActionName.CLUSTER_SCALE_OUT, count)
 
     async def delete(self, cluster_id: str) -> str:
         async with self.asking() as ask:

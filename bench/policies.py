@@ -25,8 +25,9 @@ from roost import config
 from roost.cli import bootstrap
 from roost.clouds.embedded import EmbeddedCloud, EmbeddedClouds
 from roost.clusters import bindings, plugins, state
-from roost.clusters.policies.base import BEFORE, CLUSTER_SCALE_IN, CLUSTER_SCALE_OUT, ActionView
+from roost.clusters.policies.base import BEFORE, ActionView
 from roost.clusters.state import Binding
+from roost.clusters.states import ActionName
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.store import schema
@@ -41,7 +42,7 @@ ROUNDS = 9
 CHAINS = {3: "zone, affinity, deletion", 6: "scaling, region, zone, affinity, deletion"}
 """How many of the policies, and which these are."""
 FIGURES = Path("bench/figures/policies.md")
-SENLIN_COLD_MS = {CLUSTER_SCALE_OUT: 4_620 + 2_253, CLUSTER_SCALE_IN: 4_620 + 41}
+SENLIN_COLD_MS: dict[str, int] = {ActionName.CLUSTER_SCALE_OUT: 4_620 + 2_253, ActionName.CLUSTER_SCALE_IN: 4_620 + 41}
 """CPU of its zone and affinity checks, and of its zone check and victim selection, for 100 of 10,000 nodes."""
 SENLIN_VICTIMS_MS = {"RANDOM": 63.0, "OLDEST_FIRST": 61.0, "YOUNGEST_FIRST": 58.0, "OLDEST_PROFILE_FIRST": 59.0}
 """Of 10,000 nodes in memory, two from each of 50 zones."""
@@ -58,8 +59,8 @@ def policies() -> Policies:
         ("affinity", "1.0", {}, group),
         ("deletion", "1.0", {"criteria": "OLDEST_FIRST"}, {}),
         ("region_placement", "1.0", {"regions": [{"name": "RegionOne"}]}, {}),
-        ("scaling", "1.0", {"event": CLUSTER_SCALE_OUT, "adjustment": {"number": COUNT}}, {}),
-        ("scaling", "1.0", {"event": CLUSTER_SCALE_IN, "adjustment": {"number": COUNT}}, {}),
+        ("scaling", "1.0", {"event": ActionName.CLUSTER_SCALE_OUT, "adjustment": {"number": COUNT}}, {}),
+        ("scaling", "1.0", {"event": ActionName.CLUSTER_SCALE_IN, "adjustment": {"number": COUNT}}, {}),
     ]
 
 
@@ -169,7 +170,7 @@ async def chain_section(bench: Bench) -> tuple[list[str], list[str]]:
     for size in SIZES:
         for chosen, named in CHAINS.items():
             cluster_id = await bench.fill(size, chosen)
-            for action in (CLUSTER_SCALE_OUT, CLUSTER_SCALE_IN):
+            for action in (ActionName.CLUSTER_SCALE_OUT, ActionName.CLUSTER_SCALE_IN):
 
                 async def ask(cluster_id: str = cluster_id, action: str = action) -> None:
                     await bench.cold(cluster_id, action)
@@ -196,7 +197,7 @@ def bars_of(costs: dict[tuple[int, int, str], float], action: str) -> list[str]:
 async def memory_section(bench: Bench) -> list[str]:
     """The decisions alone, on a cluster that has been read."""
     lines = ["| decision, 10,000 nodes in memory, 50 zones | CPU, ms | Senlin, ms |", "|---|---|---|"]
-    view, bound = await bench.load(f"cluster-{SIZES[-1]}-{max(CHAINS)}", CLUSTER_SCALE_IN)
+    view, bound = await bench.load(f"cluster-{SIZES[-1]}-{max(CHAINS)}", ActionName.CLUSTER_SCALE_IN)
     for criteria, theirs in SENLIN_VICTIMS_MS.items():
         spec = {"type": "senlin.policy.deletion", "version": "1.0", "properties": {"criteria": criteria}}
         policy = bench.plugins.policy("senlin.policy.deletion-1.0")("d", spec, id="d")

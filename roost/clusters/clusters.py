@@ -26,26 +26,12 @@ from roost.clusters.plugins import Plugins
 from roost.clusters.policies import chain
 from roost.clusters.policies.base import ClusterView, Policy
 from roost.clusters.spec import InvalidSpec
+from roost.clusters.states import ActionName, Recovery
 from roost.config import ClusterSettings
 from roost.errors import Conflict, OverQuota
 from roost.identity.tokens import Caller
 from roost.store.tables.clusters import actions, cluster_policies, clusters, nodes, policies, profiles, unfinished
 
-STATUSES = (
-    "INIT",
-    "ACTIVE",
-    "CREATING",
-    "UPDATING",
-    "RESIZING",
-    "DELETING",
-    "CHECKING",
-    "RECOVERING",
-    "CRITICAL",
-    "ERROR",
-    "WARNING",
-    "OPERATING",
-)
-RECOVERIES = ("REBOOT", "REBUILD", "RECREATE")
 POLICIES = "cluster.policies"
 """The item of a new cluster's configuration that names the policies which govern it from its first node on."""
 
@@ -71,7 +57,7 @@ class RequestContext:
         """What a body refers to."""
         return await lookup.refer(self.connection, table, noun, identity, self.caller)
 
-    async def accept(self, action: str, cluster: sa.Row[Any], inputs: Mapping[str, Any], **more: Any) -> str:
+    async def accept(self, action: ActionName, cluster: sa.Row[Any], inputs: Mapping[str, Any], **more: Any) -> str:
         """Have something done to a cluster."""
         request = ActionRequest(action, cluster.id, cluster.id, cluster.timeout, inputs, **more)
         return await accept(self.connection, Owner.of(self.caller), request)
@@ -80,22 +66,22 @@ class RequestContext:
 # Making, changing and deleting
 
 
-async def create(asking: RequestContext, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
     """Write a cluster down and have its nodes made."""
-    limit = asking.settings.max_clusters
-    query = sa.select(sa.func.count()).where(clusters.c.project_id == asking.caller.project_id)
-    if int(await asking.connection.scalar(query) or 0) >= limit:
+    limit = request.settings.max_clusters
+    query = sa.select(sa.func.count()).where(clusters.c.project_id == request.caller.project_id)
+    if int(await request.connection.scalar(query) or 0) >= limit:
         raise OverQuota(f"Quota exceeded for clusters: a project may have {limit}.")
     _check_config(given)
-    profile = await asking.refer(profiles, "profile", given["profile_id"])
+    profile = await request.refer(profiles, "profile", given["profile_id"])
     min_size, max_size = given.get("min_size", 0), given.get("max_size", -1)
     desired = given.get("desired_capacity", min_size)
     refusal = sizes.misfit(
-        None, desired, min_size=min_size, max_size=max_size, strict=True, max_nodes=asking.settings.max_nodes
+        None, desired, min_size=min_size, max_size=max_size, strict=True, max_nodes=request.settings.max_nodes
     )
     if refusal is not None:
         raise BadRequest(refusal)
-    owner = Owner.of(asking.caller)
+    owner = Owner.of(request.caller)
     insert = clusters.insert().values(
         id=new_id(),
         name=given["name"],
@@ -103,7 +89,7 @@ async def create(asking: RequestContext, given: Mapping[str, Any]) -> tuple[sa.R
         min_size=min_size,
         max_size=max_size,
         desired_capacity=desired,
-        timeout=given.get("timeout") or asking.settings.timeout,
+        timeout=given.get("timeout") or request.settings.timeout,
         status="INIT",
         status_reason="Initializing",
         metadata=given.get("metadata") or {},
@@ -112,9 +98,11 @@ async def create(asking: RequestContext, given: Mapping[str, Any]) -> tuple[sa.R
         project_id=owner.project_id,
         domain_id=owner.domain_id,
     )
-    cluster = (await asking.connection.execute(insert.returning(clusters))).one()
-    governing = await _governing(asking, cluster)
-    return cluster, await asking.accept("CLUSTER_CREATE", cluster, {"policies": governing} if governing else {})
+    cluster = (await request.connection.execute(insert.returning(clusters))).one()
+    governing = await _governing(request, cluster)
+    return cluster, await request.accept(
+        ActionName.CLUSTER_CREATE, cluster, {"policies": governing} if governing else {}
+    )
 
 
 def _check_config(given: Mapping[str, Any]) -> None:
@@ -124,32 +112,32 @@ def _check_config(given: Mapping[str, Any]) -> None:
         raise BadRequest(problem)
 
 
-async def _governing(asking: RequestContext, cluster: sa.Row[Any]) -> list[str]:
+async def _governing(request: RequestContext, cluster: sa.Row[Any]) -> list[str]:
     """The ids of the policies that are to govern a cluster from its first node on, as its configuration names them."""
     named = cluster.config.get(POLICIES) or []
     if isinstance(named, str):
         named = [name.strip() for name in named.split(",") if name.strip()]
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise BadRequest(f"The '{POLICIES}' of a cluster's config is a list of policies: '{named}'.")
-    view = state.cluster_view(cluster, (), await state.profile_rows(asking.connection, [cluster.profile_id]))
+    view = state.cluster_view(cluster, (), await state.profile_rows(request.connection, [cluster.profile_id]))
     found: list[Policy] = []
     for name in named:
-        policy = asking.plugins.restore_policy((await asking.refer(policies, "policy", name))._asdict())
-        _check_fit(asking, policy, view, found)
+        policy = request.plugins.restore_policy((await request.refer(policies, "policy", name))._asdict())
+        _check_fit(request, policy, view, found)
         found.append(policy)
     return [policy.id for policy in found]
 
 
-def _check_fit(asking: RequestContext, policy: Policy, view: ClusterView, others: Sequence[Policy]) -> None:
+def _check_fit(request: RequestContext, policy: Policy, view: ClusterView, others: Sequence[Policy]) -> None:
     fit = chain.fit(policy, view, others)
     if fit.refusals:
         raise BadRequest(" ".join(fit.refusals))
-    asking.warnings.extend(fit.warnings)
+    request.warnings.extend(fit.warnings)
 
 
-async def update(asking: RequestContext, identity: str, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+async def update(request: RequestContext, identity: str, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
     """Have a cluster's properties changed, or its profile."""
-    cluster = await asking.find(identity)
+    cluster = await request.find(identity)
     _check_config(given)
     if cluster.status == "ERROR":
         raise FeatureNotSupported("Updating a cluster in error state is not supported.")
@@ -159,33 +147,33 @@ async def update(asking: RequestContext, identity: str, given: Mapping[str, Any]
         if given.get(key) is not None and given[key] != getattr(cluster, key)
     }
     if given.get("profile_id") is not None:
-        new = await _new_profile(asking, cluster, given["profile_id"])
+        new = await _new_profile(request, cluster, given["profile_id"])
         if new is not None:
             inputs |= {"new_profile_id": new, "profile_only": bool(given.get("profile_only", False))}
     if not inputs:
         raise BadRequest("No property needs an update.")
-    return cluster, await asking.accept("CLUSTER_UPDATE", cluster, inputs)
+    return cluster, await request.accept(ActionName.CLUSTER_UPDATE, cluster, inputs)
 
 
-async def _new_profile(asking: RequestContext, cluster: sa.Row[Any], identity: str) -> str | None:
-    new = await asking.refer(profiles, "profile", identity)
+async def _new_profile(request: RequestContext, cluster: sa.Row[Any], identity: str) -> str | None:
+    new = await request.refer(profiles, "profile", identity)
     query = sa.select(profiles.c.type).where(profiles.c.id == cluster.profile_id)
-    if new.type != await asking.connection.scalar(query):
+    if new.type != await request.connection.scalar(query):
         raise BadRequest("Cannot update a cluster to a different profile type, operation aborted.")
     return None if new.id == cluster.profile_id else str(new.id)
 
 
-async def delete(asking: RequestContext, identity: str, *, force: bool) -> str:
+async def delete(request: RequestContext, identity: str, *, force: bool) -> str:
     """Have a cluster deleted with its nodes; by force, whatever is being done to it."""
-    cluster = await asking.find(identity)
+    cluster = await request.find(identity)
     referring = cluster.dependents.get("profiles")
     if referring:
         raise ResourceInUse("cluster", identity, f"still referenced by profile(s): {referring}")
     if not force and cluster.status in _KEEPS_BUSY:
         raise ActionInProgress("cluster", identity, cluster.status)
     if force:
-        await end_all(asking.connection, cluster.id)
-    return await asking.accept("CLUSTER_DELETE", cluster, {"force": True} if force else {})
+        await end_all(request.connection, cluster.id)
+    return await request.accept(ActionName.CLUSTER_DELETE, cluster, {"force": True} if force else {})
 
 
 async def end_all(connection: AsyncConnection, lock: str) -> None:
@@ -198,25 +186,27 @@ async def end_all(connection: AsyncConnection, lock: str) -> None:
 # Sizes
 
 
-async def scale(asking: RequestContext, identity: str, action: str, count: int | None) -> str:
+async def scale(request: RequestContext, identity: str, action: ActionName, count: int | None) -> str:
     """Have nodes added or removed. Whether the bounds allow it is decided when its turn comes."""
-    cluster = await asking.find(identity)
-    direction = "out" if action == "CLUSTER_SCALE_OUT" else "in"
+    cluster = await request.find(identity)
+    direction = "out" if action == ActionName.CLUSTER_SCALE_OUT else "in"
     if count == 0:
         raise BadRequest(f"Count for scale-{direction} request cannot be 0.")
-    await _refuse_while_cooling(asking, cluster, action)
-    present = await state.count_members(asking.connection, cluster.id)
+    await _refuse_while_cooling(request, cluster, action)
+    present = await state.count_members(request.connection, cluster.id)
     if count is not None and direction == "out":
-        refusal = sizes.misfit(state.sizes(cluster), present + count, strict=False, max_nodes=asking.settings.max_nodes)
+        refusal = sizes.misfit(
+            state.sizes(cluster), present + count, strict=False, max_nodes=request.settings.max_nodes
+        )
         if refusal is not None:
             raise BadRequest(refusal)
-    return await asking.accept(action, cluster, {} if count is None else {"count": count})
+    return await request.accept(action, cluster, {} if count is None else {"count": count})
 
 
-async def _refuse_while_cooling(asking: RequestContext, cluster: sa.Row[Any], action: str) -> None:
+async def _refuse_while_cooling(request: RequestContext, cluster: sa.Row[Any], action: str) -> None:
     """A scaling policy that rests answers at once, not in an action that fails later."""
-    for binding in await state.bindings(asking.connection, cluster.id):
-        policy = asking.plugins.restore_policy(binding.policy)
+    for binding in await state.bindings(request.connection, cluster.id):
+        policy = request.plugins.restore_policy(binding.policy)
         left: Callable[..., float] | None = getattr(policy, "seconds_to_rest", None)
         if binding.enabled and left is not None and (seconds := left(action, binding.last_op)) > 0:
             raise ActionCooldown(
@@ -225,9 +215,9 @@ async def _refuse_while_cooling(asking: RequestContext, cluster: sa.Row[Any], ac
             )
 
 
-async def resize(asking: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
+async def resize(request: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
     """Have the size or the bounds of a cluster changed."""
-    cluster = await asking.find(identity)
+    cluster = await request.find(identity)
     inputs = dict(given)
     inputs.setdefault("strict", True)
     number, kind = inputs.get("number"), inputs.get("adjustment_type")
@@ -235,35 +225,35 @@ async def resize(asking: RequestContext, identity: str, given: Mapping[str, Any]
         raise BadRequest("The 'number' must be non-negative integer for adjustment type 'EXACT_CAPACITY'.")
     if number is not None and kind != sizes.CHANGE_IN_PERCENTAGE:
         inputs["number"] = int(number)
-    present = await state.count_members(asking.connection, cluster.id)
-    wanted = sizes.resize(inputs, state.sizes(cluster), present, asking.settings.max_nodes)
+    present = await state.count_members(request.connection, cluster.id)
+    wanted = sizes.resize(inputs, state.sizes(cluster), present, request.settings.max_nodes)
     if isinstance(wanted, str):
         raise BadRequest(wanted)
-    return await asking.accept("CLUSTER_RESIZE", cluster, inputs)
+    return await request.accept(ActionName.CLUSTER_RESIZE, cluster, inputs)
 
 
 # Members
 
 
-async def add_nodes(asking: RequestContext, identity: str, given: Sequence[str]) -> str:
+async def add_nodes(request: RequestContext, identity: str, given: Sequence[str]) -> str:
     """Have nodes that are in no cluster join."""
-    cluster = await asking.find(identity)
-    known, missing = await _resolve_nodes(asking, given)
-    found = await state.nodes_by_id(asking.connection, known)
-    problem = await cluster_plans.why_not_joinable(asking.connection, cluster, [*known, *missing], found)
+    cluster = await request.find(identity)
+    known, missing = await _resolve_nodes(request, given)
+    found = await state.nodes_by_id(request.connection, known)
+    problem = await cluster_plans.why_not_joinable(request.connection, cluster, [*known, *missing], found)
     if problem:
         raise BadRequest(problem)
-    present = await state.count_members(asking.connection, cluster.id)
-    _check_size(asking, cluster, present + len(known))
-    await _refuse_if_busy(asking, "CLUSTER_ADD_NODES", known)
-    return await asking.accept("CLUSTER_ADD_NODES", cluster, {"nodes": known})
+    present = await state.count_members(request.connection, cluster.id)
+    _check_size(request, cluster, present + len(known))
+    await _refuse_if_busy(request, ActionName.CLUSTER_ADD_NODES, known)
+    return await request.accept(ActionName.CLUSTER_ADD_NODES, cluster, {"nodes": known})
 
 
-async def del_nodes(asking: RequestContext, identity: str, given: Sequence[str], destroy: bool | None) -> str:
+async def del_nodes(request: RequestContext, identity: str, given: Sequence[str], destroy: bool | None) -> str:
     """Have members leave, or be destroyed."""
-    cluster = await asking.find(identity)
-    known, missing = await _resolve_nodes(asking, given)
-    rows = await _node_rows(asking, known)
+    cluster = await request.find(identity)
+    known, missing = await _resolve_nodes(request, given)
+    rows = await _node_rows(request, known)
     outside = [row.id for row in rows if row.cluster_id != cluster.id]
     sentences = [
         (missing, f"Nodes not found: {missing}."),
@@ -277,22 +267,22 @@ async def del_nodes(asking: RequestContext, identity: str, given: Sequence[str],
             raise ResourceInUse(
                 "node", row.id, f"still depended by other clusters and/or nodes: {row.dependents['nodes']}"
             )
-    present = await state.count_members(asking.connection, cluster.id)
-    _check_size(asking, cluster, present - len(known))
+    present = await state.count_members(request.connection, cluster.id)
+    _check_size(request, cluster, present - len(known))
     inputs = {"candidates": known} | ({} if destroy is None else {"destroy_after_deletion": destroy})
-    return await asking.accept("CLUSTER_DEL_NODES", cluster, inputs)
+    return await request.accept(ActionName.CLUSTER_DEL_NODES, cluster, inputs)
 
 
-async def replace_nodes(asking: RequestContext, identity: str, given: Mapping[str, str]) -> str:
+async def replace_nodes(request: RequestContext, identity: str, given: Mapping[str, str]) -> str:
     """Have members replaced by nodes that are in no cluster."""
-    cluster = await asking.find(identity)
-    old, lost_old = await _resolve_nodes(asking, list(given))
-    new, lost_new = await _resolve_nodes(asking, list(given.values()))
-    rows = {row.id: row for row in await _node_rows(asking, [*old, *new])}
+    cluster = await request.find(identity)
+    old, lost_old = await _resolve_nodes(request, list(given))
+    new, lost_new = await _resolve_nodes(request, list(given.values()))
+    rows = {row.id: row for row in await _node_rows(request, [*old, *new])}
     query = sa.select(profiles.c.id, profiles.c.type).where(
         profiles.c.id == sa.any_(sa.bindparam("ids", [cluster.profile_id, *(row.profile_id for row in rows.values())]))
     )
-    types = {row.id: row.type for row in (await asking.connection.execute(query)).all()}
+    types = {row.id: row.type for row in (await request.connection.execute(query)).all()}
     outside = [node_id for node_id in old if rows[node_id].cluster_id != cluster.id]
     owned = [node_id for node_id in new if rows[node_id].cluster_id is not None]
     idle = [node_id for node_id in new if rows[node_id].status != "ACTIVE"]
@@ -308,36 +298,38 @@ async def replace_nodes(asking: RequestContext, identity: str, given: Mapping[st
     problems = "\n".join(sentence for some, sentence in sentences if some)
     if problems:
         raise BadRequest(problems)
-    await _refuse_if_busy(asking, "CLUSTER_REPLACE_NODES", new)
-    return await asking.accept("CLUSTER_REPLACE_NODES", cluster, {"candidates": dict(zip(old, new, strict=True))})
+    await _refuse_if_busy(request, ActionName.CLUSTER_REPLACE_NODES, new)
+    return await request.accept(
+        ActionName.CLUSTER_REPLACE_NODES, cluster, {"candidates": dict(zip(old, new, strict=True))}
+    )
 
 
-async def _resolve_nodes(asking: RequestContext, given: Sequence[str]) -> tuple[list[str], list[str]]:
+async def _resolve_nodes(request: RequestContext, given: Sequence[str]) -> tuple[list[str], list[str]]:
     """The ids of the nodes that these names mean, and the names that mean none."""
     known, missing = [], []
     for identity in given:
         try:
-            known.append((await lookup.find(asking.connection, nodes, "node", identity, asking.caller, lock=True)).id)
+            known.append((await lookup.find(request.connection, nodes, "node", identity, request.caller, lock=True)).id)
         except (ResourceNotFound, MultipleChoices):
             missing.append(identity)
     return known, missing
 
 
-async def _node_rows(asking: RequestContext, node_ids: Sequence[str]) -> list[sa.Row[Any]]:
+async def _node_rows(request: RequestContext, node_ids: Sequence[str]) -> list[sa.Row[Any]]:
     query = sa.select(nodes).where(nodes.c.id == sa.any_(sa.bindparam("ids", list(node_ids))))
-    return list((await asking.connection.execute(query)).all())
+    return list((await request.connection.execute(query)).all())
 
 
-async def _refuse_if_busy(asking: RequestContext, action: str, node_ids: Sequence[str]) -> None:
+async def _refuse_if_busy(request: RequestContext, action: str, node_ids: Sequence[str]) -> None:
     """A node that something is being done to, or about to be, cannot join."""
     targets = actions.c.target == sa.any_(sa.bindparam("ids", list(node_ids)))
-    busy = await asking.connection.scalar(sa.select(actions.c.target).where(targets, unfinished).limit(1))
+    busy = await request.connection.scalar(sa.select(actions.c.target).where(targets, unfinished).limit(1))
     if busy is not None:
         raise ResourceIsLocked(action, "node", busy)
 
 
-def _check_size(asking: RequestContext, cluster: sa.Row[Any], desired: int) -> None:
-    refusal = sizes.misfit(state.sizes(cluster), desired, strict=True, max_nodes=asking.settings.max_nodes)
+def _check_size(request: RequestContext, cluster: sa.Row[Any], desired: int) -> None:
+    refusal = sizes.misfit(state.sizes(cluster), desired, strict=True, max_nodes=request.settings.max_nodes)
     if refusal is not None:
         raise BadRequest(refusal)
 
@@ -345,52 +337,54 @@ def _check_size(asking: RequestContext, cluster: sa.Row[Any], desired: int) -> N
 # Policies
 
 
-async def attach_policy(asking: RequestContext, identity: str, policy_name: str, enabled: bool) -> str:
+async def attach_policy(request: RequestContext, identity: str, policy_name: str, enabled: bool) -> str:
     """Have a policy govern a cluster."""
-    cluster = await asking.find(identity)
-    row = await asking.refer(policies, "policy", policy_name)
-    bindings = await state.bindings(asking.connection, cluster.id)
+    cluster = await request.find(identity)
+    row = await request.refer(policies, "policy", policy_name)
+    bindings = await state.bindings(request.connection, cluster.id)
     if any(binding.policy["id"] == row.id for binding in bindings):
         raise Conflict(f"The policy '{policy_name}' is already attached to the cluster '{identity}'.")
-    policy = asking.plugins.restore_policy(row._asdict())
-    view = state.cluster_view(cluster, (), await state.profile_rows(asking.connection, [cluster.profile_id]))
-    others = [asking.plugins.restore_policy(binding.policy) for binding in bindings]
-    _check_fit(asking, policy, view, others)
-    return await asking.accept("CLUSTER_ATTACH_POLICY", cluster, {"policy_id": policy.id, "enabled": enabled})
+    policy = request.plugins.restore_policy(row._asdict())
+    view = state.cluster_view(cluster, (), await state.profile_rows(request.connection, [cluster.profile_id]))
+    others = [request.plugins.restore_policy(binding.policy) for binding in bindings]
+    _check_fit(request, policy, view, others)
+    return await request.accept(ActionName.CLUSTER_ATTACH_POLICY, cluster, {"policy_id": policy.id, "enabled": enabled})
 
 
-async def change_policy(asking: RequestContext, identity: str, action: str, policy_name: str, **inputs: Any) -> str:
+async def change_policy(
+    request: RequestContext, identity: str, action: ActionName, policy_name: str, **inputs: Any
+) -> str:
     """Have an attached policy enabled or disabled, or let go."""
-    cluster = await asking.find(identity)
-    row = await asking.refer(policies, "policy", policy_name)
+    cluster = await request.find(identity)
+    row = await request.refer(policies, "policy", policy_name)
     query = sa.select(cluster_policies.c.id).where(
         cluster_policies.c.cluster_id == cluster.id, cluster_policies.c.policy_id == row.id
     )
-    if await asking.connection.scalar(query) is None:
+    if await request.connection.scalar(query) is None:
         raise BadRequest(f"The policy '{policy_name}' is not attached to the specified cluster '{identity}'.")
-    return await asking.accept(action, cluster, {"policy_id": row.id, **inputs})
+    return await request.accept(action, cluster, {"policy_id": row.id, **inputs})
 
 
 # Health and operations
 
 
-async def check(asking: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
+async def check(request: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
     """Have every node looked at; on request, older checks are forgotten."""
-    cluster = await asking.find(identity)
+    cluster = await request.find(identity)
     if given.get("delete_check_action"):
         old = actions.delete().where(
             actions.c.target == cluster.id,
-            actions.c.action == "CLUSTER_CHECK",
+            actions.c.action == ActionName.CLUSTER_CHECK,
             actions.c.status.in_(("SUCCEEDED", "FAILED")),
         )
-        await asking.connection.execute(old)
-    return await asking.accept("CLUSTER_CHECK", cluster, dict(given))
+        await request.connection.execute(old)
+    return await request.accept(ActionName.CLUSTER_CHECK, cluster, dict(given))
 
 
-async def recover(asking: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
+async def recover(request: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
     """Have nodes that are not well brought back."""
-    cluster = await asking.find(identity)
-    return await asking.accept("CLUSTER_RECOVER", cluster, recovery(given, ("check_capacity",)))
+    cluster = await request.find(identity)
+    return await request.accept(ActionName.CLUSTER_RECOVER, cluster, recovery(given, ("check_capacity",)))
 
 
 def recovery(given: Mapping[str, Any], more: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -401,9 +395,9 @@ def recovery(given: Mapping[str, Any], more: tuple[str, ...] = ()) -> dict[str, 
         raise BadRequest(f"Action parameter {unknown} is not recognizable.")
     inputs = {key: value for key, value in given.items() if value is not None}
     if "operation" in inputs:
-        if str(inputs["operation"]).upper() not in RECOVERIES:
+        if str(inputs["operation"]).upper() not in list(Recovery):
             raise BadRequest(
-                f"Operation value '{inputs['operation']}' has to be one of the following: {', '.join(RECOVERIES)}."
+                f"Operation value '{inputs['operation']}' has to be one of the following: {', '.join(list(Recovery))}."
             )
         inputs["operation"] = str(inputs["operation"]).upper()
         _check_reboot(inputs)
@@ -420,22 +414,24 @@ def _check_reboot(inputs: Mapping[str, Any]) -> None:
 
 
 async def operate(
-    asking: RequestContext, identity: str, operation: str, params: Mapping[str, Any], filters: Mapping[str, Any]
+    request: RequestContext, identity: str, operation: str, params: Mapping[str, Any], filters: Mapping[str, Any]
 ) -> str:
     """Have one of the profile's operations done to the nodes that the filters leave."""
-    cluster = await asking.find(identity)
-    profile = (await state.profile_rows(asking.connection, [cluster.profile_id]))[cluster.profile_id]
-    check_operation(asking.plugins, profile.type, operation, params)
+    cluster = await request.find(identity)
+    profile = (await state.profile_rows(request.connection, [cluster.profile_id]))[cluster.profile_id]
+    check_operation(request.plugins, profile.type, operation, params)
     query = sa.select(nodes.c.id).where(nodes.c.cluster_id == cluster.id)
     for key, value in filters.items():
         if key not in ("name", "profile_id", "status", "role"):
             raise BadRequest(f"Filter key '{key}' is unsupported")
         query = query.where(nodes.c[key] == value)
-    chosen = list((await asking.connection.execute(query.order_by(nodes.c.index))).scalars())
+    chosen = list((await request.connection.execute(query.order_by(nodes.c.index))).scalars())
     if not chosen:
         raise BadRequest("No node (matching the filter) could be found")
     inputs = {"operation": operation, "params": dict(params), "nodes": chosen}
-    return await asking.accept("CLUSTER_OPERATION", cluster, inputs, name=f"cluster_{operation}_{cluster.id[:8]}")
+    return await request.accept(
+        ActionName.CLUSTER_OPERATION, cluster, inputs, name=f"cluster_{operation}_{cluster.id[:8]}"
+    )
 
 
 def check_operation(plugins: Plugins, kind: str, operation: str, params: Mapping[str, Any]) -> None:
@@ -449,7 +445,7 @@ def check_operation(plugins: Plugins, kind: str, operation: str, params: Mapping
         raise BadRequest(error.message.rstrip(".") + ".") from None
 
 
-async def complete_lifecycle(asking: RequestContext, identity: str, token: str) -> str:
+async def complete_lifecycle(request: RequestContext, identity: str, token: str) -> str:
     """Let a node go whose deletion waits."""
-    cluster = await asking.find(identity, lock=False)
-    return await control.complete_lifecycle(asking.connection, cluster.id, token)
+    cluster = await request.find(identity, lock=False)
+    return await control.complete_lifecycle(request.connection, cluster.id, token)

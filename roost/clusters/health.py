@@ -30,6 +30,7 @@ from roost.clusters.policies.health import (
     HealthPolicy,
 )
 from roost.clusters.profiles.base import Profile
+from roost.clusters.states import ActionName
 from roost.errors import Conflict, RoostError
 from roost.store.database import Database
 from roost.store.tables.clusters import actions, clusters, health_registry, nodes, unfinished
@@ -150,7 +151,7 @@ async def _recover(connection: AsyncConnection, watched: Watched, ill: Ill) -> N
     reason = sa.case(ill, value=nodes.c.id, else_=nodes.c.status_reason)
     mark = nodes.update().where(nodes.c.id.in_(ill)).values(status="ERROR", status_reason=reason)
     owner = Owner(cluster.user_id, cluster.project_id, cluster.domain_id)
-    request = ActionRequest("CLUSTER_RECOVER", cluster.id, cluster.id, cluster.timeout)
+    request = ActionRequest(ActionName.CLUSTER_RECOVER, cluster.id, cluster.id, cluster.timeout)
     try:
         async with connection.begin_nested():
             await connection.execute(mark)

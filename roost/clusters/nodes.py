@@ -14,59 +14,58 @@ from roost.clusters.errors import ActionInProgress, BadRequest, ResourceInUse
 from roost.clusters.ids import new_id
 from roost.clusters.names import FORMAT, node_name
 from roost.clusters.policies.base import NodeView
+from roost.clusters.states import ActionName
 from roost.errors import Invalid
 from roost.store.tables.clusters import clusters, nodes, profiles
-
-STATUSES = ("INIT", "ACTIVE", "ERROR", "WARNING", "CREATING", "UPDATING", "DELETING", "RECOVERING", "OPERATING")
 
 _KEEPS_BUSY = ("CREATING", "UPDATING", "DELETING", "RECOVERING")
 
 
-async def find(asking: RequestContext, identity: str, *, lock: bool = True) -> sa.Row[Any]:
+async def find(request: RequestContext, identity: str, *, lock: bool = True) -> sa.Row[Any]:
     """The node that an address names."""
-    return await lookup.find(asking.connection, nodes, "node", identity, asking.caller, lock=lock)
+    return await lookup.find(request.connection, nodes, "node", identity, request.caller, lock=lock)
 
 
 async def _accept(
-    asking: RequestContext, action: str, node: sa.Row[Any], inputs: Mapping[str, Any], **more: Any
+    request: RequestContext, action: ActionName, node: sa.Row[Any], inputs: Mapping[str, Any], **more: Any
 ) -> str:
-    timeout = asking.settings.timeout
+    timeout = request.settings.timeout
     if node.cluster_id is not None:
-        cluster = await state.cluster_row(asking.connection, node.cluster_id)
+        cluster = await state.cluster_row(request.connection, node.cluster_id)
         timeout = cluster.timeout if cluster is not None else timeout
-    request = ActionRequest(action, node.id, node.cluster_id, timeout, inputs, **more)
-    return await accept(asking.connection, Owner.of(asking.caller), request)
+    wanted = ActionRequest(action, node.id, node.cluster_id, timeout, inputs, **more)
+    return await accept(request.connection, Owner.of(request.caller), wanted)
 
 
-async def create(asking: RequestContext, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
     """Write a node down and have it made."""
-    profile = await asking.refer(profiles, "profile", given["profile_id"])
+    profile = await request.refer(profiles, "profile", given["profile_id"])
     name, cluster_id, index = given["name"], None, -1
     if given.get("cluster_id"):
         cluster = await lookup.refer(
-            asking.connection, clusters, "cluster", given["cluster_id"], asking.caller, lock=True
+            request.connection, clusters, "cluster", given["cluster_id"], request.caller, lock=True
         )
-        name, index = await _enter(asking, cluster, profile)
+        name, index = await _enter(request, cluster, profile)
         cluster_id = cluster.id
     row = await _insert(
-        asking.connection,
-        Owner.of(asking.caller),
+        request.connection,
+        Owner.of(request.caller),
         {**given, "name": name, "cluster_id": cluster_id, "index": index, "profile_id": profile.id},
     )
-    return row, await _accept(asking, "NODE_CREATE", row, {})
+    return row, await _accept(request, ActionName.NODE_CREATE, row, {})
 
 
-async def _enter(asking: RequestContext, cluster: sa.Row[Any], profile: sa.Row[Any]) -> tuple[str, int]:
+async def _enter(request: RequestContext, cluster: sa.Row[Any], profile: sa.Row[Any]) -> tuple[str, int]:
     """The name and the index of a node that is made in a cluster."""
     query = sa.select(profiles.c.type).where(profiles.c.id == cluster.profile_id)
-    if profile.type != await asking.connection.scalar(query):
+    if profile.type != await request.connection.scalar(query):
         raise BadRequest("Node and cluster have different profile type, operation aborted.")
-    present = await state.count_members(asking.connection, cluster.id)
-    refusal = sizes.misfit(state.sizes(cluster), present + 1, strict=True, max_nodes=asking.settings.max_nodes)
+    present = await state.count_members(request.connection, cluster.id)
+    refusal = sizes.misfit(state.sizes(cluster), present + 1, strict=True, max_nodes=request.settings.max_nodes)
     if refusal is not None:
         raise BadRequest(refusal)
     change = clusters.update().where(clusters.c.id == cluster.id).values(next_index=cluster.next_index + 1)
-    await asking.connection.execute(change)
+    await request.connection.execute(change)
     return node_name(cluster.config.get(FORMAT), cluster.next_index), cluster.next_index
 
 
@@ -91,68 +90,68 @@ async def _insert(connection: AsyncConnection, owner: Owner, given: Mapping[str,
     return row
 
 
-async def update(asking: RequestContext, identity: str, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+async def update(request: RequestContext, identity: str, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
     """Have a node's properties changed, or its profile."""
-    node = await find(asking, identity)
+    node = await find(request, identity)
     inputs = {
         key: given[key]
         for key in ("name", "role", "metadata", "tainted")
         if given.get(key) is not None and given[key] != getattr(node, key)
     }
     if given.get("profile_id") is not None:
-        new = await asking.refer(profiles, "profile", given["profile_id"])
-        kind = await asking.connection.scalar(sa.select(profiles.c.type).where(profiles.c.id == node.profile_id))
+        new = await request.refer(profiles, "profile", given["profile_id"])
+        kind = await request.connection.scalar(sa.select(profiles.c.type).where(profiles.c.id == node.profile_id))
         if new.type != kind:
             raise BadRequest("Cannot update a node to a different profile type, operation aborted.")
         if new.id != node.profile_id:
             inputs["new_profile_id"] = new.id
     if not inputs:
         raise BadRequest("No property needs an update.")
-    return node, await _accept(asking, "NODE_UPDATE", node, inputs)
+    return node, await _accept(request, ActionName.NODE_UPDATE, node, inputs)
 
 
-async def delete(asking: RequestContext, identity: str, *, force: bool) -> str:
+async def delete(request: RequestContext, identity: str, *, force: bool) -> str:
     """Have a node deleted; by force, whatever is being done to it."""
-    node = await find(asking, identity)
+    node = await find(request, identity)
     if node.dependents.get("nodes") or node.dependents.get("profiles"):
         raise ResourceInUse("node", identity, "still depended by other clusters and/or nodes")
     if not force and node.status in _KEEPS_BUSY:
         raise ActionInProgress("node", identity, node.status)
     if force and node.cluster_id is None:
-        await end_all(asking.connection, node.id)
-    return await _accept(asking, "NODE_DELETE", node, {"force": True} if force else {})
+        await end_all(request.connection, node.id)
+    return await _accept(request, ActionName.NODE_DELETE, node, {"force": True} if force else {})
 
 
-async def check(asking: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
+async def check(request: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
     """Have a node looked at."""
-    return await _accept(asking, "NODE_CHECK", await find(asking, identity), dict(given))
+    return await _accept(request, ActionName.NODE_CHECK, await find(request, identity), dict(given))
 
 
-async def recover(asking: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
+async def recover(request: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
     """Have a node brought back."""
-    node = await find(asking, identity)
+    node = await find(request, identity)
     inputs = recovery(given, ("delete_timeout", "force_recreate"))
     if inputs.pop("force_recreate", None):
         inputs["operation_params"] = {**(inputs.get("operation_params") or {}), "force_recreate": True}
-    return await _accept(asking, "NODE_RECOVER", node, inputs)
+    return await _accept(request, ActionName.NODE_RECOVER, node, inputs)
 
 
-async def operate(asking: RequestContext, identity: str, operation: str, params: Mapping[str, Any]) -> str:
+async def operate(request: RequestContext, identity: str, operation: str, params: Mapping[str, Any]) -> str:
     """Have one of the profile's operations done."""
-    node = await find(asking, identity)
-    profile = (await state.profile_rows(asking.connection, [node.profile_id]))[node.profile_id]
-    check_operation(asking.plugins, profile.type, operation, params)
+    node = await find(request, identity)
+    profile = (await state.profile_rows(request.connection, [node.profile_id]))[node.profile_id]
+    check_operation(request.plugins, profile.type, operation, params)
     inputs = {"operation": operation, "params": dict(params)}
-    return await _accept(asking, "NODE_OPERATION", node, inputs, name=f"node_{operation}_{node.id[:8]}")
+    return await _accept(request, ActionName.NODE_OPERATION, node, inputs, name=f"node_{operation}_{node.id[:8]}")
 
 
-async def details(asking: RequestContext, cloud: Cloud, rows: list[sa.Row[Any]]) -> dict[str, Mapping[str, Any]]:
+async def details(request: RequestContext, cloud: Cloud, rows: list[sa.Row[Any]]) -> dict[str, Mapping[str, Any]]:
     """All that the cloud shows of what these nodes stand for, by node id."""
-    found = await state.profile_rows(asking.connection, [row.profile_id for row in rows])
+    found = await state.profile_rows(request.connection, [row.profile_id for row in rows])
     shown: dict[str, Mapping[str, Any]] = {}
     for key, profile in found.items():
         views = [view(row) for row in rows if row.profile_id == key]
-        shown |= await asking.plugins.restore_profile(profile._asdict()).details(cloud, views)
+        shown |= await request.plugins.restore_profile(profile._asdict()).details(cloud, views)
     return shown
 
 
@@ -164,9 +163,9 @@ def view(row: sa.Row[Any]) -> NodeView:
 # Adoption
 
 
-async def preview(asking: RequestContext, cloud: Cloud, given: Mapping[str, Any]) -> dict[str, Any]:
+async def preview(request: RequestContext, cloud: Cloud, given: Mapping[str, Any]) -> dict[str, Any]:
     """The profile that something which exists could have been made from."""
-    kind = asking.plugins.profile(given["type"])
+    kind = request.plugins.profile(given["type"])
     properties = await kind.adopt(cloud, given["identity"])
     if isinstance(properties, str):
         raise BadRequest(properties)
@@ -174,18 +173,18 @@ async def preview(asking: RequestContext, cloud: Cloud, given: Mapping[str, Any]
     return {"type": name, "version": version, "properties": {**properties, **(given.get("overrides") or {})}}
 
 
-async def adopt(asking: RequestContext, cloud: Cloud, given: Mapping[str, Any]) -> sa.Row[Any]:
+async def adopt(request: RequestContext, cloud: Cloud, given: Mapping[str, Any]) -> sa.Row[Any]:
     """Make a node of something which exists, and a profile of it."""
-    spec = await preview(asking, cloud, given)
+    spec = await preview(request, cloud, given)
     taken = sa.select(nodes.c.id).where(nodes.c.physical_id == given["identity"]).limit(1)
-    if await asking.connection.scalar(taken) is not None:
+    if await request.connection.scalar(taken) is not None:
         raise BadRequest(f"The resource '{given['identity']}' is a node already.")
     name = given.get("name") or node_name("node-$8R", 0)
     try:
-        asking.plugins.profile(given["type"])(name, spec)
+        request.plugins.profile(given["type"])(name, spec)
     except Invalid as error:
         raise BadRequest(f"No profile can be made of it: {error.message}") from None
-    owner = Owner.of(asking.caller)
+    owner = Owner.of(request.caller)
     profile = profiles.insert().values(
         id=new_id(),
         name=f"prof-{name}",
@@ -195,9 +194,9 @@ async def adopt(asking: RequestContext, cloud: Cloud, given: Mapping[str, Any]) 
         project_id=owner.project_id,
         domain_id=owner.domain_id,
     )
-    profile_id = (await asking.connection.execute(profile.returning(profiles.c.id))).scalar_one()
+    profile_id = (await request.connection.execute(profile.returning(profiles.c.id))).scalar_one()
     return await _insert(
-        asking.connection,
+        request.connection,
         owner,
         {
             **given,

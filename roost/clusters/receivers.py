@@ -3,6 +3,8 @@
 import math
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,9 +14,9 @@ from roost.clusters.actions.requests import Owner
 from roost.clusters.clusters import RequestContext
 from roost.clusters.errors import BadRequest, MultipleChoices, ResourceNotFound
 from roost.clusters.ids import new_id
+from roost.clusters.states import ActionName
 from roost.errors import NotFound
 from roost.identity.tokens import Caller
-from roost.store.tables.clusters import clusters as clusters_table
 from roost.store.tables.clusters import receivers
 
 TYPES = ("webhook", "message")
@@ -22,7 +24,7 @@ TYPES = ("webhook", "message")
 Trigger = Callable[[RequestContext, str, Mapping[str, Any]], Awaitable[str]]
 
 
-async def _scale(ask: RequestContext, cluster_id: str, action: str, inputs: Mapping[str, Any]) -> str:
+async def _scale(request: RequestContext, cluster_id: str, inputs: Mapping[str, Any], *, action: ActionName) -> str:
     given = inputs.get("count")
     try:
         count = None if given is None else int(given)
@@ -30,10 +32,10 @@ async def _scale(ask: RequestContext, cluster_id: str, action: str, inputs: Mapp
         raise BadRequest(f"The value for count must be an integer: '{given}'.") from None
     if count is not None and count < 0:
         raise BadRequest("Value must be >= 0 for field 'count'.")
-    return await clusters.scale(ask, cluster_id, action, count)
+    return await clusters.scale(request, cluster_id, action, count)
 
 
-async def _resize(ask: RequestContext, cluster_id: str, inputs: Mapping[str, Any]) -> str:
+async def _resize(request: RequestContext, cluster_id: str, inputs: Mapping[str, Any]) -> str:
     given = {"strict": False, **inputs}
     try:
         whole = {key: int(given[key]) for key in ("min_size", "max_size", "min_step") if given.get(key) is not None}
@@ -42,20 +44,19 @@ async def _resize(ask: RequestContext, cluster_id: str, inputs: Mapping[str, Any
             raise ValueError(f"'{given['number']}' is no number of nodes")
     except (TypeError, ValueError, OverflowError) as error:
         raise BadRequest(f"The inputs of the resize cannot be understood: {error}.") from None
-    return await clusters.resize(ask, cluster_id, {**given, **whole, **exact})
+    return await clusters.resize(request, cluster_id, {**given, **whole, **exact})
 
 
-async def _delete(ask: RequestContext, cluster_id: str, inputs: Mapping[str, Any]) -> str:
-    return await clusters.delete(ask, cluster_id, force=False)
+async def _delete(request: RequestContext, cluster_id: str, inputs: Mapping[str, Any]) -> str:
+    return await clusters.delete(request, cluster_id, force=False)
 
 
 ACTIONS: Mapping[str, Trigger] = {
-    "CLUSTER_SCALE_OUT": lambda ask, identity, given: _scale(ask, identity, "CLUSTER_SCALE_OUT", given),
-    "CLUSTER_SCALE_IN": lambda ask, identity, given: _scale(ask, identity, "CLUSTER_SCALE_IN", given),
-    "CLUSTER_RESIZE": _resize,
-    "CLUSTER_CHECK": clusters.check,
-    "CLUSTER_RECOVER": clusters.recover,
-    "CLUSTER_DELETE": _delete,
+    **{name: partial(_scale, action=name) for name in (ActionName.CLUSTER_SCALE_OUT, ActionName.CLUSTER_SCALE_IN)},
+    ActionName.CLUSTER_RESIZE: _resize,
+    ActionName.CLUSTER_CHECK: clusters.check,
+    ActionName.CLUSTER_RECOVER: clusters.recover,
+    ActionName.CLUSTER_DELETE: _delete,
 }
 """What can be triggered."""
 
@@ -66,7 +67,7 @@ def check_action(action: str) -> None:
         raise BadRequest(f"Illegal action '{action}' specified.")
 
 
-async def create(ask: RequestContext, given: Mapping[str, Any]) -> sa.Row[Any]:
+async def create(request: RequestContext, given: Mapping[str, Any]) -> sa.Row[Any]:
     """Make a receiver."""
     kind, cluster_id = given["type"], None
     if kind == "webhook":
@@ -77,13 +78,13 @@ async def create(ask: RequestContext, given: Mapping[str, Any]) -> sa.Row[Any]:
         check_action(given["action"])
     if given.get("cluster_id"):
         try:
-            found = await lookup.find(ask.connection, clusters_table, "cluster", given["cluster_id"], ask.caller)
+            found = await request.find(given["cluster_id"], lock=False)
         except ResourceNotFound:
             raise BadRequest(f"The referenced cluster '{given['cluster_id']}' could not be found.") from None
         except MultipleChoices as error:
             raise BadRequest(error.message) from None
         cluster_id = found.id
-    owner = Owner.of(ask.caller)
+    owner = Owner.of(request.caller)
     insert = receivers.insert().values(
         id=new_id(),
         name=given["name"],
@@ -96,46 +97,46 @@ async def create(ask: RequestContext, given: Mapping[str, Any]) -> sa.Row[Any]:
         project_id=owner.project_id,
         domain_id=owner.domain_id,
     )
-    row: sa.Row[Any] = (await ask.connection.execute(insert.returning(receivers))).one()
+    row: sa.Row[Any] = (await request.connection.execute(insert.returning(receivers))).one()
     return row
 
 
-async def find(ask: RequestContext, identity: str) -> sa.Row[Any]:
+async def find(request: RequestContext, identity: str) -> sa.Row[Any]:
     """The receiver that an address names."""
-    return await lookup.find(ask.connection, receivers, "receiver", identity, ask.caller)
+    return await lookup.find(request.connection, receivers, "receiver", identity, request.caller)
 
 
-async def update(ask: RequestContext, identity: str, given: Mapping[str, Any]) -> sa.Row[Any]:
+async def update(request: RequestContext, identity: str, given: Mapping[str, Any]) -> sa.Row[Any]:
     """Change what a receiver is called, or what it triggers."""
-    row = await find(ask, identity)
+    row = await find(request, identity)
     changes = {key: value for key, value in given.items() if value != getattr(row, key)}
     if not changes:
         raise BadRequest("No property needs an update.")
     if "action" in changes:
         check_action(changes["action"])
     change = receivers.update().where(receivers.c.id == row.id).values(**changes)
-    changed: sa.Row[Any] = (await ask.connection.execute(change.returning(receivers))).one()
+    changed: sa.Row[Any] = (await request.connection.execute(change.returning(receivers))).one()
     return changed
 
 
-async def delete(ask: RequestContext, identity: str) -> None:
+async def delete(request: RequestContext, identity: str) -> None:
     """Forget a receiver: its address leads nowhere from now on."""
-    row = await find(ask, identity)
-    await ask.connection.execute(receivers.delete().where(receivers.c.id == row.id))
+    row = await find(request, identity)
+    await request.connection.execute(receivers.delete().where(receivers.c.id == row.id))
 
 
-async def trigger(ask: RequestContext, receiver_id: str, secret: str, inputs: Mapping[str, Any]) -> str:
+async def trigger(request: RequestContext, receiver_id: str, secret: str, inputs: Mapping[str, Any]) -> str:
     """Do what a webhook is for, in the name of its owner; the caller needs to know no more than its address."""
     query = sa.select(receivers).where(receivers.c.id == receiver_id, receivers.c.type == "webhook")
-    row = (await ask.connection.execute(query)).one_or_none()
+    row = (await request.connection.execute(query)).one_or_none()
     if row is None or not secrets.compare_digest(row.secret.encode(), secret.encode()):
         raise NotFound(f"The receiver '{receiver_id}' could not be found.")
-    return await _do(ask, row, row.action, row.cluster_id, {**row.params, **inputs})
+    return await _do(request, row, row.action, row.cluster_id, {**row.params, **inputs})
 
 
-async def notify(ask: RequestContext, identity: str, message: Mapping[str, Any]) -> str | None:
+async def notify(request: RequestContext, identity: str, message: Mapping[str, Any]) -> str | None:
     """Take a message for a message receiver: which action on which cluster, and with what."""
-    row = await find(ask, identity)
+    row = await find(request, identity)
     if row.type != "message":
         raise BadRequest("Notifying non-message receiver is not allowed.")
     action = message.get("action") or row.action
@@ -143,9 +144,11 @@ async def notify(ask: RequestContext, identity: str, message: Mapping[str, Any])
     if not message or not action or not cluster_id:
         return None
     check_action(str(action))
-    return await _do(ask, row, str(action), str(cluster_id), {**row.params, **(message.get("params") or {})})
+    return await _do(request, row, str(action), str(cluster_id), {**row.params, **(message.get("params") or {})})
 
 
-async def _do(ask: RequestContext, row: sa.Row[Any], action: str, cluster_id: str, inputs: Mapping[str, Any]) -> str:
+async def _do(
+    request: RequestContext, row: sa.Row[Any], action: str, cluster_id: str, inputs: Mapping[str, Any]
+) -> str:
     owner = Caller(row.user_id, "", row.project_id, None, ("member",))
-    return await ACTIONS[action](RequestContext(ask.connection, owner, ask.settings, ask.plugins), cluster_id, inputs)
+    return await ACTIONS[action](replace(request, caller=owner), cluster_id, inputs)

@@ -16,8 +16,6 @@ from roost.clusters.plugins import PluginError
 from roost.clusters.policies.base import (
     AFTER,
     BEFORE,
-    CLUSTER_ATTACH_POLICY,
-    CLUSTER_SCALE_IN,
     DataKey,
     Policy,
 )
@@ -26,6 +24,7 @@ from roost.clusters.policies.scaling import ScalingPolicy
 from roost.clusters.profiles.base import Profile
 from roost.clusters.profiles.nova_server import ServerProfile
 from roost.clusters.spec import Integer
+from roost.clusters.states import ActionName
 from tests.clusters.builders import action, ask_all, attach, cluster, nodes
 from tests.clusters.house import clustering
 
@@ -76,16 +75,16 @@ def test_a_type_that_is_named_twice_is_one_type(acme: Path) -> None:
 
 async def test_the_guides_example_does_what_the_guide_says(acme: Path) -> None:
     night = load("acme_curfew:CurfewPolicy").policy("acme.policy.curfew-1.0")("night", SPEC, id="night")
-    view = action(CLUSTER_ATTACH_POLICY, cluster())
+    view = action(ActionName.CLUSTER_ATTACH_POLICY, cluster())
     ok, binding = await attach(night, view)
     assert ok
     assert binding == {"CurfewPolicy": {"version": 1.0, "data": {"since": view.now.isoformat()}}}
 
-    view = action(CLUSTER_SCALE_IN, cluster(*nodes(nova_1=2)))
+    view = action(ActionName.CLUSTER_SCALE_IN, cluster(*nodes(nova_1=2)))
     said = await ask_all(BEFORE, view, (night, binding))
     assert said.refusal == "Failed policy 'night': Nodes stay during office hours."
 
-    view = action(CLUSTER_SCALE_IN, cluster(*nodes(nova_1=2)))
+    view = action(ActionName.CLUSTER_SCALE_IN, cluster(*nodes(nova_1=2)))
     view.now = datetime(2026, 11, 15, 23, tzinfo=UTC)
     said = await ask_all(BEFORE, view, (night, binding))
     assert said.refusal is None
@@ -188,11 +187,11 @@ class OddAction(Good):
 
 
 class OddMoment(Good):
-    TARGET = [("DURING", CLUSTER_SCALE_IN)]
+    TARGET = [("DURING", ActionName.CLUSTER_SCALE_IN)]
 
 
 class Silent(Good):
-    TARGET = [(AFTER, CLUSTER_SCALE_IN)]
+    TARGET = [(AFTER, ActionName.CLUSTER_SCALE_IN)]
 
 
 class OddSchema(Good):

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from roost.api.clustering import fields, shapes
 from roost.api.clustering.fields import BodyField
-from roost.api.clustering.handling import asking
+from roost.api.clustering.handling import request_context
 from roost.api.clustering.lists import Listing, boolean, one_of, text
 from roost.api.clustering.moments import moment
 from roost.api.permissions import MEMBER, READER, Permission
@@ -18,20 +18,9 @@ from roost.api.versions import Version
 from roost.clusters import lookup
 from roost.clusters.actions import control
 from roost.clusters.errors import BadRequest
-from roost.clusters.policies.base import ACTIONS
-from roost.store.tables.clusters import actions, unfinished
+from roost.clusters.states import ActionName, ActionStatus
+from roost.store.tables.clusters import UNFINISHED, actions, unfinished
 
-STATUSES = (
-    "INIT",
-    "WAITING",
-    "READY",
-    "RUNNING",
-    "SUCCEEDED",
-    "FAILED",
-    "CANCELLED",
-    "WAITING_LIFECYCLE_COMPLETION",
-    "SUSPENDED",
-)
 RULES = (
     Permission("actions:index", READER, "List actions."),
     Permission("actions:get", READER, "Show an action."),
@@ -46,8 +35,8 @@ _LISTING = Listing(
     filters={
         "name": text,
         "target": text,
-        "action": one_of(ACTIONS),
-        "status": one_of(STATUSES),
+        "action": one_of(ActionName),
+        "status": one_of(ActionStatus),
         "cluster_id": text,
     },
 )
@@ -58,7 +47,7 @@ def _query() -> sa.Select[Any]:
     child, parent = actions.alias("child"), actions.alias("parent")
     waits_for = (
         sa.select(sa.func.array_agg(child.c.id))
-        .where(child.c.parent_id == actions.c.id, child.c.status.not_in(("SUCCEEDED", "FAILED", "CANCELLED")))
+        .where(child.c.parent_id == actions.c.id, child.c.status.in_(UNFINISHED))
         .scalar_subquery()
     )
     waited_for = (
@@ -104,7 +93,7 @@ _ACTION = shapes.of(
     hides=_INSIDE,
     start_time=_SECONDS,
     end_time=_SECONDS,
-    status={"enum": list(STATUSES)},
+    status={"enum": list(ActionStatus)},
     depends_on=shapes.IDS,
     depended_by=shapes.IDS,
 )
@@ -152,7 +141,7 @@ async def update(call: Call) -> Reply:
     """Cancel an action; with `force`, whatever is at it. Suspend it, or (READY) let it go on."""
     given = fields.read(_UPDATE, fields.envelope(call.body, "action", change=True))
     force = "force" in call.query and boolean("force", call.query["force"])
-    async with asking(call) as ask:
-        found = await lookup.find(ask.connection, actions, "action", call.path["action_id"], call.caller, lock=True)
-        await control.change_status(ask.connection, found, given["status"], force=force)
+    async with request_context(call) as request:
+        found = await lookup.find(request.connection, actions, "action", call.path["action_id"], call.caller, lock=True)
+        await control.change_status(request.connection, found, given["status"], force=force)
     return Response(status_code=202, headers={"Location": f"{call.base}/v1/actions/{found.id}"})

@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from roost.api.clustering import shapes
-from roost.api.clustering.handling import asking
+from roost.api.clustering.handling import request_context
 from roost.api.clustering.lists import Listing, boolean, text
 from roost.api.clustering.moments import moment
 from roost.api.permissions import READER, Permission
@@ -71,21 +71,21 @@ async def index(call: Call) -> Reply:
     if "enabled" in page.filters:
         conditions.append(cluster_policies.c.enabled.in_(page.filters["enabled"]))
     order = [cluster_policies.c[name].desc() if down else cluster_policies.c[name] for name, down in page.order]
-    async with asking(call) as ask:
-        cluster = await ask.find(call.path["cluster_id"], lock=False)
+    async with request_context(call) as request:
+        cluster = await request.find(call.path["cluster_id"], lock=False)
         query = _query().where(cluster_policies.c.cluster_id == cluster.id, *conditions)
-        rows = (await ask.connection.execute(query.order_by(*order, cluster_policies.c.id))).all()
+        rows = (await request.connection.execute(query.order_by(*order, cluster_policies.c.id))).all()
     return {"cluster_policies": [_view(row) for row in rows]}
 
 
 @routes.get("/{policy_id}", rule="cluster_policies:get", response=thing({"cluster_policy": _BINDING}))
 async def show(call: Call) -> Reply:
     """One policy on a cluster."""
-    async with asking(call) as ask:
-        cluster = await ask.find(call.path["cluster_id"], lock=False)
-        policy = await lookup.find(ask.connection, policies, "policy", call.path["policy_id"], call.caller)
+    async with request_context(call) as request:
+        cluster = await request.find(call.path["cluster_id"], lock=False)
+        policy = await lookup.find(request.connection, policies, "policy", call.path["policy_id"], call.caller)
         query = _query().where(cluster_policies.c.cluster_id == cluster.id, cluster_policies.c.policy_id == policy.id)
-        row = (await ask.connection.execute(query)).one_or_none()
+        row = (await request.connection.execute(query)).one_or_none()
     if row is None:
         raise PolicyBindingNotFound(call.path["policy_id"], call.path["cluster_id"])
     return {"cluster_policy": _view(row)}

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 
 from roost.api.clustering import fields, shapes
 from roost.api.clustering.fields import BodyField
-from roost.api.clustering.handling import accepted, asking, cloud_of, started
+from roost.api.clustering.handling import accepted, cloud_of, request_context, started
 from roost.api.clustering.lists import Listing, boolean, one_of, text
 from roost.api.clustering.moments import moment
 from roost.api.clustering.paths import follow
@@ -25,6 +25,7 @@ from roost.clusters.clusters import RequestContext
 from roost.clusters.errors import BadRequest, ResourceNotFound
 from roost.clusters.ids import new_id
 from roost.clusters.sizes import ADJUSTMENTS, CHANGE_IN_PERCENTAGE, EXACT_CAPACITY
+from roost.clusters.states import ActionName, ClusterStatus
 from roost.errors import Invalid
 from roost.store.tables import clusters as tables
 
@@ -46,7 +47,7 @@ _LISTING = Listing(
     tables.clusters,
     sorts=("name", "status", "init_at", "created_at", "updated_at"),
     default_sort="init_at",
-    filters={"name": text, "status": one_of(clusters.STATUSES)},
+    filters={"name": text, "status": one_of(ClusterStatus)},
     quote_unknown=True,
 )
 
@@ -109,7 +110,7 @@ _CLUSTER = thing(
     shapes.of(
         tables.clusters,
         hides=("next_index",),
-        status={"enum": list(clusters.STATUSES)},
+        status={"enum": list(ClusterStatus)},
         profile_name=STRING,
         nodes=shapes.IDS,
         policies=shapes.IDS,
@@ -170,17 +171,17 @@ async def create(call: Call) -> Reply:
     """Make a cluster."""
     known = _create(call.services.settings.clusters.max_nodes)
     given = fields.read(known, fields.envelope(call.body, "cluster"))
-    async with asking(call) as ask:
-        row, action_id = await clusters.create(ask, given)
-        return accepted(call, action_id, await _shown(ask.connection, row.id))
+    async with request_context(call) as request:
+        row, action_id = await clusters.create(request, given)
+        return accepted(call, action_id, await _shown(request.connection, row.id))
 
 
 @routes.get("/{cluster_id}", rule="clusters:get", response=_ONE)
 async def show(call: Call) -> Reply:
     """One cluster."""
-    async with asking(call) as ask:
-        row = await ask.find(call.path["cluster_id"], lock=False)
-        return await _shown(ask.connection, row.id)
+    async with request_context(call) as request:
+        row = await request.find(call.path["cluster_id"], lock=False)
+        return await _shown(request.connection, row.id)
 
 
 @routes.patch(
@@ -196,9 +197,9 @@ async def update(call: Call) -> Reply:
     for field, since in (("profile_only", Version(1, 6)), ("config", Version(1, 7))):
         if call.version < since:
             given.pop(field, None)
-    async with asking(call) as ask:
-        row, action_id = await clusters.update(ask, call.path["cluster_id"], given)
-        return accepted(call, action_id, await _shown(ask.connection, row.id))
+    async with request_context(call) as request:
+        row, action_id = await clusters.update(request, call.path["cluster_id"], given)
+        return accepted(call, action_id, await _shown(request.connection, row.id))
 
 
 def forced(call: Call) -> bool:
@@ -213,8 +214,8 @@ def forced(call: Call) -> bool:
 @routes.delete("/{cluster_id}", rule="clusters:delete", status=202, response=NULL)
 async def delete(call: Call) -> Reply:
     """Delete a cluster with its nodes."""
-    async with asking(call) as ask:
-        return accepted(call, await clusters.delete(ask, call.path["cluster_id"], force=forced(call)), None)
+    async with request_context(call) as request:
+        return accepted(call, await clusters.delete(request, call.path["cluster_id"], force=forced(call)), None)
 
 
 # Actions: one key says which
@@ -302,56 +303,56 @@ def _resize(call: Call, value: Any) -> Mapping[str, Any]:
 _COUNT = _fields({"count": BodyField(fields.as_integer(0))})
 
 
-def _scale(action: str) -> Callable[[Call, RequestContext, Mapping[str, Any]], Awaitable[str]]:
-    async def do(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
-        return await clusters.scale(ask, call.path["cluster_id"], action, given.get("count"))
+def _scale(action: ActionName) -> Callable[[Call, RequestContext, Mapping[str, Any]], Awaitable[str]]:
+    async def do(call: Call, request: RequestContext, given: Mapping[str, Any]) -> str:
+        return await clusters.scale(request, call.path["cluster_id"], action, given.get("count"))
 
     return do
 
 
-async def _do_resize(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
-    return await clusters.resize(ask, call.path["cluster_id"], given)
+async def _do_resize(call: Call, request: RequestContext, given: Mapping[str, Any]) -> str:
+    return await clusters.resize(request, call.path["cluster_id"], given)
 
 
-async def _add(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
-    return await clusters.add_nodes(ask, call.path["cluster_id"], given["nodes"])
+async def _add(call: Call, request: RequestContext, given: Mapping[str, Any]) -> str:
+    return await clusters.add_nodes(request, call.path["cluster_id"], given["nodes"])
 
 
-async def _del(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
+async def _del(call: Call, request: RequestContext, given: Mapping[str, Any]) -> str:
     destroy = given.get("destroy_after_deletion") if call.version >= Version(1, 4) else None
-    return await clusters.del_nodes(ask, call.path["cluster_id"], given["nodes"], destroy)
+    return await clusters.del_nodes(request, call.path["cluster_id"], given["nodes"], destroy)
 
 
-async def _replace(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
-    return await clusters.replace_nodes(ask, call.path["cluster_id"], given["nodes"])
+async def _replace(call: Call, request: RequestContext, given: Mapping[str, Any]) -> str:
+    return await clusters.replace_nodes(request, call.path["cluster_id"], given["nodes"])
 
 
-async def _attach(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
+async def _attach(call: Call, request: RequestContext, given: Mapping[str, Any]) -> str:
     enabled = given.get("enabled", True)
-    return await clusters.attach_policy(ask, call.path["cluster_id"], given["policy_id"], enabled)
+    return await clusters.attach_policy(request, call.path["cluster_id"], given["policy_id"], enabled)
 
 
-async def _detach(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
-    action = "CLUSTER_DETACH_POLICY"
-    return await clusters.change_policy(ask, call.path["cluster_id"], action, given["policy_id"])
+async def _detach(call: Call, request: RequestContext, given: Mapping[str, Any]) -> str:
+    action = ActionName.CLUSTER_DETACH_POLICY
+    return await clusters.change_policy(request, call.path["cluster_id"], action, given["policy_id"])
 
 
-async def _change(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
+async def _change(call: Call, request: RequestContext, given: Mapping[str, Any]) -> str:
     more = {"enabled": given["enabled"]} if "enabled" in given else {}
-    action = "CLUSTER_UPDATE_POLICY"
-    return await clusters.change_policy(ask, call.path["cluster_id"], action, given["policy_id"], **more)
+    action = ActionName.CLUSTER_UPDATE_POLICY
+    return await clusters.change_policy(request, call.path["cluster_id"], action, given["policy_id"], **more)
 
 
-async def _check(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
-    return await clusters.check(ask, call.path["cluster_id"], given)
+async def _check(call: Call, request: RequestContext, given: Mapping[str, Any]) -> str:
+    return await clusters.check(request, call.path["cluster_id"], given)
 
 
-async def _recover(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
-    return await clusters.recover(ask, call.path["cluster_id"], given)
+async def _recover(call: Call, request: RequestContext, given: Mapping[str, Any]) -> str:
+    return await clusters.recover(request, call.path["cluster_id"], given)
 
 
-async def _complete(call: Call, ask: RequestContext, given: Mapping[str, Any]) -> str:
-    return await clusters.complete_lifecycle(ask, call.path["cluster_id"], given["lifecycle_action_token"])
+async def _complete(call: Call, request: RequestContext, given: Mapping[str, Any]) -> str:
+    return await clusters.complete_lifecycle(request, call.path["cluster_id"], given["lifecycle_action_token"])
 
 
 _POLICY = {"policy_id": BodyField(fields.as_text, required=True)}
@@ -363,8 +364,8 @@ _ACTIONS: Mapping[str, _Action] = {
     "add_nodes": _Action(_add, _some_nodes({})),
     "del_nodes": _Action(_del, _some_nodes(_DESTROY)),
     "replace_nodes": _Action(_replace, _pairs, Version(1, 3)),
-    "scale_out": _Action(_scale("CLUSTER_SCALE_OUT"), _COUNT),
-    "scale_in": _Action(_scale("CLUSTER_SCALE_IN"), _COUNT),
+    "scale_out": _Action(_scale(ActionName.CLUSTER_SCALE_OUT), _COUNT),
+    "scale_in": _Action(_scale(ActionName.CLUSTER_SCALE_IN), _COUNT),
     "resize": _Action(_do_resize, _resize),
     "check": _Action(_check, _map),
     "recover": _Action(_recover, _map),
@@ -410,21 +411,21 @@ async def act(call: Call) -> Reply:
     if call.version < action.since:
         raise unsupported(call.version)
     given = action.read(call, {} if value is None else value)
-    async with asking(call) as ask:
+    async with request_context(call) as request:
         if "dry_run" in call.query and boolean("dry_run", call.query["dry_run"]):
-            return await _rehearse(call, ask, action, given)
-        return started(call, await action.do(call, ask, given), ask.warnings)
+            return await _rehearse(call, request, action, given)
+        return started(call, await action.do(call, request, given), request.warnings)
 
 
-async def _rehearse(call: Call, ask: RequestContext, action: _Action, given: Mapping[str, Any]) -> Reply:
+async def _rehearse(call: Call, request: RequestContext, action: _Action, given: Mapping[str, Any]) -> Reply:
     """Say what an action would come to: it is accepted as always, planned, and taken back."""
     services = call.services
-    engine = Engine(new_id(), services.database, services.settings.clusters, ask.plugins, services.clouds)
-    async with ask.connection.begin_nested() as savepoint:
-        action_id = await action.do(call, ask, given)
-        rehearsal = await rehearsals.rehearse(engine, ask.connection, action_id)
+    engine = Engine(new_id(), services.database, services.settings.clusters, request.plugins, services.clouds)
+    async with request.connection.begin_nested() as savepoint:
+        action_id = await action.do(call, request, given)
+        rehearsal = await rehearsals.rehearse(engine, request.connection, action_id)
         await savepoint.rollback()
-    return JSONResponse({"dry_run": rehearsal.as_data(), "warnings": list(ask.warnings)})
+    return JSONResponse({"dry_run": rehearsal.as_data(), "warnings": list(request.warnings)})
 
 
 def unsupported(version: Version) -> Invalid:
@@ -451,8 +452,8 @@ async def operate(call: Call) -> Reply:
     enveloped = bool(set(given) & {"params", "filters"})
     params = fields.as_map("params", given.get("params") or {}) if enveloped else given
     filters = fields.as_map("filters", given.get("filters") or {}) if enveloped else {}
-    async with asking(call) as ask:
-        return started(call, await clusters.operate(ask, call.path["cluster_id"], name, params, filters))
+    async with request_context(call) as request:
+        return started(call, await clusters.operate(request, call.path["cluster_id"], name, params, filters))
 
 
 # Attributes of nodes
@@ -475,11 +476,11 @@ async def collect(call: Call) -> Reply:
     path = call.path["path"]
     if path == "None":
         raise BadRequest("Required path attribute is missing.")
-    async with asking(call) as ask:
-        cluster = await ask.find(call.path["cluster_id"], lock=False)
+    async with request_context(call) as request:
+        cluster = await request.find(call.path["cluster_id"], lock=False)
         query = sa.select(tables.nodes).where(tables.nodes.c.cluster_id == cluster.id).order_by(tables.nodes.c.index)
-        rows = list((await ask.connection.execute(query)).all())
-        details = await nodes.details(ask, cloud_of(call), rows) if path.split(".")[0] == "details" else {}
+        rows = list((await request.connection.execute(query)).all())
+        details = await nodes.details(request, cloud_of(call), rows) if path.split(".")[0] == "details" else {}
     found = []
     for row in rows:
         attributes = {**row._asdict(), "details": dict(details.get(row.id, {}))}

@@ -13,7 +13,7 @@ from roost.api.schemas import NULL, array, thing
 from roost.clusters import lookup
 from roost.clusters.errors import BadRequest
 from roost.clusters.events import LEVELS
-from roost.clusters.policies.base import ACTIONS
+from roost.clusters.states import ActionName
 from roost.store.tables.clusters import events
 
 RULES = (Permission("events:index", READER, "List events."), Permission("events:get", READER, "Show an event."))
@@ -38,7 +38,7 @@ _LISTING = Listing(
         "oname": text,
         "otype": text,
         "cluster_id": text,
-        "action": one_of(ACTIONS),
+        "action": one_of(ActionName),
         "level": _level,
     },
 )

@@ -13,7 +13,7 @@ from roost.clusters.clusters import RequestContext
 
 
 @asynccontextmanager
-async def asking(call: Call) -> AsyncIterator[RequestContext]:
+async def request_context(call: Call) -> AsyncIterator[RequestContext]:
     """A transaction in the caller's name."""
     settings = call.services.settings
     async with call.services.database.begin() as connection:

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.api.clustering import fields, shapes
 from roost.api.clustering.clusters import ONE_KEY, forced
 from roost.api.clustering.fields import BodyField
-from roost.api.clustering.handling import accepted, asking, cloud_of, started
+from roost.api.clustering.handling import accepted, cloud_of, request_context, started
 from roost.api.clustering.lists import Listing, boolean, one_of, text
 from roost.api.clustering.moments import moment
 from roost.api.permissions import MEMBER, READER, Permission
@@ -18,6 +18,7 @@ from roost.api.schemas import NULL, STRING, Schema, array, since, thing
 from roost.api.versions import Version
 from roost.clusters import lookup, nodes
 from roost.clusters.errors import BadRequest, ResourceNotFound
+from roost.clusters.states import NodeStatus
 from roost.store.tables import clusters as tables
 
 RULES = (
@@ -37,7 +38,7 @@ _LISTING = Listing(
     tables.nodes,
     sorts=("index", "name", "status", "init_at", "created_at", "updated_at"),
     default_sort="init_at",
-    filters={"cluster_id": text, "name": text, "status": one_of(nodes.STATUSES)},
+    filters={"cluster_id": text, "name": text, "status": one_of(NodeStatus)},
 )
 _CREATE = {
     "name": BodyField(fields.as_name, required=True),
@@ -99,7 +100,7 @@ def _view(row: sa.Row[Any], version: Version) -> dict[str, Any]:
 
 
 _SPEC = thing({"type": STRING, "version": STRING, "properties": shapes.OBJECT})
-_NODE = shapes.of(tables.nodes, cluster_id=STRING, status={"enum": list(nodes.STATUSES)}, profile_name=STRING)
+_NODE = shapes.of(tables.nodes, cluster_id=STRING, status={"enum": list(NodeStatus)}, profile_name=STRING)
 
 
 def _shape(version: Version, **more: Schema) -> Schema:
@@ -137,18 +138,18 @@ async def index(call: Call) -> Reply:
 async def create(call: Call) -> Reply:
     """Make a node."""
     given = fields.read(_CREATE, fields.envelope(call.body, "node"))
-    async with asking(call) as ask:
-        row, action_id = await nodes.create(ask, given)
-        return accepted(call, action_id, await _shown(ask.connection, row.id, call.version))
+    async with request_context(call) as request:
+        row, action_id = await nodes.create(request, given)
+        return accepted(call, action_id, await _shown(request.connection, row.id, call.version))
 
 
 @routes.post("/adopt", since="1.7", rule="nodes:adopt", described=fields.described(_ADOPT), response=_one)
 async def adopt(call: Call) -> Reply:
     """Make a node of a server that exists."""
     given = fields.read(_ADOPT, fields.as_map("node", call.body))
-    async with asking(call) as ask:
-        row = await nodes.adopt(ask, cloud_of(call), given)
-        return await _shown(ask.connection, row.id, call.version)
+    async with request_context(call) as request:
+        row = await nodes.adopt(request, cloud_of(call), given)
+        return await _shown(request.connection, row.id, call.version)
 
 
 @routes.post(
@@ -161,8 +162,8 @@ async def adopt(call: Call) -> Reply:
 async def preview(call: Call) -> Reply:
     """What profile a server that exists would have."""
     given = fields.read(_PREVIEW, fields.as_map("node", call.body))
-    async with asking(call) as ask:
-        return {"node_profile": {"node_preview": await nodes.preview(ask, cloud_of(call), given)}}
+    async with request_context(call) as request:
+        return {"node_profile": {"node_preview": await nodes.preview(request, cloud_of(call), given)}}
 
 
 @routes.get(
@@ -173,11 +174,11 @@ async def preview(call: Call) -> Reply:
 async def show(call: Call) -> Reply:
     """One node; with `show_details`, also what the cloud shows of it."""
     detailed = "show_details" in call.query and boolean("show_details", call.query["show_details"])
-    async with asking(call) as ask:
-        row = await nodes.find(ask, call.path["node_id"], lock=False)
-        shown = await _shown(ask.connection, row.id, call.version)
+    async with request_context(call) as request:
+        row = await nodes.find(request, call.path["node_id"], lock=False)
+        shown = await _shown(request.connection, row.id, call.version)
         if detailed:
-            shown["node"]["details"] = dict((await nodes.details(ask, cloud_of(call), [row])).get(row.id, {}))
+            shown["node"]["details"] = dict((await nodes.details(request, cloud_of(call), [row])).get(row.id, {}))
         return shown
 
 
@@ -187,16 +188,16 @@ async def update(call: Call) -> Reply:
     given = fields.read(_UPDATE, fields.envelope(call.body, "node", change=True))
     if call.version < Version(1, 13):
         given.pop("tainted", None)
-    async with asking(call) as ask:
-        row, action_id = await nodes.update(ask, call.path["node_id"], given)
-        return accepted(call, action_id, await _shown(ask.connection, row.id, call.version))
+    async with request_context(call) as request:
+        row, action_id = await nodes.update(request, call.path["node_id"], given)
+        return accepted(call, action_id, await _shown(request.connection, row.id, call.version))
 
 
 @routes.delete("/{node_id}", rule="nodes:delete", status=202, response=NULL)
 async def delete(call: Call) -> Reply:
     """Delete a node."""
-    async with asking(call) as ask:
-        return accepted(call, await nodes.delete(ask, call.path["node_id"], force=forced(call)), None)
+    async with request_context(call) as request:
+        return accepted(call, await nodes.delete(request, call.path["node_id"], force=forced(call)), None)
 
 
 @routes.post("/{node_id}/actions", rule="nodes:action", status=202, described=ONE_KEY, response=shapes.STARTED)
@@ -206,9 +207,9 @@ async def act(call: Call) -> Reply:
     if value is not None and not isinstance(value, dict):
         raise BadRequest("The params provided is not a map.")
     given: Mapping[str, Any] = value or {}
-    async with asking(call) as ask:
+    async with request_context(call) as request:
         do = nodes.check if name == "check" else nodes.recover
-        return started(call, await do(ask, call.path["node_id"], given))
+        return started(call, await do(request, call.path["node_id"], given))
 
 
 @routes.post(
@@ -218,5 +219,5 @@ async def operate(call: Call) -> Reply:
     """Have one of the profile's operations done."""
     name, value = fields.single(call.body, "operation", ())
     params = fields.as_map(name, value or {})
-    async with asking(call) as ask:
-        return started(call, await nodes.operate(ask, call.path["node_id"], name, params))
+    async with request_context(call) as request:
+        return started(call, await nodes.operate(request, call.path["node_id"], name, params))

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from roost.api.clustering import fields, shapes
 from roost.api.clustering.fields import BodyField
-from roost.api.clustering.handling import asking
+from roost.api.clustering.handling import request_context
 from roost.api.clustering.lists import Listing, one_of, text
 from roost.api.clustering.moments import moment
 from roost.api.permissions import MEMBER, READER, Permission
@@ -113,15 +113,15 @@ async def index(call: Call) -> Reply:
 async def create(call: Call) -> Reply:
     """Make a receiver."""
     given = fields.read(_CREATE, fields.envelope(call.body, "receiver"))
-    async with asking(call) as ask:
-        return {"receiver": _view(call, await receivers.create(ask, given))}
+    async with request_context(call) as request:
+        return {"receiver": _view(call, await receivers.create(request, given))}
 
 
 @routes.get("/{receiver_id}", rule="receivers:get", response=_ONE)
 async def show(call: Call) -> Reply:
     """One receiver."""
-    async with asking(call) as ask:
-        return {"receiver": _view(call, await receivers.find(ask, call.path["receiver_id"]))}
+    async with request_context(call) as request:
+        return {"receiver": _view(call, await receivers.find(request, call.path["receiver_id"]))}
 
 
 @routes.patch(
@@ -133,15 +133,15 @@ async def show(call: Call) -> Reply:
 async def update(call: Call) -> Reply:
     """Change a receiver."""
     given = fields.read(_UPDATE, fields.envelope(call.body, "receiver", change=True))
-    async with asking(call) as ask:
-        return {"receiver": _view(call, await receivers.update(ask, call.path["receiver_id"], given))}
+    async with request_context(call) as request:
+        return {"receiver": _view(call, await receivers.update(request, call.path["receiver_id"], given))}
 
 
 @routes.delete("/{receiver_id}", rule="receivers:delete", status=204)
 async def delete(call: Call) -> Reply:
     """Forget a receiver."""
-    async with asking(call) as ask:
-        await receivers.delete(ask, call.path["receiver_id"])
+    async with request_context(call) as request:
+        await receivers.delete(request, call.path["receiver_id"])
     return Response(status_code=204)
 
 
@@ -149,6 +149,6 @@ async def delete(call: Call) -> Reply:
 async def notify(call: Call) -> Reply:
     """Give a message to a message receiver."""
     message = fields.as_map("message", call.body) if call.body is not None else {}
-    async with asking(call) as ask:
-        await receivers.notify(ask, call.path["receiver_id"], message)
+    async with request_context(call) as request:
+        await receivers.notify(request, call.path["receiver_id"], message)
     return Response(status_code=204)

@@ -1,7 +1,7 @@
 """Webhooks: whoever knows the address may trigger what it is for."""
 
 from roost.api.clustering import fields, shapes
-from roost.api.clustering.handling import asking, started
+from roost.api.clustering.handling import request_context, started
 from roost.api.routes import Call, Reply, Table
 from roost.clusters import receivers
 from roost.clusters.errors import BadRequest
@@ -18,6 +18,6 @@ async def trigger(call: Call) -> Reply:
     if call.query["V"] == "1":
         body = fields.as_map("params", body.get("params") or {})
     named = {key: value for key, value in call.query.items() if key not in ("V", "token")}
-    async with asking(call) as ask:
+    async with request_context(call) as request:
         identifier, secret = call.path["webhook_id"], call.query.get("token", "")
-        return started(call, await receivers.trigger(ask, identifier, secret, {**named, **body}))
+        return started(call, await receivers.trigger(request, identifier, secret, {**named, **body}))

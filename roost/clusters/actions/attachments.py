@@ -14,6 +14,7 @@ from roost.clusters.bindings import Bound, Consultation
 from roost.clusters.ids import new_id
 from roost.clusters.policies import chain
 from roost.clusters.policies.base import ActionView
+from roost.clusters.states import ActionName
 from roost.store.database import now
 from roost.store.tables.clusters import cluster_policies, clusters, policies
 
@@ -133,7 +134,7 @@ async def _scene(work: Work, connection: AsyncConnection) -> tuple[ActionView, l
 
 
 HANDLERS: Mapping[str, Callable[[Work], Awaitable[str]]] = {
-    "CLUSTER_ATTACH_POLICY": _attach,
-    "CLUSTER_DETACH_POLICY": _detach,
-    "CLUSTER_UPDATE_POLICY": _update,
+    ActionName.CLUSTER_ATTACH_POLICY: _attach,
+    ActionName.CLUSTER_DETACH_POLICY: _detach,
+    ActionName.CLUSTER_UPDATE_POLICY: _update,
 }

@@ -19,6 +19,7 @@ from roost.clusters.ids import new_id
 from roost.clusters.names import FORMAT, node_name
 from roost.clusters.policies import victims
 from roost.clusters.policies.base import NodeView
+from roost.clusters.states import ActionName
 from roost.store.tables.clusters import nodes, profiles
 
 Planner = Callable[["PlanningContext"], Awaitable[ActionPlan]]
@@ -70,10 +71,10 @@ async def delete(scene: PlanningContext) -> ActionPlan:
     steps: list[tuple[str, str, int, Mapping[str, Any]]] = []
     if config.get("cluster.stop_node_before_delete"):
         stop = {"operation": "stop", "params": {}, "best_effort": True}
-        steps = [("NODE_OPERATION", node.id, 0, stop) for node in nodes if node.physical_id]
+        steps = [(ActionName.NODE_OPERATION, node.id, 0, stop) for node in nodes if node.physical_id]
     part = 1 if steps else 0
     forced: Mapping[str, Any] = {"force": True} if scene.work.inputs.get("force") else {}
-    steps += [("NODE_DELETE", node.id, part, forced) for node in nodes]
+    steps += [(ActionName.NODE_DELETE, node.id, part, forced) for node in nodes]
     return ActionPlan(derived(scene.work, steps), busy="DELETING")
 
 
@@ -94,7 +95,7 @@ async def update(scene: PlanningContext) -> ActionPlan:
     batches.append([node_id for node_id in nodes if node_id not in named])
     change = {"new_profile_id": inputs["new_profile_id"]}
     steps = [
-        ("NODE_UPDATE", node_id, part, change)
+        (ActionName.NODE_UPDATE, node_id, part, change)
         for part, batch in enumerate(batches)
         for node_id in batch
         if node_id in nodes
@@ -158,9 +159,9 @@ def grow(scene: PlanningContext, count: int, places: Iterator[dict[str, Any]] | 
     taken = itertools.islice(places or placements(scene.work.data), count + len(moved))
     first = scene.cluster.next_index
     new = [new_node(scene, first + number, {"placement": place} if place else {}) for number, place in enumerate(taken)]
-    steps: list[tuple[str, str, int, Mapping[str, Any]]] = [("NODE_CREATE", node["id"], 0, {}) for node in new]
+    steps: list[tuple[str, str, int, Mapping[str, Any]]] = [(ActionName.NODE_CREATE, node["id"], 0, {}) for node in new]
     steps += [
-        ("NODE_DELETE", node_id, 1, {"replaced_by": successor["id"]})
+        (ActionName.NODE_DELETE, node_id, 1, {"replaced_by": successor["id"]})
         for node_id, successor in zip(moved, new[count:], strict=True)
     ]
     return ActionPlan(
@@ -225,7 +226,7 @@ async def choose(scene: PlanningContext, count: int) -> list[str]:
 def leave(scene: PlanningContext, node_ids: Sequence[str], *, destroy: bool, desired: int) -> ActionPlan:
     """These nodes go, after the time and the hooks that a policy set."""
     decided, hooks = scene.work.data.get("deletion") or {}, scene.work.data.get("hooks") or {}
-    action = "NODE_DELETE" if destroy else "NODE_LEAVE"
+    action = ActionName.NODE_DELETE if destroy else ActionName.NODE_LEAVE
     steps = derived(scene.work, [(action, node_id, 0, {}) for node_id in node_ids])
     plan = ActionPlan(steps, busy="RESIZING", desired=desired, wait=float(decided.get("grace_period") or 0))
     if hooks and hooks.get("timeout") is not None:
@@ -249,7 +250,7 @@ async def add_nodes(scene: PlanningContext) -> ActionPlan:
     scene.check_size(scene.count + len(given))
     first = scene.cluster.next_index
     steps = [
-        ("NODE_JOIN", node_id, 0, {"cluster_id": scene.cluster.id, "index": first + number})
+        (ActionName.NODE_JOIN, node_id, 0, {"cluster_id": scene.cluster.id, "index": first + number})
         for number, node_id in enumerate(given)
     ]
     return ActionPlan(
@@ -316,10 +317,10 @@ async def replace_nodes(scene: PlanningContext) -> ActionPlan:
         raise ActionRefused(problem)
     first = scene.cluster.next_index
     steps: list[tuple[str, str, int, Mapping[str, Any]]] = [
-        ("NODE_JOIN", new, 0, {"cluster_id": scene.cluster.id, "index": first + number})
+        (ActionName.NODE_JOIN, new, 0, {"cluster_id": scene.cluster.id, "index": first + number})
         for number, new in enumerate(pairs.values())
     ]
-    steps += [("NODE_LEAVE", old, 1, {}) for old in pairs]
+    steps += [(ActionName.NODE_LEAVE, old, 1, {}) for old in pairs]
     return ActionPlan(derived(scene.work, steps), busy="UPDATING", at_once={"next_index": first + len(pairs)})
 
 
@@ -329,7 +330,7 @@ async def replace_nodes(scene: PlanningContext) -> ActionPlan:
 async def check(scene: PlanningContext) -> ActionPlan:
     """Every node is looked at."""
     nothing: Mapping[str, Any] = {}
-    steps = [("NODE_CHECK", node.id, 0, nothing) for node in await scene.all_members()]
+    steps = [(ActionName.NODE_CHECK, node.id, 0, nothing) for node in await scene.all_members()]
     return ActionPlan(derived(scene.work, steps), busy="CHECKING")
 
 
@@ -346,7 +347,7 @@ async def recover(scene: PlanningContext) -> ActionPlan:
     steps: list[tuple[str, str, int, Mapping[str, Any]]] = []
     for node in broken:
         place = next(places) if node.status != "ACTIVE" else {}
-        steps.append(("NODE_RECOVER", node.id, 0, {**given, **({"placement": place} if place else {})}))
+        steps.append((ActionName.NODE_RECOVER, node.id, 0, {**given, **({"placement": place} if place else {})}))
     missing = scene.cluster.desired_capacity - scene.count if inputs.get("check_capacity") else 0
     if missing > 0 or data.get("rebalance"):
         plan = replace(grow(scene, max(missing, 0), places), busy="RECOVERING")
@@ -363,21 +364,23 @@ async def operate(scene: PlanningContext) -> ActionPlan:
     """One of the profile's operations on each of the nodes that the request chose."""
     inside = {node.id for node in await scene.all_members()}
     given = {"operation": scene.work.inputs["operation"], "params": scene.work.inputs.get("params") or {}}
-    steps = [("NODE_OPERATION", node_id, 0, given) for node_id in scene.work.inputs["nodes"] if node_id in inside]
+    steps = [
+        (ActionName.NODE_OPERATION, node_id, 0, given) for node_id in scene.work.inputs["nodes"] if node_id in inside
+    ]
     return ActionPlan(derived(scene.work, steps), busy="OPERATING")
 
 
 PLANNERS: Mapping[str, Planner] = {
-    "CLUSTER_CREATE": create,
-    "CLUSTER_DELETE": delete,
-    "CLUSTER_UPDATE": update,
-    "CLUSTER_SCALE_OUT": scale_out,
-    "CLUSTER_SCALE_IN": scale_in,
-    "CLUSTER_RESIZE": resize,
-    "CLUSTER_ADD_NODES": add_nodes,
-    "CLUSTER_DEL_NODES": del_nodes,
-    "CLUSTER_REPLACE_NODES": replace_nodes,
-    "CLUSTER_CHECK": check,
-    "CLUSTER_RECOVER": recover,
-    "CLUSTER_OPERATION": operate,
+    ActionName.CLUSTER_CREATE: create,
+    ActionName.CLUSTER_DELETE: delete,
+    ActionName.CLUSTER_UPDATE: update,
+    ActionName.CLUSTER_SCALE_OUT: scale_out,
+    ActionName.CLUSTER_SCALE_IN: scale_in,
+    ActionName.CLUSTER_RESIZE: resize,
+    ActionName.CLUSTER_ADD_NODES: add_nodes,
+    ActionName.CLUSTER_DEL_NODES: del_nodes,
+    ActionName.CLUSTER_REPLACE_NODES: replace_nodes,
+    ActionName.CLUSTER_CHECK: check,
+    ActionName.CLUSTER_RECOVER: recover,
+    ActionName.CLUSTER_OPERATION: operate,
 }

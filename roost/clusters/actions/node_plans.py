@@ -8,22 +8,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.clusters import sizes, state
 from roost.clusters.actions.cluster_plans import placements
 from roost.clusters.actions.work import ActionPlan, ActionRefused, NodeStep, Work
+from roost.clusters.states import ActionName
 from roost.store.tables.clusters import nodes
 
 
 async def plan(work: Work, connection: AsyncConnection) -> ActionPlan:
     """One step: the action itself."""
     node = (await state.nodes_by_id(connection, [work.target])).get(work.target)
-    if node is None and work.action != "NODE_DELETE":
+    if node is None and work.action != ActionName.NODE_DELETE:
         raise ActionRefused(f"The node '{work.target}' could not be found.")
     cluster = await state.cluster_row(connection, work.cluster_id) if work.cluster_id else None
     inputs = dict(work.inputs)
     made = ActionPlan()
-    if cluster is not None and work.action == "NODE_CREATE":
+    if cluster is not None and work.action == ActionName.NODE_CREATE:
         await _join(work, connection, cluster, made)
-    if cluster is not None and work.action == "NODE_DELETE":
+    if cluster is not None and work.action == ActionName.NODE_DELETE:
         await _leave(work, connection, cluster, made)
-    if work.action == "NODE_RECOVER":
+    if work.action == ActionName.NODE_RECOVER:
         _recover(work, inputs)
     made.more |= {"inputs": inputs, "keep_desired": True}
     made.steps = [NodeStep(work.id, work.action, work.target, 0, inputs, bool(made.more.get("hooks")))]

@@ -13,6 +13,7 @@ from roost.clusters import bindings
 from roost.clusters.actions import cluster_plans, runner
 from roost.clusters.actions.work import ActionPlan, ActionRefused, Engine, Work
 from roost.clusters.policies.base import BEFORE
+from roost.clusters.states import ActionName
 from roost.errors import Invalid
 from roost.store.tables.clusters import actions
 
@@ -97,9 +98,9 @@ async def _tell(scene: cluster_plans.PlanningContext, plan: ActionPlan, rehearsa
         place = (made or {}).get("data", {}).get("placement")
         told = {"action": step.action, "node": made["name"] if made else names.get(step.node_id, step.node_id)}
         rehearsal.steps.append({**told, **({"placement": place} if place else {})})
-    leaving = {step.node_id for step in plan.steps if step.action in ("NODE_DELETE", "NODE_LEAVE")}
+    leaving = {step.node_id for step in plan.steps if step.action in (ActionName.NODE_DELETE, ActionName.NODE_LEAVE)}
     stay = [node for node in await scene.all_members() if node.id not in leaving]
-    coming = sum(step.action == "NODE_JOIN" for step in plan.steps)
+    coming = sum(step.action == ActionName.NODE_JOIN for step in plan.steps)
     rehearsal.then = len(stay) + len(new) + coming
     places: list[Mapping[str, Any]] = [node.placement for node in stay]
     places += [node["data"].get("placement") or {} for node in plan.new_nodes]

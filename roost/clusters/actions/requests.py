@@ -10,16 +10,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.clusters.actions import queue
 from roost.clusters.errors import ActionConflict, ResourceIsLocked
 from roost.clusters.ids import new_id
+from roost.clusters.states import ActionName, ActionStatus
 from roost.identity.tokens import Caller
 from roost.store.tables.clusters import actions, unfinished
 
 REQUESTED, DERIVED, HOOKED = "RPC Request", "Derived Action", "Derived Action with Lifecycle Hook"
 
-_QUEUED_WHATEVER_RUNS = frozenset({"CLUSTER_DELETE", "NODE_DELETE", "NODE_OPERATION"})
-_SHORT_NAMES = {
-    "CLUSTER_ATTACH_POLICY": "attach_policy",
-    "CLUSTER_DETACH_POLICY": "detach_policy",
-    "CLUSTER_UPDATE_POLICY": "update_policy",
+_QUEUED_WHATEVER_RUNS = frozenset({ActionName.CLUSTER_DELETE, ActionName.NODE_DELETE, ActionName.NODE_OPERATION})
+_SHORT_NAMES: Mapping[str, str] = {
+    ActionName.CLUSTER_ATTACH_POLICY: "attach_policy",
+    ActionName.CLUSTER_DETACH_POLICY: "detach_policy",
+    ActionName.CLUSTER_UPDATE_POLICY: "update_policy",
 }
 
 
@@ -42,7 +43,7 @@ class Owner:
 class ActionRequest:
     """Something to be done to a cluster or to a node."""
 
-    action: str
+    action: ActionName
     target: str
     cluster_id: str | None
     timeout: int
@@ -69,7 +70,7 @@ async def accept(connection: AsyncConnection, owner: Owner, request: ActionReque
             lock=request.lock,
             cause=REQUESTED,
             timeout=request.timeout,
-            status="READY",
+            status=ActionStatus.READY,
             status_reason="The action is ready to be carried out.",
             inputs=dict(request.inputs),
             user_id=owner.user_id,
@@ -85,11 +86,11 @@ async def accept(connection: AsyncConnection, owner: Owner, request: ActionReque
 async def _refuse_if_busy(connection: AsyncConnection, request: ActionRequest) -> None:
     if request.action in _QUEUED_WHATEVER_RUNS:
         return
-    on_cluster = request.action.startswith("CLUSTER_")
+    on_cluster = request.action.on_cluster
     same = actions.c.lock == request.lock if on_cluster else actions.c.target == request.target
     query = sa.select(actions.c.id, actions.c.status).where(same, unfinished)
     others = (await connection.execute(query.order_by(actions.c.sequence).limit(10))).all()
-    if any(other.status not in ("INIT", "READY") for other in others):
+    if any(other.status not in (ActionStatus.INIT, ActionStatus.READY) for other in others):
         raise ResourceIsLocked(request.action, "cluster" if on_cluster else "node", request.target)
     if others:
         raise ActionConflict(request.action, request.target, [other.id for other in others])

@@ -40,6 +40,7 @@ from roost.clusters.actions.work import (
     insert_steps,
 )
 from roost.clusters.policies.base import AFTER, BEFORE, ActionView
+from roost.clusters.states import ActionName
 from roost.store.database import now, worth_retrying
 from roost.store.tables.clusters import actions, clusters, nodes, unfinished
 
@@ -48,10 +49,10 @@ logger = logging.getLogger(__name__)
 ENDED = Counter("roost_actions_ended", "Actions on clusters and nodes that ended, by how.", ["action", "status"])
 
 _BUSY_NODES = {
-    "NODE_DELETE": "DELETING",
-    "NODE_UPDATE": "UPDATING",
-    "NODE_RECOVER": "RECOVERING",
-    "NODE_OPERATION": "OPERATING",
+    ActionName.NODE_DELETE: "DELETING",
+    ActionName.NODE_UPDATE: "UPDATING",
+    ActionName.NODE_RECOVER: "RECOVERING",
+    ActionName.NODE_OPERATION: "OPERATING",
 }
 
 
@@ -179,7 +180,7 @@ async def _perform(work: Work) -> Ending | None:
 
 async def _plan(work: Work) -> None:
     """Ask the policies, decide, and write the plan down. A new cluster first gets the policies that it was given."""
-    if work.action == "CLUSTER_CREATE":
+    if work.action == ActionName.CLUSTER_CREATE:
         for policy_id in work.inputs.get("policies") or ():
             await attachments.attach(work, policy_id)
     async with work.engine.database.begin() as connection:
@@ -194,7 +195,7 @@ async def _plan(work: Work) -> None:
         else:
             scene.connection = connection
             plan = await cluster_plans.PLANNERS[work.action](scene)
-        if scene is not None and work.action != "CLUSTER_DELETE":
+        if scene is not None and work.action != ActionName.CLUSTER_DELETE:
             plan.more["ask_after"] = any(one.wants(AFTER, work.action) for one in scene.bound)
         await _write_plan(connection, work, plan)
     hooks.send(work, plan)
@@ -366,7 +367,7 @@ async def _consult_after(work: Work, succeeded: bool) -> bindings.Consultation |
         report = work.report or await steps.report(connection, work)
     if scene is None:
         return None
-    made = [work.target] if work.action == "NODE_CREATE" else report.outputs().get("nodes_added")
+    made = [work.target] if work.action == ActionName.NODE_CREATE else report.outputs().get("nodes_added")
     if made:
         work.data["creation"] = {**(work.data.get("creation") or {}), "nodes": made}
     view = await view_of(work, scene, succeeded=succeeded)
@@ -378,7 +379,7 @@ async def _consult_after(work: Work, succeeded: bool) -> bindings.Consultation |
 
 async def _detach_all(work: Work, ending: Ending) -> bool:
     """Let go of the policies of a cluster whose nodes are all gone, before its row goes."""
-    if work.action != "CLUSTER_DELETE" or ending.status != SUCCEEDED or not work.cluster_id:
+    if work.action != ActionName.CLUSTER_DELETE or ending.status != SUCCEEDED or not work.cluster_id:
         return False
     async with work.engine.database.begin() as connection:
         scene = await planning_context(work, connection)
@@ -416,7 +417,7 @@ async def _settle(connection: AsyncConnection, work: Work, ending: Ending, gone:
 def _changed_columns(work: Work, ending: Ending, row: sa.Row[Any], made: int) -> dict[str, Any]:
     plan: Mapping[str, Any] = work.plan or {}
     change: dict[str, Any] = {"updated_at": sa.func.now()}
-    if work.action == "CLUSTER_CREATE" and row.created_at is None:
+    if work.action == ActionName.CLUSTER_CREATE and row.created_at is None:
         change["created_at"] = sa.func.now()
     if ending.status == SUCCEEDED:
         change |= plan.get("change") or {}

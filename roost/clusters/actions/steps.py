@@ -31,6 +31,7 @@ from roost.clusters.actions.work import (
 )
 from roost.clusters.policies.base import NodeView
 from roost.clusters.profiles.base import RECREATE, NodeOutcome, Profile
+from roost.clusters.states import ActionName
 from roost.store.database import now
 from roost.store.tables.clusters import actions, nodes, unfinished
 
@@ -135,8 +136,8 @@ async def _do(work: Work, steps: Sequence[NodeStep]) -> None:
     cloud = work.cloud_of(*owner)
     vanished = [step for step in steps if step.node_id not in found]
     if vanished:
-        gone = [Result(step.node_id, step.action in ("NODE_DELETE", "NODE_LEAVE"), "The node is gone.", gone=True)
-                for step in vanished]  # fmt: skip
+        leaving = (ActionName.NODE_DELETE, ActionName.NODE_LEAVE)
+        gone = [Result(step.node_id, step.action in leaving, "The node is gone.", gone=True) for step in vanished]
         await _write(work, {step.node_id: step for step in vanished}, gone)
     left = await _keep_unreplaced(work, [step for step in steps if step.node_id in found])
     for batch in _batches(work, cloud, profiles, left, found):
@@ -199,7 +200,7 @@ def _batches(
 async def _patiently(batch: NodeBatch) -> list[Result]:
     """Do it; a cloud that does not answer is asked again a few times before its nodes are given up."""
     action = next(iter(batch.steps.values())).action
-    batch.work.in_hand = batch if action in ("NODE_CREATE", "NODE_RECOVER") else None
+    batch.work.in_hand = batch if action in (ActionName.NODE_CREATE, ActionName.NODE_RECOVER) else None
     for pause in (*_PATIENCE, None):
         try:
             results = await DOING[action](batch)
@@ -320,14 +321,14 @@ async def _leave(batch: NodeBatch) -> list[Result]:
 
 
 DOING: Mapping[str, Callable[[NodeBatch], Awaitable[list[Result]]]] = {
-    "NODE_CREATE": _create,
-    "NODE_DELETE": _delete,
-    "NODE_CHECK": _check,
-    "NODE_RECOVER": _recover,
-    "NODE_UPDATE": _update,
-    "NODE_OPERATION": _operate,
-    "NODE_JOIN": _join,
-    "NODE_LEAVE": _leave,
+    ActionName.NODE_CREATE: _create,
+    ActionName.NODE_DELETE: _delete,
+    ActionName.NODE_CHECK: _check,
+    ActionName.NODE_RECOVER: _recover,
+    ActionName.NODE_UPDATE: _update,
+    ActionName.NODE_OPERATION: _operate,
+    ActionName.NODE_JOIN: _join,
+    ActionName.NODE_LEAVE: _leave,
 }
 
 
@@ -435,7 +436,7 @@ class Report:
     @property
     def unmade(self) -> list[str]:
         """The nodes that could not be made."""
-        return [row.target for row in self._failed if row.action == "NODE_CREATE"]
+        return [row.target for row in self._failed if row.action == ActionName.NODE_CREATE]
 
     @property
     def _failed(self) -> list[Any]:
@@ -466,8 +467,8 @@ class Report:
 
 
 _COMINGS_AND_GOINGS = {
-    "nodes_added": ("NODE_CREATE", "NODE_JOIN"),
-    "nodes_removed": ("NODE_DELETE", "NODE_LEAVE"),
+    "nodes_added": (ActionName.NODE_CREATE, ActionName.NODE_JOIN),
+    "nodes_removed": (ActionName.NODE_DELETE, ActionName.NODE_LEAVE),
 }
 
 

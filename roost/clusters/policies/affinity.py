@@ -9,15 +9,9 @@ from roost.clouds.base import Cloud, CloudError, CloudGroup
 from roost.clusters.policies.base import (
     BEFORE,
     CHECK_ERROR,
-    CLUSTER_CREATE,
-    CLUSTER_RECOVER,
-    CLUSTER_RESIZE,
-    CLUSTER_SCALE_OUT,
     CREATION_COUNT,
     CREATION_ZONES,
     DELETION_COUNT,
-    NODE_CREATE,
-    NODE_RECOVER,
     PLACEMENT_COUNT,
     PLACEMENTS,
     REBALANCE,
@@ -31,6 +25,7 @@ from roost.clusters.policies.base import (
 from roost.clusters.policies.counts import change
 from roost.clusters.policies.zone_placement import ZonePlacementPolicy
 from roost.clusters.spec import AllowedValues, Boolean, InvalidSpec, List, Map, Property, String
+from roost.clusters.states import ActionName
 from roost.config import ClusterSettings
 from roost.errors import RoostError
 from roost.placement.rules import AVAILABILITY_ZONE, HOST, TYPES, Kind, Limit, Rule, RuleError
@@ -83,12 +78,12 @@ class AffinityPolicy(Policy):
     PRIORITY = 300
     ORDER = 1
     TARGET = [
-        (BEFORE, CLUSTER_CREATE),
-        (BEFORE, CLUSTER_SCALE_OUT),
-        (BEFORE, CLUSTER_RESIZE),
-        (BEFORE, CLUSTER_RECOVER),
-        (BEFORE, NODE_CREATE),
-        (BEFORE, NODE_RECOVER),
+        (BEFORE, ActionName.CLUSTER_CREATE),
+        (BEFORE, ActionName.CLUSTER_SCALE_OUT),
+        (BEFORE, ActionName.CLUSTER_RESIZE),
+        (BEFORE, ActionName.CLUSTER_RECOVER),
+        (BEFORE, ActionName.NODE_CREATE),
+        (BEFORE, ActionName.NODE_RECOVER),
     ]
     READS = [CREATION_COUNT, CREATION_ZONES, REBALANCE]
     WRITES = [CREATION_COUNT, DELETION_COUNT, PLACEMENT_COUNT, PLACEMENTS]

@@ -17,37 +17,13 @@ from roost.clusters.spec_type import EXPERIMENTAL as EXPERIMENTAL
 from roost.clusters.spec_type import SUPPORTED as SUPPORTED
 from roost.clusters.spec_type import UNSUPPORTED as UNSUPPORTED
 from roost.clusters.spec_type import SpecType, type_problem
+from roost.clusters.states import ActionName as ActionName
 from roost.config import ClusterSettings
 
 BEFORE, AFTER = "BEFORE", "AFTER"
 ANY = "ANY"
 CHECK_OK, CHECK_ERROR, CHECK_NONE = "OK", "ERROR", "NONE"
 
-CLUSTER_CREATE = "CLUSTER_CREATE"
-CLUSTER_DELETE = "CLUSTER_DELETE"
-CLUSTER_UPDATE = "CLUSTER_UPDATE"
-CLUSTER_ADD_NODES = "CLUSTER_ADD_NODES"
-CLUSTER_DEL_NODES = "CLUSTER_DEL_NODES"
-CLUSTER_RESIZE = "CLUSTER_RESIZE"
-CLUSTER_CHECK = "CLUSTER_CHECK"
-CLUSTER_RECOVER = "CLUSTER_RECOVER"
-CLUSTER_REPLACE_NODES = "CLUSTER_REPLACE_NODES"
-CLUSTER_SCALE_OUT = "CLUSTER_SCALE_OUT"
-CLUSTER_SCALE_IN = "CLUSTER_SCALE_IN"
-CLUSTER_ATTACH_POLICY = "CLUSTER_ATTACH_POLICY"
-CLUSTER_DETACH_POLICY = "CLUSTER_DETACH_POLICY"
-CLUSTER_UPDATE_POLICY = "CLUSTER_UPDATE_POLICY"
-CLUSTER_OPERATION = "CLUSTER_OPERATION"
-NODE_CREATE = "NODE_CREATE"
-NODE_DELETE = "NODE_DELETE"
-NODE_UPDATE = "NODE_UPDATE"
-NODE_JOIN = "NODE_JOIN"
-NODE_LEAVE = "NODE_LEAVE"
-NODE_CHECK = "NODE_CHECK"
-NODE_RECOVER = "NODE_RECOVER"
-NODE_OPERATION = "NODE_OPERATION"
-
-ACTIONS = frozenset(value for name, value in list(globals().items()) if name.startswith(("CLUSTER_", "NODE_")))
 
 T = TypeVar("T")
 
@@ -310,7 +286,7 @@ def _target_problem(kind: type[Policy]) -> str | None:
     for target in kind.TARGET:
         if len(target) != 2 or target[0] not in (BEFORE, AFTER):
             return f"has {target!r} in TARGET, which is to be (BEFORE, action) or (AFTER, action)."
-        if target[1] not in ACTIONS:
+        if target[1] not in set(ActionName):
             return f"has {target[1]!r} in TARGET, and there is no such action."
     for when, method in ((BEFORE, "pre_op"), (AFTER, "post_op")):
         wanted = any(target[0] == when for target in kind.TARGET)

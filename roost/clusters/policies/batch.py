@@ -3,7 +3,6 @@
 from roost.clusters.policies.base import (
     BEFORE,
     CHECK_OK,
-    CLUSTER_UPDATE,
     EXPERIMENTAL,
     UPDATE_PAUSE,
     UPDATE_PLAN,
@@ -11,6 +10,7 @@ from roost.clusters.policies.base import (
     Policy,
 )
 from roost.clusters.spec import Integer, InvalidSpec
+from roost.clusters.states import ActionName
 
 
 class BatchPolicy(Policy):
@@ -20,7 +20,7 @@ class BatchPolicy(Policy):
     VERSIONS = {"1.0": [{"status": EXPERIMENTAL, "since": "2017.02"}]}
     PRIORITY = 200
     ORDER = 1
-    TARGET = [(BEFORE, CLUSTER_UPDATE)]
+    TARGET = [(BEFORE, ActionName.CLUSTER_UPDATE)]
     WRITES = [UPDATE_PAUSE, UPDATE_PLAN]
     spec_schema = {
         "min_in_service": Integer("Minimum number of nodes in service when performing updates.", default=1),

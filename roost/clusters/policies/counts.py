@@ -5,18 +5,12 @@ from typing import Any
 
 from roost.clusters import sizes
 from roost.clusters.policies.base import (
-    CLUSTER_CREATE,
-    CLUSTER_RECOVER,
-    CLUSTER_RESIZE,
-    CLUSTER_SCALE_IN,
-    CLUSTER_SCALE_OUT,
     CREATION_COUNT,
     DELETION_COUNT,
-    NODE_CREATE,
-    NODE_RECOVER,
     ActionView,
     NodeView,
 )
+from roost.clusters.states import ActionName
 
 RECREATE = "RECREATE"
 _WHOLE = ("min_size", "max_size", "min_step")
@@ -33,17 +27,17 @@ class SizeChange:
 
 def change(action: ActionView) -> SizeChange | str:
     """What the action comes to, or why its inputs cannot be understood. A resize leaves its result for others."""
-    if action.action == CLUSTER_SCALE_OUT:
+    if action.action == ActionName.CLUSTER_SCALE_OUT:
         return _decided(action, "creation", 1)
-    if action.action == CLUSTER_SCALE_IN:
+    if action.action == ActionName.CLUSTER_SCALE_IN:
         return _decided(action, "deletion", -1)
-    if action.action == CLUSTER_RESIZE:
+    if action.action == ActionName.CLUSTER_RESIZE:
         return _resize(action)
-    if action.action == CLUSTER_CREATE:
+    if action.action == ActionName.CLUSTER_CREATE:
         return SizeChange(CREATION_COUNT.read(action.data) or max(action.cluster.desired_capacity, 0))
-    if action.action == NODE_CREATE:
+    if action.action == ActionName.NODE_CREATE:
         return SizeChange(1)
-    if action.action in (CLUSTER_RECOVER, NODE_RECOVER):
+    if action.action in (ActionName.CLUSTER_RECOVER, ActionName.NODE_RECOVER):
         recreated = frozenset(node.id for node in recreated_nodes(action))
         return SizeChange(len(recreated), recreated)
     return SizeChange(0)
@@ -51,7 +45,7 @@ def change(action: ActionView) -> SizeChange | str:
 
 def unplaced(action: ActionView, wanted: SizeChange) -> frozenset[str]:
     """The nodes that a plan is made for: they may be members already, but are nowhere yet."""
-    if action.action in (NODE_CREATE, CLUSTER_CREATE):
+    if action.action in (ActionName.NODE_CREATE, ActionName.CLUSTER_CREATE):
         return frozenset(node.id for node in action.cluster.nodes if not node.physical_id)
     return wanted.replaced
 

@@ -6,9 +6,6 @@ from roost.clusters.policies import victims
 from roost.clusters.policies.base import (
     BEFORE,
     CHECK_OK,
-    CLUSTER_DEL_NODES,
-    CLUSTER_RESIZE,
-    CLUSTER_SCALE_IN,
     DELETION_CANDIDATES,
     DELETION_COUNT,
     DELETION_DESTROY,
@@ -17,7 +14,6 @@ from roost.clusters.policies.base import (
     DELETION_REGIONS,
     DELETION_ZONES,
     HOOKS,
-    NODE_DELETE,
     SUPPORTED,
     ActionView,
     NodeView,
@@ -26,6 +22,7 @@ from roost.clusters.policies.base import (
 from roost.clusters.policies.counts import change
 from roost.clusters.policies.victims import CRITERIA, RANDOM
 from roost.clusters.spec import AllowedValues, Boolean, Integer, InvalidSpec, Map, String
+from roost.clusters.states import ActionName
 from roost.config import ClusterSettings
 
 
@@ -39,10 +36,10 @@ class DeletionPolicy(Policy):
     }
     PRIORITY = 400
     TARGET = [
-        (BEFORE, CLUSTER_SCALE_IN),
-        (BEFORE, CLUSTER_DEL_NODES),
-        (BEFORE, CLUSTER_RESIZE),
-        (BEFORE, NODE_DELETE),
+        (BEFORE, ActionName.CLUSTER_SCALE_IN),
+        (BEFORE, ActionName.CLUSTER_DEL_NODES),
+        (BEFORE, ActionName.CLUSTER_RESIZE),
+        (BEFORE, ActionName.NODE_DELETE),
     ]
     READS = [DELETION_COUNT, DELETION_ZONES, DELETION_REGIONS]
     WRITES = [DELETION_COUNT, DELETION_CANDIDATES, DELETION_DESTROY, DELETION_GRACE, DELETION_REDUCE, HOOKS]
@@ -114,7 +111,7 @@ class DeletionPolicy(Policy):
 
     def _named(self, action: ActionView) -> list[str] | None:
         """The nodes that the request itself names."""
-        if action.action == NODE_DELETE and action.node is not None:
+        if action.action == ActionName.NODE_DELETE and action.node is not None:
             return [action.node.id]
         given = action.inputs.get("candidates")
         return [str(node_id) for node_id in given] if given is not None else None
@@ -122,7 +119,7 @@ class DeletionPolicy(Policy):
     def _destroys(self, action: ActionView) -> bool:
         """A request that says itself whether nodes are destroyed is followed."""
         given = action.inputs.get("destroy_after_deletion")
-        if action.action == CLUSTER_DEL_NODES and given is not None:
+        if action.action == ActionName.CLUSTER_DEL_NODES and given is not None:
             return bool(given)
         return bool(self.spec_data["destroy_after_deletion"])
 

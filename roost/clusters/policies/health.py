@@ -8,18 +8,10 @@ from roost.clusters import urls
 from roost.clusters.policies.base import (
     AFTER,
     BEFORE,
-    CLUSTER_DEL_NODES,
-    CLUSTER_RECOVER,
-    CLUSTER_REPLACE_NODES,
-    CLUSTER_RESIZE,
-    CLUSTER_SCALE_IN,
-    CLUSTER_UPDATE,
     CREATION_COUNT,
     DELETION_COUNT,
     EXPERIMENTAL,
     FENCING,
-    NODE_DELETE,
-    NODE_RECOVER,
     RECOVER_ACTION,
     SUPPORTED,
     ActionView,
@@ -28,6 +20,7 @@ from roost.clusters.policies.base import (
 )
 from roost.clusters.policies.counts import change
 from roost.clusters.spec import AllowedValues, Boolean, Integer, InvalidSpec, List, Map, String
+from roost.clusters.states import ActionName
 from roost.config import ClusterSettings
 
 LIFECYCLE_EVENTS = "LIFECYCLE_EVENTS"
@@ -80,14 +73,14 @@ class HealthPolicy(Policy):
         (when, action)
         for when in (BEFORE, AFTER)
         for action in (
-            CLUSTER_RECOVER,
-            CLUSTER_DEL_NODES,
-            CLUSTER_SCALE_IN,
-            CLUSTER_RESIZE,
-            CLUSTER_UPDATE,
-            CLUSTER_REPLACE_NODES,
-            NODE_DELETE,
-            NODE_RECOVER,
+            ActionName.CLUSTER_RECOVER,
+            ActionName.CLUSTER_DEL_NODES,
+            ActionName.CLUSTER_SCALE_IN,
+            ActionName.CLUSTER_RESIZE,
+            ActionName.CLUSTER_UPDATE,
+            ActionName.CLUSTER_REPLACE_NODES,
+            ActionName.NODE_DELETE,
+            ActionName.NODE_RECOVER,
         )
     ]
     READS = [DELETION_COUNT]
@@ -223,16 +216,16 @@ class HealthPolicy(Policy):
 
     def pre_op(self, cluster_id: str, action: ActionView) -> None:
         """Look away while nodes come and go, and say how to recover."""
-        if action.action == CLUSTER_RESIZE:
+        if action.action == ActionName.CLUSTER_RESIZE:
             wanted = change(action)
             if isinstance(wanted, str):
                 return action.refuse(wanted)
             if wanted.count >= 0:
                 return
-        if action.action in (CLUSTER_RECOVER, NODE_RECOVER):
+        if action.action in (ActionName.CLUSTER_RECOVER, ActionName.NODE_RECOVER):
             RECOVER_ACTION.write(action.data, self.ways)
             FENCING.write(action.data, self.recovery["fencing"] or [])
-        if action.action != NODE_RECOVER:
+        if action.action != ActionName.NODE_RECOVER:
             action.effects.health = "pause"
 
     @property

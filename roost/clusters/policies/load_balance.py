@@ -9,14 +9,6 @@ from roost.clusters.policies import victims
 from roost.clusters.policies.base import (
     AFTER,
     BEFORE,
-    CLUSTER_ADD_NODES,
-    CLUSTER_CREATE,
-    CLUSTER_DEL_NODES,
-    CLUSTER_RECOVER,
-    CLUSTER_REPLACE_NODES,
-    CLUSTER_RESIZE,
-    CLUSTER_SCALE_IN,
-    CLUSTER_SCALE_OUT,
     CREATION_COUNT,
     CREATION_NODES,
     DELETION_CANDIDATES,
@@ -24,9 +16,6 @@ from roost.clusters.policies.base import (
     DELETION_REGIONS,
     DELETION_ZONES,
     HOOKS,
-    NODE_CREATE,
-    NODE_DELETE,
-    NODE_RECOVER,
     REBALANCE,
     SUPPORTED,
     ActionView,
@@ -36,6 +25,7 @@ from roost.clusters.policies.base import (
 )
 from roost.clusters.policies.counts import RECREATE, change
 from roost.clusters.spec import AllowedValues, Boolean, Integer, InvalidSpec, Map, String
+from roost.clusters.states import ActionName
 from roost.config import ClusterSettings
 from roost.errors import RoostError
 
@@ -125,19 +115,19 @@ class LoadBalancingPolicy(Policy):
     PROFILE_TYPE = ["os.nova.server-1.0"]
     PRIORITY = 500
     TARGET = [
-        (AFTER, CLUSTER_CREATE),
-        (AFTER, CLUSTER_ADD_NODES),
-        (AFTER, CLUSTER_SCALE_OUT),
-        (AFTER, CLUSTER_RESIZE),
-        (AFTER, CLUSTER_RECOVER),
-        (AFTER, CLUSTER_REPLACE_NODES),
-        (AFTER, NODE_CREATE),
-        (AFTER, NODE_RECOVER),
-        (BEFORE, CLUSTER_DEL_NODES),
-        (BEFORE, CLUSTER_SCALE_IN),
-        (BEFORE, CLUSTER_RESIZE),
-        (BEFORE, CLUSTER_REPLACE_NODES),
-        (BEFORE, NODE_DELETE),
+        (AFTER, ActionName.CLUSTER_CREATE),
+        (AFTER, ActionName.CLUSTER_ADD_NODES),
+        (AFTER, ActionName.CLUSTER_SCALE_OUT),
+        (AFTER, ActionName.CLUSTER_RESIZE),
+        (AFTER, ActionName.CLUSTER_RECOVER),
+        (AFTER, ActionName.CLUSTER_REPLACE_NODES),
+        (AFTER, ActionName.NODE_CREATE),
+        (AFTER, ActionName.NODE_RECOVER),
+        (BEFORE, ActionName.CLUSTER_DEL_NODES),
+        (BEFORE, ActionName.CLUSTER_SCALE_IN),
+        (BEFORE, ActionName.CLUSTER_RESIZE),
+        (BEFORE, ActionName.CLUSTER_REPLACE_NODES),
+        (BEFORE, ActionName.NODE_DELETE),
     ]
     READS = [DELETION_CANDIDATES, DELETION_COUNT, DELETION_ZONES, DELETION_REGIONS, HOOKS, CREATION_NODES, REBALANCE]
     WRITES = [CREATION_COUNT, DELETION_COUNT, DELETION_CANDIDATES]
@@ -257,7 +247,7 @@ class LoadBalancingPolicy(Policy):
         leaving = self._leaving(action)
         if isinstance(leaving, str):
             return action.refuse(leaving)
-        if HOOKS.read(action.data) and action.action != NODE_DELETE:
+        if HOOKS.read(action.data) and action.action != ActionName.NODE_DELETE:
             return
         members = {node.id: node for node in _seen(action)}
         failed = await self._remove(action, [members[node_id] for node_id in leaving if node_id in members])
@@ -265,9 +255,9 @@ class LoadBalancingPolicy(Policy):
             action.refuse(f"Failed in removing deleted node(s) from lb pool: {failed}")
 
     def _leaving(self, action: ActionView) -> list[str] | str:
-        if action.action == NODE_DELETE:
+        if action.action == ActionName.NODE_DELETE:
             return [action.node.id] if action.node else []
-        if action.action == CLUSTER_REPLACE_NODES:
+        if action.action == ActionName.CLUSTER_REPLACE_NODES:
             return list(action.inputs.get("candidates") or ())
         chosen = DELETION_CANDIDATES.read(action.data) or action.inputs.get("candidates")
         if chosen is None:
@@ -275,7 +265,7 @@ class LoadBalancingPolicy(Policy):
             if isinstance(chosen, str):
                 return chosen
         leaves_too_few = len(action.cluster.nodes) - len(chosen) < action.cluster.min_size
-        if leaves_too_few and action.action in (CLUSTER_SCALE_IN, CLUSTER_DEL_NODES):
+        if leaves_too_few and action.action in (ActionName.CLUSTER_SCALE_IN, ActionName.CLUSTER_DEL_NODES):
             return []
         return [*chosen, *(REBALANCE.read(action.data) or ())]
 
@@ -308,15 +298,15 @@ class LoadBalancingPolicy(Policy):
 
     def _coming(self, action: ActionView) -> list[NodeView]:
         seen = _seen(action)
-        if action.action in (NODE_RECOVER, CLUSTER_RECOVER):
+        if action.action in (ActionName.NODE_RECOVER, ActionName.CLUSTER_RECOVER):
             # A server that was made anew is another member; one that was rebooted is the same.
             wanted = [node for node in seen if node.data.get("recovery") == RECREATE or not node.data.get("lb_member")]
-            if action.action == NODE_RECOVER:
+            if action.action == ActionName.NODE_RECOVER:
                 wanted = [node for node in wanted if action.node and node.id == action.node.id]
             return [node for node in wanted if node.physical_id and node.status == "ACTIVE"]
-        if action.action == NODE_CREATE:
+        if action.action == ActionName.NODE_CREATE:
             named = {action.node.id} if action.node else set()
-        elif action.action == CLUSTER_REPLACE_NODES:
+        elif action.action == ActionName.CLUSTER_REPLACE_NODES:
             named = set((action.inputs.get("candidates") or {}).values())
         else:
             named = set(CREATION_NODES.read(action.data) or action.inputs.get("nodes") or ())

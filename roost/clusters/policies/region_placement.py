@@ -8,7 +8,6 @@ from roost.clusters.policies.base import (
     DELETION_COUNT,
     DELETION_REGIONS,
     EXPERIMENTAL,
-    NODE_CREATE,
     SUPPORTED,
     ActionView,
     Policy,
@@ -16,6 +15,7 @@ from roost.clusters.policies.base import (
 from roost.clusters.policies.counts import change
 from roost.clusters.policies.spreading import WeightedPlace
 from roost.clusters.spec import Integer, List, Map, String
+from roost.clusters.states import ActionName
 from roost.config import ClusterSettings
 
 NO_REGION = "No region is found usable."
@@ -62,7 +62,7 @@ class RegionPlacementPolicy(Policy):
 
     async def pre_op(self, cluster_id: str, action: ActionView) -> None:
         """Plan how many nodes are made in, or go from, each region."""
-        if action.action == NODE_CREATE and _pinned(action):
+        if action.action == ActionName.NODE_CREATE and _pinned(action):
             return
         wanted = change(action)
         if isinstance(wanted, str):

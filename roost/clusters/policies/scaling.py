@@ -8,8 +8,6 @@ from roost.clusters.policies.base import (
     AFTER,
     BEFORE,
     CHECK_OK,
-    CLUSTER_SCALE_IN,
-    CLUSTER_SCALE_OUT,
     CREATION_COUNT,
     DELETION_COUNT,
     SUPPORTED,
@@ -21,6 +19,7 @@ from roost.clusters.policies.base import (
 from roost.clusters.policies.counts import sizes_of
 from roost.clusters.sizes import ADJUSTMENTS, CHANGE_IN_CAPACITY, CHANGE_IN_PERCENTAGE, EXACT_CAPACITY
 from roost.clusters.spec import AllowedValues, Boolean, Integer, InvalidSpec, Map, Number, String
+from roost.clusters.states import ActionName
 
 
 class ScalingPolicy(Policy):
@@ -31,17 +30,17 @@ class ScalingPolicy(Policy):
     PRIORITY = 100
     SINGLETON = False
     TARGET = [
-        (BEFORE, CLUSTER_SCALE_IN),
-        (BEFORE, CLUSTER_SCALE_OUT),
-        (AFTER, CLUSTER_SCALE_IN),
-        (AFTER, CLUSTER_SCALE_OUT),
+        (BEFORE, ActionName.CLUSTER_SCALE_IN),
+        (BEFORE, ActionName.CLUSTER_SCALE_OUT),
+        (AFTER, ActionName.CLUSTER_SCALE_IN),
+        (AFTER, ActionName.CLUSTER_SCALE_OUT),
     ]
     WRITES = [CREATION_COUNT, DELETION_COUNT]
     spec_schema = {
         "event": String(
             "Event that will trigger this policy.",
             required=True,
-            constraints=[AllowedValues((CLUSTER_SCALE_IN, CLUSTER_SCALE_OUT))],
+            constraints=[AllowedValues((ActionName.CLUSTER_SCALE_IN, ActionName.CLUSTER_SCALE_OUT))],
         ),
         "adjustment": Map(
             "Detailed specification for scaling adjustments.",
@@ -106,7 +105,7 @@ class ScalingPolicy(Policy):
         left = self.resting(action.action, action.last_op, action.now)
         if left > 0:
             return action.refuse(f"Policy {self.id} cooldown is still in progress. {left:.0f} seconds are left.")
-        key = CREATION_COUNT if self.event == CLUSTER_SCALE_OUT else DELETION_COUNT
+        key = CREATION_COUNT if self.event == ActionName.CLUSTER_SCALE_OUT else DELETION_COUNT
         if key.read(action.data) is not None:
             return
         count = self._count(action)
@@ -124,7 +123,7 @@ class ScalingPolicy(Policy):
             count = 0
         if count <= 0:
             return f"Invalid count ({given if given is not None else count}) for action '{action.action}'."
-        sign = 1 if action.action == CLUSTER_SCALE_OUT else -1
+        sign = 1 if action.action == ActionName.CLUSTER_SCALE_OUT else -1
         bounds, best_effort = sizes_of(action), self.adjustment["best_effort"]
         if best_effort:
             most = action.max_nodes if bounds.max_size < 0 else min(bounds.max_size, action.max_nodes)
@@ -134,7 +133,7 @@ class ScalingPolicy(Policy):
         return refusal or count
 
     def _adjusted(self, current: int) -> int:
-        number, sign = self.adjustment["number"], 1 if self.event == CLUSTER_SCALE_OUT else -1
+        number, sign = self.adjustment["number"], 1 if self.event == ActionName.CLUSTER_SCALE_OUT else -1
         if self.adjustment["type"] == EXACT_CAPACITY:
             return sign * (int(number) - current)
         if self.adjustment["type"] == CHANGE_IN_PERCENTAGE:

@@ -8,26 +8,26 @@ from typing import Any
 from roost.clusters.policies.base import (
     BEFORE,
     CHECK_OK,
-    CLUSTER_CREATE,
-    CLUSTER_RECOVER,
-    CLUSTER_RESIZE,
-    CLUSTER_SCALE_IN,
-    CLUSTER_SCALE_OUT,
     CREATION_COUNT,
     DELETION_COUNT,
-    NODE_CREATE,
-    NODE_RECOVER,
     ActionView,
     DataKey,
     NodeView,
 )
 from roost.clusters.policies.counts import SizeChange, unplaced
 from roost.clusters.spec import InvalidSpec
+from roost.clusters.states import ActionName
 from roost.placement import distribution
 from roost.placement.distribution import WeightedZone
 
-_OF_CLUSTERS = (CLUSTER_CREATE, CLUSTER_SCALE_IN, CLUSTER_SCALE_OUT, CLUSTER_RESIZE, CLUSTER_RECOVER)
-TARGET = [(BEFORE, action) for action in (*_OF_CLUSTERS, NODE_CREATE, NODE_RECOVER)]
+_OF_CLUSTERS = (
+    ActionName.CLUSTER_CREATE,
+    ActionName.CLUSTER_SCALE_IN,
+    ActionName.CLUSTER_SCALE_OUT,
+    ActionName.CLUSTER_RESIZE,
+    ActionName.CLUSTER_RECOVER,
+)
+TARGET = [(BEFORE, action) for action in (*_OF_CLUSTERS, ActionName.NODE_CREATE, ActionName.NODE_RECOVER)]
 """The actions that nodes are placed by."""
 
 INFEASIBLE = "There is no feasible plan to handle all nodes."

@@ -5,14 +5,11 @@ from collections import Counter
 from roost.clouds.base import Cloud
 from roost.clusters.policies import spreading, victims
 from roost.clusters.policies.base import (
-    CLUSTER_RECOVER,
-    CLUSTER_RESIZE,
     CREATION_COUNT,
     CREATION_ZONES,
     DELETION_COUNT,
     DELETION_ZONES,
     EXPERIMENTAL,
-    NODE_CREATE,
     REBALANCE,
     SUPPORTED,
     ActionView,
@@ -23,6 +20,7 @@ from roost.clusters.policies.base import (
 from roost.clusters.policies.counts import SizeChange, change
 from roost.clusters.policies.spreading import WeightedPlace
 from roost.clusters.spec import Boolean, Integer, InvalidSpec, List, Map, String
+from roost.clusters.states import ActionName
 from roost.config import ClusterSettings
 
 NO_ZONE = "No availability zone found available."
@@ -108,7 +106,7 @@ class ZonePlacementPolicy(Policy):
 
     async def pre_op(self, cluster_id: str, action: ActionView) -> None:
         """Plan how many nodes are made in, or go from, each zone."""
-        if action.action == NODE_CREATE and _pinned(action):
+        if action.action == ActionName.NODE_CREATE and _pinned(action):
             return
         wanted = change(action)
         if isinstance(wanted, str):
@@ -126,7 +124,10 @@ class ZonePlacementPolicy(Policy):
             self._rebalance(action, wanted, usable)
 
     def _may_rebalance(self, action: ActionView) -> bool:
-        return bool(self.spec_data.get("rebalance")) and action.action in (CLUSTER_RECOVER, CLUSTER_RESIZE)
+        return bool(self.spec_data.get("rebalance")) and action.action in (
+            ActionName.CLUSTER_RECOVER,
+            ActionName.CLUSTER_RESIZE,
+        )
 
     def _rebalance(self, action: ActionView, wanted: SizeChange, usable: list[str]) -> None:
         """Nodes that have drifted are made anew where they belong: their zones are added to the plan."""

@@ -8,16 +8,10 @@ from roost.clouds.base import CloudGroup
 from roost.clusters.policies.affinity import NOT_ADMIN
 from roost.clusters.policies.base import (
     BEFORE,
-    CLUSTER_ATTACH_POLICY,
-    CLUSTER_CREATE,
-    CLUSTER_DETACH_POLICY,
-    CLUSTER_RECOVER,
-    CLUSTER_RESIZE,
-    CLUSTER_SCALE_OUT,
-    NODE_CREATE,
     ActionView,
 )
 from roost.clusters.spec import InvalidSpec
+from roost.clusters.states import ActionName
 from tests.clusters.builders import (
     SETTINGS,
     action,
@@ -53,12 +47,14 @@ def bound(view: ActionView) -> ActionView:
 
 @pytest.mark.parametrize("group", ["my-group", "XYZ-ABCD"])
 async def test_s1_the_group_of_the_profile_is_inherited(group: str) -> None:
-    view = action(CLUSTER_ATTACH_POLICY, cluster(profile=pinned(scheduler_hints={"group": group})), cloud_with_group())
+    view = action(
+        ActionName.CLUSTER_ATTACH_POLICY, cluster(profile=pinned(scheduler_hints={"group": group})), cloud_with_group()
+    )
     assert await attach(policy("affinity-1.0", {}), view) == (True, INHERITED)
 
 
 async def test_s1_a_group_that_does_not_exist_is_an_error() -> None:
-    view = action(CLUSTER_ATTACH_POLICY, cluster(profile=pinned(scheduler_hints={"group": "gone"})))
+    view = action(ActionName.CLUSTER_ATTACH_POLICY, cluster(profile=pinned(scheduler_hints={"group": "gone"})))
     assert await attach(policy("affinity-1.0", {}), view) == (
         False,
         "Failed in retrieving servergroup 'gone': it does not exist.",
@@ -67,7 +63,7 @@ async def test_s1_a_group_that_does_not_exist_is_an_error() -> None:
 
 async def test_s1_a_group_with_other_rules_is_an_error() -> None:
     view = action(
-        CLUSTER_ATTACH_POLICY,
+        ActionName.CLUSTER_ATTACH_POLICY,
         cluster(profile=pinned(scheduler_hints={"group": "my-group"})),
         cloud_with_group(("soft-affinity",)),
     )
@@ -80,7 +76,7 @@ async def test_s1_a_group_with_other_rules_is_an_error() -> None:
 
 async def test_s1_profile_and_policy_that_name_different_groups_are_an_error() -> None:
     view = action(
-        CLUSTER_ATTACH_POLICY,
+        ActionName.CLUSTER_ATTACH_POLICY,
         cluster(profile=pinned(scheduler_hints={"group": "my-group"})),
         cloud_with_group(),
     )
@@ -91,13 +87,13 @@ async def test_s1_profile_and_policy_that_name_different_groups_are_an_error() -
 
 async def test_s1_an_inherited_group_survives_the_policy() -> None:
     cloud = cloud_with_group()
-    ok, _ = await detach(policy("affinity-1.0", {}), bound(action(CLUSTER_DETACH_POLICY, cluster(), cloud)))
+    ok, _ = await detach(policy("affinity-1.0", {}), bound(action(ActionName.CLUSTER_DETACH_POLICY, cluster(), cloud)))
     assert ok
     assert list(cloud.groups) == ["XYZ-ABCD"]
 
 
 async def test_s1_new_nodes_get_the_group() -> None:
-    view = bound(action(CLUSTER_SCALE_OUT, cluster(), inputs={"count": 2}))
+    view = bound(action(ActionName.CLUSTER_SCALE_OUT, cluster(), inputs={"count": 2}))
     await before(policy("affinity-1.0", {}), view)
     assert view.data == TWO_PLACES
 
@@ -116,7 +112,7 @@ async def test_s1_new_nodes_get_the_group() -> None:
 async def test_s2_a_group_is_made_and_deleted_again(properties: dict[str, Any], rules: tuple[str, ...]) -> None:
     cloud = MemoryCloud()
     affinity = policy("affinity-1.0", properties)
-    ok, binding = await attach(affinity, action(CLUSTER_ATTACH_POLICY, cluster(), cloud))
+    ok, binding = await attach(affinity, action(ActionName.CLUSTER_ATTACH_POLICY, cluster(), cloud))
     [group] = cloud.groups.values()
     assert ok
     assert binding == {
@@ -124,7 +120,7 @@ async def test_s2_a_group_is_made_and_deleted_again(properties: dict[str, Any], 
     }
     assert group.policies == rules
 
-    view = action(CLUSTER_DETACH_POLICY, cluster(), cloud)
+    view = action(ActionName.CLUSTER_DETACH_POLICY, cluster(), cloud)
     view.binding = binding
     assert await detach(affinity, view) == (True, "Servergroup resource deletion succeeded.")
     assert cloud.groups == {}
@@ -133,10 +129,10 @@ async def test_s2_a_group_is_made_and_deleted_again(properties: dict[str, Any], 
 async def test_s2_a_named_group_is_found_or_made_under_that_name() -> None:
     cloud = MemoryCloud()
     affinity = policy("affinity-1.0", {"servergroup": {"name": "mine"}})
-    ok, _ = await attach(affinity, action(CLUSTER_ATTACH_POLICY, cluster(), cloud))
+    ok, _ = await attach(affinity, action(ActionName.CLUSTER_ATTACH_POLICY, cluster(), cloud))
     assert ok
     assert [group.name for group in cloud.groups.values()] == ["mine"]
-    ok, again = await attach(affinity, action(CLUSTER_ATTACH_POLICY, cluster(), cloud))
+    ok, again = await attach(affinity, action(ActionName.CLUSTER_ATTACH_POLICY, cluster(), cloud))
     assert ok
     assert again["AffinityPolicy"]["data"]["inherited_group"]
 
@@ -149,7 +145,7 @@ async def test_s2_a_named_group_is_found_or_made_under_that_name() -> None:
     ],
 )
 async def test_s2_a_cloud_that_does_not_answer_is_a_reason(call: Any, reason: str) -> None:
-    view = action(CLUSTER_ATTACH_POLICY, cluster(), MemoryCloud(broken={"groups"}))
+    view = action(ActionName.CLUSTER_ATTACH_POLICY, cluster(), MemoryCloud(broken={"groups"}))
     view.binding = {"AffinityPolicy": {"version": 1.0, "data": {"servergroup_id": "x", "inherited_group": False}}}
     assert await call(policy("affinity-1.0", {}), view) == (False, reason)
 
@@ -159,7 +155,7 @@ async def test_s2_a_cloud_that_does_not_answer_is_a_reason(call: Any, reason: st
 
 async def test_s3_the_first_drs_hypervisor_is_the_zone() -> None:
     cloud = MemoryCloud(hosts=["hydra-1", "vsphere_drs_1", "vsphere_drs_2"])
-    view = bound(action(CLUSTER_SCALE_OUT, cluster(), cloud, {"count": 2}, is_admin=True))
+    view = bound(action(ActionName.CLUSTER_SCALE_OUT, cluster(), cloud, {"count": 2}, is_admin=True))
     await before(policy("affinity-1.0", {"enable_drs_extension": True}), view)
     assert view.data == {
         "placement": {
@@ -174,13 +170,13 @@ async def test_s3_the_first_drs_hypervisor_is_the_zone() -> None:
 
 async def test_s3_the_zone_of_the_spec_goes_before_the_host() -> None:
     cloud = MemoryCloud(hosts=["vsphere_drs_1"])
-    view = bound(action(NODE_CREATE, cluster(), cloud, is_admin=True))
+    view = bound(action(ActionName.NODE_CREATE, cluster(), cloud, is_admin=True))
     await before(policy("affinity-1.0", {"enable_drs_extension": True, "availability_zone": "az-9"}), view)
     assert view.data["placement"]["placements"] == [{"zone": "az-9:vsphere_drs_1", "servergroup": "XYZ-ABCD"}]
 
 
 async def test_s3_without_such_a_hypervisor_the_check_fails_and_the_user_reads_why() -> None:
-    view = bound(action(CLUSTER_SCALE_OUT, cluster(), MemoryCloud(hosts=["andromeda"]), is_admin=True))
+    view = bound(action(ActionName.CLUSTER_SCALE_OUT, cluster(), MemoryCloud(hosts=["andromeda"]), is_admin=True))
     affinity = policy("affinity-1.0", {"enable_drs_extension": True}, name="near")
     await before(affinity, view)
     assert view.data == {"status": "ERROR", "status_reason": "No suitable vSphere host is available."}
@@ -191,14 +187,14 @@ async def test_s3_without_such_a_hypervisor_the_check_fails_and_the_user_reads_w
 
 async def test_s3_only_clusters_of_administrators_may_have_it() -> None:
     affinity = policy("affinity-1.0", {"enable_drs_extension": True})
-    assert await attach(affinity, action(CLUSTER_ATTACH_POLICY, cluster())) == (False, NOT_ADMIN)
-    view = bound(action(CLUSTER_SCALE_OUT, cluster(), MemoryCloud(hosts=["drs"])))
+    assert await attach(affinity, action(ActionName.CLUSTER_ATTACH_POLICY, cluster())) == (False, NOT_ADMIN)
+    view = bound(action(ActionName.CLUSTER_SCALE_OUT, cluster(), MemoryCloud(hosts=["drs"])))
     await before(affinity, view)
     assert view.refusal == NOT_ADMIN
 
 
 async def test_the_zone_of_the_spec_is_passed_on_without_the_extension() -> None:
-    view = bound(action(CLUSTER_SCALE_OUT, cluster(), inputs={"count": 2}))
+    view = bound(action(ActionName.CLUSTER_SCALE_OUT, cluster(), inputs={"count": 2}))
     await before(policy("affinity-1.0", {"availability_zone": "nova_1"}), view)
     assert view.data == {
         "placement": {
@@ -217,17 +213,22 @@ async def test_the_zone_of_the_spec_is_passed_on_without_the_extension() -> None
 @pytest.mark.parametrize(
     ("name", "inputs", "data", "count"),
     [
-        (CLUSTER_SCALE_OUT, {"count": 3}, {"creation": {"count": 2}}, 2),
-        (CLUSTER_SCALE_OUT, {"count": "3"}, {}, 3),
-        (CLUSTER_SCALE_OUT, {}, {}, 1),
-        (CLUSTER_RESIZE, {"adjustment_type": "CHANGE_IN_CAPACITY", "number": 2}, {}, 2),
-        (CLUSTER_RESIZE, {"adjustment_type": "CHANGE_IN_CAPACITY", "number": 2}, {"creation": {"count": 4}}, 4),
-        (CLUSTER_RESIZE, {"adjustment_type": "CHANGE_IN_CAPACITY", "number": -2}, {}, None),
-        (CLUSTER_RESIZE, {"adjustment_type": "CHANGE_IN_CAPACITY", "number": 0}, {}, None),
-        (NODE_CREATE, {}, {}, 1),
-        (CLUSTER_CREATE, {}, {}, 3),
-        (CLUSTER_RECOVER, {}, {}, 1),
-        (CLUSTER_RECOVER, {"operation": "REBOOT"}, {}, None),
+        (ActionName.CLUSTER_SCALE_OUT, {"count": 3}, {"creation": {"count": 2}}, 2),
+        (ActionName.CLUSTER_SCALE_OUT, {"count": "3"}, {}, 3),
+        (ActionName.CLUSTER_SCALE_OUT, {}, {}, 1),
+        (ActionName.CLUSTER_RESIZE, {"adjustment_type": "CHANGE_IN_CAPACITY", "number": 2}, {}, 2),
+        (
+            ActionName.CLUSTER_RESIZE,
+            {"adjustment_type": "CHANGE_IN_CAPACITY", "number": 2},
+            {"creation": {"count": 4}},
+            4,
+        ),
+        (ActionName.CLUSTER_RESIZE, {"adjustment_type": "CHANGE_IN_CAPACITY", "number": -2}, {}, None),
+        (ActionName.CLUSTER_RESIZE, {"adjustment_type": "CHANGE_IN_CAPACITY", "number": 0}, {}, None),
+        (ActionName.NODE_CREATE, {}, {}, 1),
+        (ActionName.CLUSTER_CREATE, {}, {}, 3),
+        (ActionName.CLUSTER_RECOVER, {}, {}, 1),
+        (ActionName.CLUSTER_RECOVER, {"operation": "REBOOT"}, {}, None),
     ],
 )
 async def test_a_place_for_each_node_that_is_made(
@@ -242,7 +243,7 @@ async def test_a_place_for_each_node_that_is_made(
 
 async def test_a_resize_that_cannot_be_understood_is_refused() -> None:
     inputs = {"adjustment_type": "EXACT_CAPACITY", "number": 9, "strict": True}
-    view = bound(action(CLUSTER_RESIZE, cluster(max_size=5), inputs=inputs))
+    view = bound(action(ActionName.CLUSTER_RESIZE, cluster(max_size=5), inputs=inputs))
     await before(policy("affinity-1.0", {}), view)
     assert view.refusal == "The target capacity (9) is greater than the cluster's max_size (5)."
 
@@ -265,7 +266,7 @@ async def test_version_1_1_takes_rules_with_scopes() -> None:
         {"name": "affinity", "scope": "availability_zone", "identifier": "nova-1"},
     ]
     affinity = policy("affinity-1.1", {"servergroup": {"policies": rules}})
-    ok, binding = await attach(affinity, action(CLUSTER_ATTACH_POLICY, cluster(), cloud))
+    ok, binding = await attach(affinity, action(ActionName.CLUSTER_ATTACH_POLICY, cluster(), cloud))
     [group] = cloud.groups.values()
     assert ok
     assert binding["AffinityPolicy"]["version"] == 1.1

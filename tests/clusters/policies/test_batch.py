@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from roost.clusters.policies.base import CLUSTER_UPDATE
 from roost.clusters.spec import InvalidSpec
+from roost.clusters.states import ActionName
 from tests.clusters.builders import action, before, cluster, node, policy
 
 
@@ -22,13 +22,13 @@ from tests.clusters.builders import action, before, cluster, node, policy
     ],
 )
 async def test_batches(total: int, properties: dict[str, Any], sizes: list[int]) -> None:
-    view = action(CLUSTER_UPDATE, cluster(*(node(str(at)) for at in range(total))))
+    view = action(ActionName.CLUSTER_UPDATE, cluster(*(node(str(at)) for at in range(total))))
     found = await before(policy("batch-1.0", properties), view)
     assert [len(batch) for batch in found["update"]["plan"]] == sizes
 
 
 async def test_the_data_is_as_documented_and_bad_nodes_come_first() -> None:
-    view = action(CLUSTER_UPDATE, cluster(node("good"), node("bad", status="ERROR"), node("fine")))
+    view = action(ActionName.CLUSTER_UPDATE, cluster(node("good"), node("bad", status="ERROR"), node("fine")))
     assert await before(policy("batch-1.0", {"max_batch_size": 2, "pause_time": 2}), view) == {
         "status": "OK",
         "reason": "Batching request validated.",

@@ -7,15 +7,12 @@ import pytest
 
 from roost.clusters.policies.base import (
     BEFORE,
-    CLUSTER_RECOVER,
-    CLUSTER_RESIZE,
-    CLUSTER_SCALE_IN,
-    CLUSTER_SCALE_OUT,
     ActionView,
     Policy,
     ProfileView,
 )
 from roost.clusters.policies.chain import Fit, fit
+from roost.clusters.states import ActionName
 from tests.clusters.builders import action, ask_all, cluster, nodes, pinned, policy, types
 from tests.clusters.memory_cloud import MemoryCloud
 
@@ -49,7 +46,7 @@ def test_the_order_of_the_types_of_the_house() -> None:
 
 
 async def test_each_new_server_gets_its_zone_and_its_group() -> None:
-    view = action(CLUSTER_SCALE_OUT, cluster(*nodes(nova_1=2)), inputs={"count": 3})
+    view = action(ActionName.CLUSTER_SCALE_OUT, cluster(*nodes(nova_1=2)), inputs={"count": 3})
     said = await ask_all(BEFORE, view, (affinity(), GROUP), (zones("nova-1", "nova-2"), {}))
     assert said.refusal is None
     assert view.data == {
@@ -68,8 +65,8 @@ async def test_each_new_server_gets_its_zone_and_its_group() -> None:
 
 
 async def test_scaling_zone_and_deletion_agree_on_who_goes() -> None:
-    view = action(CLUSTER_SCALE_IN, cluster(*nodes(nova_1=4, nova_2=2)))
-    scaling = policy("scaling-1.0", {"event": CLUSTER_SCALE_IN, "adjustment": {"number": 4}})
+    view = action(ActionName.CLUSTER_SCALE_IN, cluster(*nodes(nova_1=4, nova_2=2)))
+    scaling = policy("scaling-1.0", {"event": ActionName.CLUSTER_SCALE_IN, "adjustment": {"number": 4}})
     deletion = policy("deletion-1.0", {"criteria": "OLDEST_FIRST"})
     await ask_all(BEFORE, view, (deletion, {}), (zones("nova-1", "nova-2"), {}), (scaling, {}))
     assert view.data["deletion"]["zones"] == {"nova-1": 3, "nova-2": 1}
@@ -77,7 +74,7 @@ async def test_scaling_zone_and_deletion_agree_on_who_goes() -> None:
 
 
 async def test_nodes_that_move_get_their_zone_and_their_group() -> None:
-    view = action(CLUSTER_RECOVER, cluster(*nodes(nova_1=4)))
+    view = action(ActionName.CLUSTER_RECOVER, cluster(*nodes(nova_1=4)))
     spread = zones("nova-1", "nova-2", rebalance=True, rebalance_budget=2)
     await ask_all(BEFORE, view, (affinity(), GROUP), (spread, {}))
     assert view.data["rebalance"] == ["nova-1.0", "nova-1.1"]
@@ -85,7 +82,7 @@ async def test_nodes_that_move_get_their_zone_and_their_group() -> None:
 
 
 async def test_the_first_refusal_ends_it_and_its_reason_is_kept() -> None:
-    view = action(CLUSTER_SCALE_OUT, cluster(), MemoryCloud(zones={}))
+    view = action(ActionName.CLUSTER_SCALE_OUT, cluster(), MemoryCloud(zones={}))
     said = await ask_all(BEFORE, view, (zones("nova-1"), {}), (affinity(), GROUP))
     assert said.refusal == "Failed policy 'spread': No availability zone found available."
     assert "placement" not in view.data
@@ -122,11 +119,11 @@ def test_two_scaling_policies_on_one_event_are_worth_a_warning() -> None:
     def scaling(name: str, event: str) -> Policy:
         return policy("scaling-1.0", {"event": event}, name=name, id=name)
 
-    up, more = scaling("up", CLUSTER_SCALE_OUT), scaling("more", CLUSTER_SCALE_OUT)
+    up, more = scaling("up", ActionName.CLUSTER_SCALE_OUT), scaling("more", ActionName.CLUSTER_SCALE_OUT)
     assert check(more, up) == Fit(
         warnings=("Policies 'more' and 'up' both answer CLUSTER_SCALE_OUT: the one attached first decides.",)
     )
-    assert check(up, scaling("down", CLUSTER_SCALE_IN)) == Fit()
+    assert check(up, scaling("down", ActionName.CLUSTER_SCALE_IN)) == Fit()
 
 
 CONTRADICTIONS: Sequence[tuple[Policy, bool, str]] = [
@@ -194,10 +191,10 @@ def test_a_profile_that_is_pinned_elsewhere_than_the_group() -> None:
 
 
 SCENES: Sequence[tuple[Policy, ActionView]] = [
-    (zones("nova-1", "nova-2"), action(CLUSTER_SCALE_OUT, cluster(), inputs={"count": 3})),
-    (zones("nova-1", "nova-2"), action(CLUSTER_RESIZE, cluster(*nodes(nova_1=3)), inputs={"max_size": 1})),
-    (affinity(), action(CLUSTER_SCALE_OUT, cluster(), inputs={"count": 3})),
-    (policy("deletion-1.0", {"hooks": {"timeout": 1}}), action(CLUSTER_SCALE_IN, cluster(*nodes(nova_1=3)))),
+    (zones("nova-1", "nova-2"), action(ActionName.CLUSTER_SCALE_OUT, cluster(), inputs={"count": 3})),
+    (zones("nova-1", "nova-2"), action(ActionName.CLUSTER_RESIZE, cluster(*nodes(nova_1=3)), inputs={"max_size": 1})),
+    (affinity(), action(ActionName.CLUSTER_SCALE_OUT, cluster(), inputs={"count": 3})),
+    (policy("deletion-1.0", {"hooks": {"timeout": 1}}), action(ActionName.CLUSTER_SCALE_IN, cluster(*nodes(nova_1=3)))),
     (policy("batch-1.0", {}), action("CLUSTER_UPDATE", cluster(*nodes(nova_1=3)))),
 ]
 

@@ -18,15 +18,11 @@ from hypothesis import strategies as st
 from roost.clusters.actions.cluster_plans import placements
 from roost.clusters.policies.base import (
     BEFORE,
-    CLUSTER_RESIZE,
-    CLUSTER_SCALE_IN,
-    CLUSTER_SCALE_OUT,
-    NODE_CREATE,
-    NODE_DELETE,
     ActionView,
     NodeView,
     Policy,
 )
+from roost.clusters.states import ActionName
 from tests.clusters.builders import action, ask_all, cluster, node, policy
 from tests.clusters.memory_cloud import MemoryCloud
 
@@ -160,10 +156,10 @@ def worlds(draw: st.DrawFn) -> World:
         "affinity": policy("affinity-1.0", {}),
         "deletion": policy("deletion-1.0", {"criteria": "OLDEST_FIRST"}),
         "scaling out": policy(
-            "scaling-1.0", {"event": CLUSTER_SCALE_OUT, "adjustment": {"best_effort": best_effort}}, id="out"
+            "scaling-1.0", {"event": ActionName.CLUSTER_SCALE_OUT, "adjustment": {"best_effort": best_effort}}, id="out"
         ),
         "scaling in": policy(
-            "scaling-1.0", {"event": CLUSTER_SCALE_IN, "adjustment": {"best_effort": best_effort}}, id="in"
+            "scaling-1.0", {"event": ActionName.CLUSTER_SCALE_IN, "adjustment": {"best_effort": best_effort}}, id="in"
         ),
     }
     least = draw(st.integers(0, 2))
@@ -174,7 +170,16 @@ def worlds(draw: st.DrawFn) -> World:
 
 requests = st.lists(
     st.tuples(
-        st.sampled_from([CLUSTER_SCALE_OUT, CLUSTER_SCALE_IN, CLUSTER_RESIZE, NODE_CREATE, NODE_DELETE, "zone fails"]),
+        st.sampled_from(
+            [
+                ActionName.CLUSTER_SCALE_OUT,
+                ActionName.CLUSTER_SCALE_IN,
+                ActionName.CLUSTER_RESIZE,
+                ActionName.NODE_CREATE,
+                ActionName.NODE_DELETE,
+                "zone fails",
+            ]
+        ),
         st.integers(0, 6),
     ),
     max_size=10,
@@ -187,24 +192,24 @@ async def test_whatever_is_asked_for_in_whatever_order(world: World, wanted: lis
     for name, number in wanted:
         if name == "zone fails":
             world.down ^= {NAMES[number % len(NAMES)]}
-        elif name == CLUSTER_RESIZE:
+        elif name == ActionName.CLUSTER_RESIZE:
             await resize(world, number)
-        elif name == NODE_CREATE:
+        elif name == ActionName.NODE_CREATE:
             await one_more(world)
-        elif name == NODE_DELETE:
+        elif name == ActionName.NODE_DELETE:
             await one_fewer(world, number)
         else:
             await scale(world, name, number)
 
 
 async def scale(world: World, name: str, number: int) -> None:
-    scaling = world.policies.get("scaling out" if name == CLUSTER_SCALE_OUT else "scaling in")
+    scaling = world.policies.get("scaling out" if name == ActionName.CLUSTER_SCALE_OUT else "scaling in")
     view = await world.ask(name, {"count": number} if number else {})
     if view is None:
         return
-    field = "creation" if name == CLUSTER_SCALE_OUT else "deletion"
+    field = "creation" if name == ActionName.CLUSTER_SCALE_OUT else "deletion"
     count = view.data.get(field, {}).get("count", number or 1)
-    sign = 1 if name == CLUSTER_SCALE_OUT else -1
+    sign = 1 if name == ActionName.CLUSTER_SCALE_OUT else -1
     if not within_limits(world, len(world.nodes) + sign * count):
         # Only a scaling policy knows of limits; without one, the engine refuses.
         assert scaling is None or count > len(world.nodes)
@@ -218,7 +223,9 @@ async def scale(world: World, name: str, number: int) -> None:
 
 
 async def resize(world: World, number: int) -> None:
-    view = await world.ask(CLUSTER_RESIZE, {"adjustment_type": "EXACT_CAPACITY", "number": number, "strict": True})
+    view = await world.ask(
+        ActionName.CLUSTER_RESIZE, {"adjustment_type": "EXACT_CAPACITY", "number": number, "strict": True}
+    )
     if view is None:
         return
     planned = {"zone", "affinity", "deletion"} & set(world.policies)
@@ -234,7 +241,7 @@ async def resize(world: World, number: int) -> None:
 
 async def one_more(world: World) -> None:
     new = node("new", physical=None)
-    view = await world.ask(NODE_CREATE, {}, new)
+    view = await world.ask(ActionName.NODE_CREATE, {}, new)
     if view is not None and within_limits(world, len(world.nodes) + 1):
         check_creation(world, view, 1)
 
@@ -243,7 +250,7 @@ async def one_fewer(world: World, number: int) -> None:
     if not world.nodes or not within_limits(world, len(world.nodes) - 1):
         return
     own = world.nodes[number % len(world.nodes)]
-    view = await world.ask(NODE_DELETE, {}, own)
+    view = await world.ask(ActionName.NODE_DELETE, {}, own)
     assert view is not None
     if "deletion" in world.policies:
         assert view.data["deletion"]["candidates"] == [own.id]
@@ -291,7 +298,7 @@ async def test_the_plan_is_lopsided_nowhere(zones: int) -> None:
     listed = [{"name": name} for name in NAMES[:zones]]
     cloud = MemoryCloud(zones=dict.fromkeys(NAMES, True))
     for count in range(1, 30):
-        view = action(CLUSTER_SCALE_OUT, cluster(), cloud, {"count": count})
+        view = action(ActionName.CLUSTER_SCALE_OUT, cluster(), cloud, {"count": count})
         await ask_all(BEFORE, view, (policy("zone_placement-1.0", {"zones": listed}), {}))
         found = view.data["creation"]["zones"]
         assert max(found.values()) - min(found.get(name, 0) for name in NAMES[:zones]) <= 1

@@ -7,13 +7,10 @@ from typing import Any
 import pytest
 
 from roost.clusters.policies.base import (
-    CLUSTER_DEL_NODES,
-    CLUSTER_RESIZE,
-    CLUSTER_SCALE_IN,
-    NODE_DELETE,
     NodeView,
 )
 from roost.clusters.spec import InvalidSpec
+from roost.clusters.states import ActionName
 from tests.clusters.builders import NOW, PROFILE, SETTINGS, action, before, cluster, node, nodes, policy
 from tests.clusters.memory_cloud import MemoryCloud
 
@@ -27,7 +24,7 @@ MEMBERS = (
 
 async def candidates(criteria: str, members: tuple[NodeView, ...], count: int, **more: Any) -> list[str]:
     view = action(
-        CLUSTER_SCALE_IN,
+        ActionName.CLUSTER_SCALE_IN,
         cluster(*members, profiles={"profile-0": OLDER, "profile-1": PROFILE}),
         inputs={"count": count},
         **more,
@@ -38,7 +35,7 @@ async def candidates(criteria: str, members: tuple[NodeView, ...], count: int, *
 
 
 async def test_the_data_is_as_documented() -> None:
-    view = action(CLUSTER_SCALE_IN, cluster(*MEMBERS), inputs={"count": 2})
+    view = action(ActionName.CLUSTER_SCALE_IN, cluster(*MEMBERS), inputs={"count": 2})
     properties = {
         "criteria": "OLDEST_FIRST",
         "grace_period": 60,
@@ -74,7 +71,7 @@ async def test_random_is_random_and_yet_the_same_when_the_plan_is_made_again() -
     members = tuple(node(str(at), index=at) for at in range(50))
     first = await candidates("RANDOM", members, 10)
     assert await candidates("RANDOM", members, 10) == first
-    view = action(CLUSTER_SCALE_IN, cluster(*members), inputs={"count": 10})
+    view = action(ActionName.CLUSTER_SCALE_IN, cluster(*members), inputs={"count": 10})
     view.id = "another"
     found = await before(policy("deletion-1.0", {}), view)
     assert found["deletion"]["candidates"] != first
@@ -98,7 +95,7 @@ async def test_the_unhealthy_and_those_that_never_came_up_go_first(criteria: str
 async def test_the_oldest_in_each_zone_in_the_numbers_of_the_plan() -> None:
     members = tuple(nodes(nova_1=3, nova_2=3))
     data = {"deletion": {"count": 3, "zones": {"nova-1": 2, "nova-2": 1}}}
-    view = action(CLUSTER_SCALE_IN, cluster(*members), data=data)
+    view = action(ActionName.CLUSTER_SCALE_IN, cluster(*members), data=data)
     found = await before(policy("deletion-1.0", {"criteria": "OLDEST_FIRST"}), view)
     assert found["deletion"]["candidates"] == ["nova-1.0", "nova-1.1", "nova-2.0"]
     assert found["deletion"]["zones"] == {"nova-1": 2, "nova-2": 1}
@@ -130,8 +127,8 @@ async def test_no_more_than_there_are() -> None:
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        (NODE_DELETE, {"node": MEMBERS[0]}),
-        (CLUSTER_DEL_NODES, {"inputs": {"candidates": ["young"]}}),
+        (ActionName.NODE_DELETE, {"node": MEMBERS[0]}),
+        (ActionName.CLUSTER_DEL_NODES, {"inputs": {"candidates": ["young"]}}),
     ],
 )
 async def test_nodes_that_the_request_names_are_taken_as_they_are(name: str, more: dict[str, Any]) -> None:
@@ -143,7 +140,7 @@ async def test_nodes_that_the_request_names_are_taken_as_they_are(name: str, mor
 
 async def test_a_request_that_says_whether_nodes_are_destroyed_is_followed() -> None:
     inputs = {"candidates": ["young"], "destroy_after_deletion": False}
-    view = action(CLUSTER_DEL_NODES, cluster(*MEMBERS), inputs=inputs)
+    view = action(ActionName.CLUSTER_DEL_NODES, cluster(*MEMBERS), inputs=inputs)
     found = await before(policy("deletion-1.1", {"destroy_after_deletion": True}), view)
     assert found["deletion"]["destroy_after_deletion"] is False
 
@@ -151,7 +148,7 @@ async def test_a_request_that_says_whether_nodes_are_destroyed_is_followed() -> 
 @pytest.mark.parametrize(("number", "expected"), [(-2, ["old", "middle"]), (2, None), (0, None)])
 async def test_a_resize_concerns_it_only_when_nodes_go(number: int, expected: list[str] | None) -> None:
     inputs = {"adjustment_type": "CHANGE_IN_CAPACITY", "number": number}
-    view = action(CLUSTER_RESIZE, cluster(*MEMBERS), inputs=inputs)
+    view = action(ActionName.CLUSTER_RESIZE, cluster(*MEMBERS), inputs=inputs)
     found = await before(policy("deletion-1.0", {"criteria": "OLDEST_FIRST"}), view)
     assert found.get("deletion", {}).get("candidates") == expected
     assert view.refusal is None
@@ -159,17 +156,19 @@ async def test_a_resize_concerns_it_only_when_nodes_go(number: int, expected: li
 
 async def test_a_resize_that_cannot_be_done_is_refused() -> None:
     inputs = {"adjustment_type": "EXACT_CAPACITY", "number": 0, "strict": True}
-    view = action(CLUSTER_RESIZE, cluster(*MEMBERS, min_size=1), inputs=inputs)
+    view = action(ActionName.CLUSTER_RESIZE, cluster(*MEMBERS, min_size=1), inputs=inputs)
     await before(policy("deletion-1.0", {}), view)
     assert view.refusal == "The target capacity (0) is less than the cluster's min_size (1)."
 
 
 async def test_hooks_are_passed_on() -> None:
     hooks = {"type": "zaqar", "timeout": 300, "params": {"queue": "test_queue"}}
-    view = action(CLUSTER_SCALE_IN, cluster(*MEMBERS))
+    view = action(ActionName.CLUSTER_SCALE_IN, cluster(*MEMBERS))
     found = await before(policy("deletion-1.1", {"hooks": hooks}), view)
     assert found["hooks"] == {"type": "zaqar", "timeout": 300, "params": {"queue": "test_queue", "url": ""}}
-    assert "hooks" not in await before(policy("deletion-1.1", {}), action(CLUSTER_SCALE_IN, cluster(*MEMBERS)))
+    assert "hooks" not in await before(
+        policy("deletion-1.1", {}), action(ActionName.CLUSTER_SCALE_IN, cluster(*MEMBERS))
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,19 +5,10 @@ from typing import Any
 import pytest
 
 from roost.clusters.policies.base import (
-    CLUSTER_ATTACH_POLICY,
-    CLUSTER_DEL_NODES,
-    CLUSTER_DETACH_POLICY,
-    CLUSTER_RECOVER,
-    CLUSTER_REPLACE_NODES,
-    CLUSTER_RESIZE,
-    CLUSTER_SCALE_IN,
-    CLUSTER_UPDATE,
-    NODE_DELETE,
-    NODE_RECOVER,
     ProfileView,
 )
 from roost.clusters.spec import InvalidSpec
+from roost.clusters.states import ActionName
 from tests.clusters.builders import SETTINGS, action, after, attach, before, cluster, detach, nodes, policy
 from tests.clusters.memory_cloud import MemoryCloud
 
@@ -36,14 +27,14 @@ HEALTH = policy("health-1.1", spec(POLLING, URL))
 
 
 async def test_attach_begins_to_watch_and_detach_ends_it() -> None:
-    view = action(CLUSTER_ATTACH_POLICY, cluster())
+    view = action(ActionName.CLUSTER_ATTACH_POLICY, cluster())
     ok, binding = await attach(HEALTH, view)
     assert ok
     assert view.effects.health == "register"
     kept = binding["HealthPolicy"]["data"]
     assert (kept["interval"], kept["node_update_timeout"], kept["recovery_conditional"]) == (60, 300, "ANY_FAILED")
     assert [mode["type"] for mode in kept["detection_modes"]] == ["NODE_STATUS_POLLING", "NODE_STATUS_POLL_URL"]
-    view = action(CLUSTER_DETACH_POLICY, cluster())
+    view = action(ActionName.CLUSTER_DETACH_POLICY, cluster())
     await detach(HEALTH, view)
     assert view.effects.health == "unregister"
 
@@ -52,7 +43,7 @@ async def test_attach_begins_to_watch_and_detach_ends_it() -> None:
 async def test_servers_alone_can_be_rebuilt_and_rebooted(way: str) -> None:
     stack = ProfileView("p", "stack", "os.heat.stack-1.0", {})
     asked = policy("health-1.1", spec(POLLING, actions=(way,)))
-    assert await attach(asked, action(CLUSTER_ATTACH_POLICY, cluster(profile=stack))) == (
+    assert await attach(asked, action(ActionName.CLUSTER_ATTACH_POLICY, cluster(profile=stack))) == (
         False,
         f"Recovery action {way} is only applicable to os.nova.server clusters.",
     )
@@ -61,12 +52,12 @@ async def test_servers_alone_can_be_rebuilt_and_rebooted(way: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        CLUSTER_RECOVER,
-        CLUSTER_DEL_NODES,
-        CLUSTER_SCALE_IN,
-        CLUSTER_UPDATE,
-        CLUSTER_REPLACE_NODES,
-        NODE_DELETE,
+        ActionName.CLUSTER_RECOVER,
+        ActionName.CLUSTER_DEL_NODES,
+        ActionName.CLUSTER_SCALE_IN,
+        ActionName.CLUSTER_UPDATE,
+        ActionName.CLUSTER_REPLACE_NODES,
+        ActionName.NODE_DELETE,
     ],
 )
 async def test_it_looks_away_while_nodes_come_and_go(name: str) -> None:
@@ -80,12 +71,12 @@ async def test_it_looks_away_while_nodes_come_and_go(name: str) -> None:
 @pytest.mark.parametrize(("number", "effect"), [(-1, "pause"), (1, None)])
 async def test_a_resize_concerns_it_only_when_nodes_go(number: int, effect: str | None) -> None:
     inputs = {"adjustment_type": "CHANGE_IN_CAPACITY", "number": number}
-    view = action(CLUSTER_RESIZE, cluster(*nodes(nova_1=2)), inputs=inputs)
+    view = action(ActionName.CLUSTER_RESIZE, cluster(*nodes(nova_1=2)), inputs=inputs)
     await before(HEALTH, view)
     assert view.effects.health == effect
 
 
-@pytest.mark.parametrize("name", [CLUSTER_RECOVER, NODE_RECOVER])
+@pytest.mark.parametrize("name", [ActionName.CLUSTER_RECOVER, ActionName.NODE_RECOVER])
 async def test_it_says_how_to_recover(name: str) -> None:
     assert await before(HEALTH, action(name, cluster())) == {
         "health": {

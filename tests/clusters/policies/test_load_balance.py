@@ -4,21 +4,8 @@ from typing import Any
 
 import pytest
 
-from roost.clusters.policies.base import (
-    CLUSTER_ADD_NODES,
-    CLUSTER_ATTACH_POLICY,
-    CLUSTER_DEL_NODES,
-    CLUSTER_DETACH_POLICY,
-    CLUSTER_RECOVER,
-    CLUSTER_REPLACE_NODES,
-    CLUSTER_RESIZE,
-    CLUSTER_SCALE_IN,
-    CLUSTER_SCALE_OUT,
-    NODE_CREATE,
-    NODE_DELETE,
-    NODE_RECOVER,
-)
 from roost.clusters.spec import InvalidSpec
+from roost.clusters.states import ActionName
 from tests.clusters.builders import SETTINGS, action, after, attach, before, cluster, detach, node, policy
 from tests.clusters.memory_cloud import MemoryCloud
 
@@ -38,7 +25,7 @@ def cloud(**more: Any) -> MemoryCloud:
 
 async def test_attach_makes_a_load_balancer_and_puts_all_nodes_into_it() -> None:
     empty = MemoryCloud()
-    view = action(CLUSTER_ATTACH_POLICY, cluster(node("a"), node("b"), node("unmade", physical=None)), empty)
+    view = action(ActionName.CLUSTER_ATTACH_POLICY, cluster(node("a"), node("b"), node("unmade", physical=None)), empty)
     assert await attach(BALANCE, view) == (True, BINDING)
     assert empty.balancers == {
         "pool-0": {"member-of-server-a": "server-a", "member-of-server-b": "server-b"},
@@ -49,14 +36,14 @@ async def test_attach_makes_a_load_balancer_and_puts_all_nodes_into_it() -> None
 
 async def test_attach_leaves_nothing_behind_when_a_node_cannot_be_added() -> None:
     empty = MemoryCloud(broken={"server-b"})
-    view = action(CLUSTER_ATTACH_POLICY, cluster(node("a"), node("b")), empty)
+    view = action(ActionName.CLUSTER_ATTACH_POLICY, cluster(node("a"), node("b")), empty)
     assert await attach(BALANCE, view) == (False, "Failed in adding node into lb pool")
     assert empty.balancers == {}
     assert view.effects.node_data == {}
 
 
 async def test_attach_says_why_no_load_balancer_could_be_made() -> None:
-    view = action(CLUSTER_ATTACH_POLICY, cluster(), MemoryCloud(broken={"balancers"}))
+    view = action(ActionName.CLUSTER_ATTACH_POLICY, cluster(), MemoryCloud(broken={"balancers"}))
     assert await attach(BALANCE, view) == (
         False,
         "Failed in creating a load balancer: balancers does not answer",
@@ -65,7 +52,7 @@ async def test_attach_says_why_no_load_balancer_could_be_made() -> None:
 
 async def test_detach_deletes_the_load_balancer() -> None:
     full = cloud()
-    view = action(CLUSTER_DETACH_POLICY, cluster(*MEMBERS, data={"loadbalancers": {BALANCE.id: {}}}), full)
+    view = action(ActionName.CLUSTER_DETACH_POLICY, cluster(*MEMBERS, data={"loadbalancers": {BALANCE.id: {}}}), full)
     view.binding = BINDING
     assert await detach(BALANCE, view) == (True, "LB resources deletion succeeded.")
     assert full.balancers == {}
@@ -76,14 +63,14 @@ async def test_detach_deletes_the_load_balancer() -> None:
 async def test_a_load_balancer_that_was_there_before_stays() -> None:
     existing = {**SPEC, "loadbalancer": "lb-9", "pool": {**SPEC["pool"], "id": "pool-9"}}
     asked, theirs = policy("loadbalance-1.3", existing), MemoryCloud()
-    view = action(CLUSTER_ATTACH_POLICY, cluster(node("a")), theirs)
+    view = action(ActionName.CLUSTER_ATTACH_POLICY, cluster(node("a")), theirs)
     ok, binding = await attach(asked, view)
     assert ok
     assert binding["LoadBalancingPolicy"]["data"]["preexisting"] is True
     assert theirs.balancers == {"pool-9": {"member-of-server-a": "server-a"}}
 
     member = node("a", lb_member="member-of-server-a")
-    view = action(CLUSTER_DETACH_POLICY, cluster(member), theirs)
+    view = action(ActionName.CLUSTER_DETACH_POLICY, cluster(member), theirs)
     view.binding = binding
     assert (await detach(asked, view))[0]
     assert theirs.balancers == {"pool-9": {}}
@@ -92,12 +79,12 @@ async def test_a_load_balancer_that_was_there_before_stays() -> None:
 @pytest.mark.parametrize(
     ("name", "more", "left"),
     [
-        (CLUSTER_SCALE_IN, {"data": {"deletion": {"count": 1, "candidates": ["a"]}}}, "bc"),
-        (CLUSTER_DEL_NODES, {"inputs": {"candidates": ["a", "b"]}}, "c"),
-        (CLUSTER_REPLACE_NODES, {"inputs": {"candidates": {"a": "new"}}}, "bc"),
-        (NODE_DELETE, {"node": MEMBERS[0]}, "bc"),
-        (CLUSTER_RESIZE, {"data": {"creation": {"count": 0}, "rebalance": ["c"]}}, "ab"),
-        (CLUSTER_RESIZE, {"inputs": {"adjustment_type": "CHANGE_IN_CAPACITY", "number": 1}}, "abc"),
+        (ActionName.CLUSTER_SCALE_IN, {"data": {"deletion": {"count": 1, "candidates": ["a"]}}}, "bc"),
+        (ActionName.CLUSTER_DEL_NODES, {"inputs": {"candidates": ["a", "b"]}}, "c"),
+        (ActionName.CLUSTER_REPLACE_NODES, {"inputs": {"candidates": {"a": "new"}}}, "bc"),
+        (ActionName.NODE_DELETE, {"node": MEMBERS[0]}, "bc"),
+        (ActionName.CLUSTER_RESIZE, {"data": {"creation": {"count": 0}, "rebalance": ["c"]}}, "ab"),
+        (ActionName.CLUSTER_RESIZE, {"inputs": {"adjustment_type": "CHANGE_IN_CAPACITY", "number": 1}}, "abc"),
     ],
 )
 async def test_nodes_leave_the_pool_before_they_go(name: str, more: dict[str, Any], left: str) -> None:
@@ -114,7 +101,7 @@ async def test_nodes_leave_the_pool_before_they_go(name: str, more: dict[str, An
 
 async def test_where_no_policy_chose_victims_it_chooses_them() -> None:
     full = cloud()
-    view = action(CLUSTER_SCALE_IN, cluster(*MEMBERS), full, {"count": 2})
+    view = action(ActionName.CLUSTER_SCALE_IN, cluster(*MEMBERS), full, {"count": 2})
     view.binding = BINDING
     found = await before(BALANCE, view)
     assert found["deletion"]["count"] == 2
@@ -124,7 +111,7 @@ async def test_where_no_policy_chose_victims_it_chooses_them() -> None:
 
 async def test_nothing_leaves_the_pool_for_a_request_that_will_be_refused() -> None:
     full = cloud()
-    view = action(CLUSTER_SCALE_IN, cluster(*MEMBERS, min_size=3), full)
+    view = action(ActionName.CLUSTER_SCALE_IN, cluster(*MEMBERS, min_size=3), full)
     view.binding = BINDING
     await before(BALANCE, view)
     assert len(full.balancers["pool-0"]) == 3
@@ -133,18 +120,18 @@ async def test_nothing_leaves_the_pool_for_a_request_that_will_be_refused() -> N
 async def test_with_hooks_nodes_leave_when_their_turn_comes() -> None:
     full = cloud()
     data = {"hooks": {"timeout": 9}, "deletion": {"count": 1, "candidates": ["a"]}}
-    view = action(CLUSTER_SCALE_IN, cluster(*MEMBERS), full, data=data)
+    view = action(ActionName.CLUSTER_SCALE_IN, cluster(*MEMBERS), full, data=data)
     view.binding = BINDING
     await before(BALANCE, view)
     assert len(full.balancers["pool-0"]) == 3
-    view = action(NODE_DELETE, cluster(*MEMBERS), full, data={"hooks": {"timeout": 9}}, node=MEMBERS[0])
+    view = action(ActionName.NODE_DELETE, cluster(*MEMBERS), full, data={"hooks": {"timeout": 9}}, node=MEMBERS[0])
     view.binding = BINDING
     await before(BALANCE, view)
     assert len(full.balancers["pool-0"]) == 2
 
 
 async def test_a_node_that_cannot_leave_the_pool_stops_the_action() -> None:
-    view = action(NODE_DELETE, cluster(*MEMBERS), cloud(broken={"member-of-server-a"}), node=MEMBERS[0])
+    view = action(ActionName.NODE_DELETE, cluster(*MEMBERS), cloud(broken={"member-of-server-a"}), node=MEMBERS[0])
     view.binding = BINDING
     await before(BALANCE, view)
     assert view.refusal == "Failed in removing deleted node(s) from lb pool: ['a']"
@@ -156,12 +143,12 @@ async def test_a_node_that_cannot_leave_the_pool_stops_the_action() -> None:
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        (CLUSTER_SCALE_OUT, {"data": {"creation": {"count": 1, "nodes": ["new"]}}}),
-        (CLUSTER_ADD_NODES, {"inputs": {"nodes": ["new"]}}),
-        (CLUSTER_REPLACE_NODES, {"inputs": {"candidates": {"x": "new"}}}),
-        (NODE_CREATE, {"node": node("new")}),
-        (NODE_RECOVER, {"node": node("new")}),
-        (CLUSTER_RECOVER, {}),
+        (ActionName.CLUSTER_SCALE_OUT, {"data": {"creation": {"count": 1, "nodes": ["new"]}}}),
+        (ActionName.CLUSTER_ADD_NODES, {"inputs": {"nodes": ["new"]}}),
+        (ActionName.CLUSTER_REPLACE_NODES, {"inputs": {"candidates": {"x": "new"}}}),
+        (ActionName.NODE_CREATE, {"node": node("new")}),
+        (ActionName.NODE_RECOVER, {"node": node("new")}),
+        (ActionName.CLUSTER_RECOVER, {}),
     ],
 )
 async def test_nodes_join_the_pool_when_they_have_come(name: str, more: dict[str, Any]) -> None:
@@ -176,7 +163,7 @@ async def test_nodes_join_the_pool_when_they_have_come(name: str, more: dict[str
 async def test_a_server_that_was_made_anew_is_another_member() -> None:
     full = cloud()
     again = node("a", lb_member="member-of-server-a", recovery="RECREATE", physical="server-a2")
-    view = action(NODE_RECOVER, cluster(again, *MEMBERS[1:]), full, node=again)
+    view = action(ActionName.NODE_RECOVER, cluster(again, *MEMBERS[1:]), full, node=again)
     view.binding = BINDING
     await after(BALANCE, view)
     assert sorted(full.balancers["pool-0"].values()) == ["server-a2", "server-b", "server-c"]
@@ -186,14 +173,14 @@ async def test_a_server_that_was_made_anew_is_another_member() -> None:
 async def test_a_server_that_was_rebooted_is_the_same_member() -> None:
     full = cloud()
     again = node("a", lb_member="member-of-server-a", recovery="REBOOT")
-    view = action(NODE_RECOVER, cluster(again, *MEMBERS[1:]), full, node=again)
+    view = action(ActionName.NODE_RECOVER, cluster(again, *MEMBERS[1:]), full, node=again)
     view.binding = BINDING
     await after(BALANCE, view)
     assert view.effects.node_data == {}
 
 
 async def test_a_node_that_cannot_join_is_told() -> None:
-    view = action(NODE_CREATE, cluster(), cloud(broken={"server-new"}), node=node("new"))
+    view = action(ActionName.NODE_CREATE, cluster(), cloud(broken={"server-new"}), node=node("new"))
     view.binding = BINDING
     await after(BALANCE, view)
     assert view.refusal == "Failed in adding nodes into lb pool: ['new']"
@@ -201,7 +188,7 @@ async def test_a_node_that_cannot_join_is_told() -> None:
 
 async def test_after_a_failure_nothing_joins() -> None:
     full = cloud()
-    view = action(NODE_CREATE, cluster(), full, node=node("new"), succeeded=False)
+    view = action(ActionName.NODE_CREATE, cluster(), full, node=node("new"), succeeded=False)
     await after(BALANCE, view)
     assert len(full.balancers["pool-0"]) == 3
 

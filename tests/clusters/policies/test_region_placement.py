@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from roost.clusters.policies.base import CLUSTER_SCALE_IN, CLUSTER_SCALE_OUT, NODE_CREATE, Policy
+from roost.clusters.policies.base import Policy
 from roost.clusters.spec import InvalidSpec
+from roost.clusters.states import ActionName
 from tests.clusters.builders import SETTINGS, action, before, cluster, node, pinned, policy
 from tests.clusters.memory_cloud import MemoryCloud
 
@@ -17,7 +18,7 @@ def regions(**caps: int) -> Policy:
 
 
 async def test_nodes_are_spread_up_to_the_caps() -> None:
-    view = action(CLUSTER_SCALE_OUT, cluster(node("a", region="one")), CLOUD, {"count": 5})
+    view = action(ActionName.CLUSTER_SCALE_OUT, cluster(node("a", region="one")), CLOUD, {"count": 5})
     assert await before(regions(one=2, two=-1), view) == {
         "status": "OK",
         "creation": {"count": 5, "regions": {"one": 1, "two": 4}},
@@ -26,24 +27,24 @@ async def test_nodes_are_spread_up_to_the_caps() -> None:
 
 async def test_scaling_in_keeps_the_balance() -> None:
     members = [node(f"one.{at}", region="one") for at in range(4)] + [node("two.0", region="two")]
-    view = action(CLUSTER_SCALE_IN, cluster(*members), CLOUD, {"count": 3})
+    view = action(ActionName.CLUSTER_SCALE_IN, cluster(*members), CLOUD, {"count": 3})
     assert (await before(regions(one=-1, two=-1), view))["deletion"] == {"count": 3, "regions": {"one": 3}}
 
 
 async def test_beyond_the_caps_there_is_no_plan() -> None:
-    view = action(CLUSTER_SCALE_OUT, cluster(), CLOUD, {"count": 5})
+    view = action(ActionName.CLUSTER_SCALE_OUT, cluster(), CLOUD, {"count": 5})
     await before(regions(one=2, two=2), view)
     assert view.refusal == "There is no feasible plan to handle all nodes."
 
 
 async def test_without_a_region_that_is_usable_the_check_fails() -> None:
-    view = action(CLUSTER_SCALE_OUT, cluster(), MemoryCloud(region_names=["three"]))
+    view = action(ActionName.CLUSTER_SCALE_OUT, cluster(), MemoryCloud(region_names=["three"]))
     await before(regions(one=-1), view)
     assert view.refusal == "No region is found usable."
 
 
 async def test_the_region_of_a_profile_comes_first() -> None:
-    view = action(NODE_CREATE, cluster(profile=pinned(context={"region_name": "two"})), CLOUD)
+    view = action(ActionName.NODE_CREATE, cluster(profile=pinned(context={"region_name": "two"})), CLOUD)
     assert await before(regions(one=-1), view) == {}
 
 
