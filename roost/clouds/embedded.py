@@ -261,7 +261,7 @@ class EmbeddedCloud:
             elif operation in ("lock", "unlock"):
                 await servers.update(connection, server.id, {"locked": operation == "lock"})
             elif operation == "resize":
-                if str(params["flavor"]) != str(server.flavor["id"]):
+                if str(params["flavor"]) != str(server.flavor.id):
                     await operations.resize(connection, self.scheduler, server, self._actor, str(params["flavor"]))
             elif operation == "migrate":
                 await operations.migrate(connection, self.scheduler, server, self._actor, params.get("host"))

@@ -1,5 +1,6 @@
 """The metadata of a server: a few words that its owner attaches to it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from roost.api.compute.servers import METADATA, owned
@@ -90,7 +91,7 @@ async def _change(call: Call, what: str, items: dict[str, str], *, keep: bool) -
     return wanted
 
 
-def _item(metadata: dict[str, Any], key: str) -> Any:
+def _item(metadata: Mapping[str, str], key: str) -> Any:
     if key not in metadata:
         raise NotFound("Metadata item was not found")
     return metadata[key]

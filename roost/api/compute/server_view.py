@@ -181,16 +181,16 @@ def _image(call: Call, server: Server) -> dict[str, Any] | str:
 def _flavor(call: Call, server: Server) -> dict[str, Any]:
     flavor = server.flavor
     if call.version < Version(2, 47):
-        bookmark = {"rel": "bookmark", "href": f"{call.base}/flavors/{flavor['id']}"}
-        return {"id": flavor["id"], "links": [bookmark]}
+        bookmark = {"rel": "bookmark", "href": f"{call.base}/flavors/{flavor.id}"}
+        return {"id": flavor.id, "links": [bookmark]}
     return {
-        "vcpus": flavor["vcpus"],
-        "ram": flavor["memory_mb"],
-        "disk": flavor["root_gb"],
-        "ephemeral": flavor["ephemeral_gb"],
-        "swap": flavor["swap_mb"],
-        "original_name": flavor["name"],
-        "extra_specs": flavor["extra_specs"],
+        "vcpus": flavor.vcpus,
+        "ram": flavor.memory_mb,
+        "disk": flavor.root_gb,
+        "ephemeral": flavor.ephemeral_gb,
+        "swap": flavor.swap_mb,
+        "original_name": flavor.name,
+        "extra_specs": flavor.extra_specs,
     }
 
 

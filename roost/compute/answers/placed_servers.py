@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost.compute.inventory.flavors import ServerFlavor
 from roost.compute.inventory.live_fleet import LiveFleet
 from roost.placement.fleet import Resources
 from roost.store.tables.servers import servers
@@ -32,7 +33,7 @@ async def load(connection: AsyncConnection, live: LiveFleet, *conditions: sa.Col
     for row in await connection.execute(query.order_by(servers.c.number)):
         host = live.index(row.host_id)
         if host is not None:
-            size = Resources(*(row.flavor.get(key, 0) for key in Resources._fields))
+            size = ServerFlavor.from_json(row.flavor).size
             place = (row.group_id, host, size, row.zone, row.partition)
             found.append(PlacedServer(row.id, row.name, row.project_id, *place))
     return found

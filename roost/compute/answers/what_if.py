@@ -2,16 +2,14 @@
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.groups import groups
-from roost.compute.inventory.flavors import size_of
 from roost.compute.scheduling import records
 from roost.compute.scheduling.request import hinted_hosts
 from roost.compute.scheduling.scheduler import Scheduler
+from roost.compute.scheduling.servers import Server
 from roost.placement.decision import Decision, Move, Request
 from roost.placement.fleet import Members, Resources
 from roost.placement.record import Record
@@ -66,14 +64,14 @@ async def new_members(
 
 
 async def same_again(
-    connection: AsyncConnection, scheduler: Scheduler, server: sa.Row[Any], count: int
+    connection: AsyncConnection, scheduler: Scheduler, server: Server, count: int
 ) -> HypotheticalDecision:
     """A request for servers like one that found no host."""
     await scheduler.live.sync(connection)
     rules, members = await _group(connection, scheduler, server.group_id)
-    near, apart = await hinted_hosts(connection, scheduler.live, server)
+    near, apart = await hinted_hosts(connection, scheduler.live, server.hints, server.project_id)
     request = Request(
-        resources=size_of(server.flavor),
+        resources=server.flavor.size,
         count=count,
         rules=rules,
         members=members,
@@ -85,14 +83,12 @@ async def same_again(
     return await decide(connection, scheduler, request)
 
 
-async def moved(
-    connection: AsyncConnection, scheduler: Scheduler, server: sa.Row[Any], target: str
-) -> HypotheticalDecision:
+async def moved(connection: AsyncConnection, scheduler: Scheduler, server: Server, target: str) -> HypotheticalDecision:
     """A server moved to one host, under the rules of its group; those on the way count in both places."""
     await scheduler.live.sync(connection)
     rules, members = await _group(connection, scheduler, server.group_id)
-    source = scheduler.live.index(server.host_id)
-    size = size_of(server.flavor)
+    source = None if server.host_id is None else scheduler.live.index(server.host_id)
+    size = server.flavor.size
     request = Request(
         size,
         rules=rules,

@@ -31,7 +31,7 @@ from roost.config import Settings
 from roost.errors import Conflict, Invalid, NotFound, OverQuota
 from roost.placement.partitions import number
 from roost.placement.rules import AVAILABILITY_ZONE, HOST, TYPES, Limit, Rule, contradictions, division_of
-from roost.store import pages
+from roost.store import bulk, pages
 from roost.store.pages import EVERYTHING, PageRequest, SortKey
 from roost.store.tables.compute import aggregates, scopes
 from roost.store.tables.servers import project_usage, server_group_policies, server_groups, servers
@@ -445,18 +445,21 @@ async def divide(connection: AsyncConnection, group_id: str) -> None:
     after = number(rule.partitions, {row.id: row.place for row in rows}, before)
     changed = [{"id": each, "partition": after[each]} for each in after if after[each] != before[each]]
     if changed:
-        await connection.execute(_NUMBER, {"rows": json.dumps(changed)})
+        await connection.execute(_NUMBER, {"rows": changed})
 
 
-_NUMBER = sa.text("""
-    UPDATE servers SET partition = r.partition
-    FROM (
-        SELECT r.id, r.partition
-        FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(id uuid, partition int) JOIN servers s ON s.id = r.id
-        FOR UPDATE OF s SKIP LOCKED
-    ) AS r
-    WHERE servers.id = r.id
-""")
+_NUMBERED = bulk.given(servers.c.id, servers.c.partition)
+_FREE = (
+    sa.select(_NUMBERED)
+    .join(servers, servers.c.id == _NUMBERED.c.id)
+    .with_for_update(of=servers, skip_locked=True)
+    .subquery()
+)
+_NUMBER = (
+    servers.update()
+    .where(servers.c.id == _FREE.c.id)
+    .values(partition=_FREE.c.partition, updated_at=servers.c.updated_at)
+)
 
 
 async def _count(connection: AsyncConnection, settings: Settings, project_id: str, user_id: str) -> None:

@@ -4,7 +4,6 @@ Whoever changes claims or groups locks in this order, so that nobody waits in a 
 groups, hosts; several of a kind in the order of their keys.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost.compute.inventory.flavors import ServerFlavor
 from roost.placement.fleet import Resources
+from roost.store import bulk
 from roost.store.database import worth_retrying
 from roost.store.tables.compute import hosts
 from roost.store.tables.servers import claims as claims_table
@@ -42,10 +43,10 @@ class Usage:
     ram: int
 
     @classmethod
-    def of(cls, flavor: Mapping[str, Any], step: Mapping[str, Any] | None) -> "Usage":
+    def of(cls, flavor: ServerFlavor, other: ServerFlavor | None) -> "Usage":
         """What one server counts for: the larger of its flavors until it is clear which one stays."""
-        other = (step or {}).get("flavor") or flavor
-        return cls(1, max(flavor["vcpus"], other["vcpus"]), max(flavor["memory_mb"], other["memory_mb"]))
+        other = other or flavor
+        return cls(1, max(flavor.vcpus, other.vcpus), max(flavor.memory_mb, other.memory_mb))
 
     def __add__(self, more: "Usage") -> "Usage":
         return Usage(self.instances + more.instances, self.cores + more.cores, self.ram + more.ram)
@@ -97,7 +98,7 @@ async def take(connection: AsyncConnection, claims: Sequence[Claim]) -> None:
     if not claims:
         return
     rows = [{"server_id": claim.server_id, "host_id": claim.host_id, **claim.resources._asdict()} for claim in claims]
-    await connection.execute(_TAKE, {"rows": json.dumps(rows)})
+    await connection.execute(_TAKE, {"rows": rows})
 
 
 async def change(connection: AsyncConnection, claim: Claim) -> None:
@@ -113,7 +114,7 @@ async def release(connection: AsyncConnection, pairs: Sequence[tuple[str, int]])
         return set()
     rows = [{"server_id": server_id, "host_id": host_id} for server_id, host_id in pairs]
     await lock_hosts(connection, {host_id for _, host_id in pairs})
-    return {row.host_id for row in await connection.execute(_RELEASE, {"rows": json.dumps(rows)})}
+    return set((await connection.execute(_RELEASE, {"rows": rows})).scalars())
 
 
 async def held_by(connection: AsyncConnection, server_id: str) -> list[int]:
@@ -142,23 +143,33 @@ async def count_usage(connection: AsyncConnection, changes: Mapping[str, Usage])
         for project, usage in sorted(changes.items())
     ]
     if rows:
-        await connection.execute(_COUNT_USAGE, {"rows": json.dumps(rows)})
+        await connection.execute(_COUNT_USAGE, {"rows": rows})
 
 
-_TAKE = sa.text("""
-    WITH wanted AS (
-        SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-            AS r(server_id uuid, host_id int, vcpus int, memory_mb int, disk_gb int)
-    ), taken AS (
-        INSERT INTO claims (server_id, host_id, vcpus, memory_mb, disk_gb)
-        SELECT server_id, host_id, vcpus, memory_mb, disk_gb FROM wanted
-    )
-    UPDATE hosts SET vcpus_used = vcpus_used + sums.vcpus, memory_mb_used = memory_mb_used + sums.memory_mb,
-        disk_gb_used = disk_gb_used + sums.disk_gb, servers = hosts.servers + sums.servers
-    FROM (SELECT host_id, sum(vcpus) AS vcpus, sum(memory_mb) AS memory_mb, sum(disk_gb) AS disk_gb,
-                 count(*) AS servers FROM wanted GROUP BY host_id) AS sums
-    WHERE hosts.id = sums.host_id
-""")
+def _summed(source: sa.FromClause) -> sa.Subquery:
+    """What these claims take of each host together."""
+    sums = [sa.func.sum(source.c[name]).label(name) for name in Resources._fields]
+    return sa.select(source.c.host_id, *sums, sa.func.count().label("servers")).group_by(source.c.host_id).subquery()
+
+
+def _counted(sums: sa.Subquery, sign: int) -> sa.Update:
+    """Add what is claimed of each host to what it has given, or take it off."""
+    used = {f"{name}_used": hosts.c[f"{name}_used"] + sign * sums.c[name] for name in Resources._fields}
+    same = hosts.c.id == sums.c.host_id
+    return hosts.update().where(same).values(**used, servers=hosts.c.servers + sign * sums.c.servers)
+
+
+_TAKEN = bulk.insert(claims_table).returning(*claims_table.c).cte("taken")
+_TAKE = _counted(_summed(_TAKEN), +1)
+
+_LEAVING = bulk.given(*claims_table.primary_key)
+_GONE = (
+    claims_table.delete()
+    .where(claims_table.c.server_id == _LEAVING.c.server_id, claims_table.c.host_id == _LEAVING.c.host_id)
+    .returning(*claims_table.c)
+    .cte("gone")
+)
+_RELEASE = _counted(_summed(_GONE), -1).returning(hosts.c.id)
 
 _CHANGE = sa.text("""
     WITH before AS (
@@ -173,27 +184,13 @@ _CHANGE = sa.text("""
     FROM before WHERE hosts.id = before.host_id
 """)
 
-_RELEASE = sa.text("""
-    WITH gone AS (
-        DELETE FROM claims USING jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(server_id uuid, host_id int)
-        WHERE claims.server_id = r.server_id AND claims.host_id = r.host_id
-        RETURNING claims.*
-    ), sums AS (
-        SELECT host_id, sum(vcpus) AS vcpus, sum(memory_mb) AS memory_mb, sum(disk_gb) AS disk_gb,
-               count(*) AS servers FROM gone GROUP BY host_id
-    )
-    UPDATE hosts SET vcpus_used = vcpus_used - sums.vcpus, memory_mb_used = memory_mb_used - sums.memory_mb,
-        disk_gb_used = disk_gb_used - sums.disk_gb, servers = hosts.servers - sums.servers
-    FROM sums WHERE hosts.id = sums.host_id RETURNING hosts.id AS host_id
-""")
-
 _ENSURE_USAGE = sa.text("""
     INSERT INTO project_usage (project_id) SELECT unnest(CAST(:projects AS text[])) ON CONFLICT DO NOTHING
 """)
 
-_COUNT_USAGE = sa.text("""
-    UPDATE project_usage AS p
-    SET instances = p.instances + r.instances, cores = p.cores + r.cores, ram = p.ram + r.ram
-    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(project_id text, instances int, cores int, ram bigint)
-    WHERE p.project_id = r.project_id
-""")
+_USED = bulk.given(project_usage.c.project_id, project_usage.c.instances, project_usage.c.cores, project_usage.c.ram)
+_COUNT_USAGE = (
+    project_usage.update()
+    .where(project_usage.c.project_id == _USED.c.project_id)
+    .values({name: project_usage.c[name] + _USED.c[name] for name in ("instances", "cores", "ram")})
+)

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -168,22 +168,49 @@ def resources_of(flavor: sa.Row[Any]) -> Resources:
     return Resources(flavor.vcpus, flavor.memory_mb, flavor.disk_gb + flavor.ephemeral_gb)
 
 
-def embedded(flavor: sa.Row[Any]) -> dict[str, Any]:
-    """The flavor as a server keeps it, whatever becomes of the flavor; `disk_gb` is all that the server takes."""
-    return {
-        "id": flavor.id,
-        "name": flavor.name,
-        "root_gb": flavor.disk_gb,
-        "ephemeral_gb": flavor.ephemeral_gb,
-        "swap_mb": flavor.swap_mb,
-        "extra_specs": flavor.extra_specs,
-        **resources_of(flavor)._asdict(),
-    }
+@dataclass(frozen=True, slots=True)
+class ServerFlavor:
+    """A flavor as a server keeps it, whatever becomes of the flavor. A mirrored server of Nova's has only its size."""
 
+    vcpus: int = 0
+    memory_mb: int = 0
+    disk_gb: int = 0
+    """All that the server takes: root and ephemeral disk."""
+    id: str = ""
+    name: str = ""
+    root_gb: int = 0
+    ephemeral_gb: int = 0
+    swap_mb: int = 0
+    extra_specs: Mapping[str, str] = field(default_factory=dict)
 
-def size_of(kept: Mapping[str, Any]) -> Resources:
-    """What a server takes of a host, by the flavor that it keeps."""
-    return Resources(*(kept[key] for key in Resources._fields))
+    @classmethod
+    def of(cls, flavor: sa.Row[Any]) -> "ServerFlavor":
+        """The copy that a new server keeps of a flavor."""
+        return cls(
+            *resources_of(flavor),
+            id=flavor.id,
+            name=flavor.name,
+            root_gb=flavor.disk_gb,
+            ephemeral_gb=flavor.ephemeral_gb,
+            swap_mb=flavor.swap_mb,
+            extra_specs=flavor.extra_specs,
+        )
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "ServerFlavor":
+        """Read what is stored; raises `ValueError` with a sentence if it is not a flavor."""
+        if not isinstance(data, Mapping) or not data.keys() <= cls.__dataclass_fields__.keys():
+            raise ValueError(f"The flavor of a server cannot be read: {data!r}.")
+        return cls(**data)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is stored."""
+        return asdict(self)
+
+    @property
+    def size(self) -> Resources:
+        """What the server takes of a host."""
+        return Resources(self.vcpus, self.memory_mb, self.disk_gb)
 
 
 def _usable_by(project_id: str) -> sa.ColumnElement[bool]:

@@ -11,12 +11,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.inventory import claims, quotas, zones
 from roost.compute.inventory.claims import Claim, Usage
-from roost.compute.inventory.flavors import embedded, resources_of, size_of
+from roost.compute.inventory.flavors import ServerFlavor
 from roost.compute.inventory.live_fleet import announce_claims
 from roost.compute.moves.relocation import relocate
 from roost.compute.scheduling import servers
 from roost.compute.scheduling.scheduler import Scheduler
-from roost.compute.scheduling.servers import NO_STATE, RUNNING, SHUTDOWN, Actor, Server
+from roost.compute.scheduling.servers import Actor, Server
+from roost.compute.scheduling.steps import NO_STATE, RUNNING, SHUTDOWN, Resized, Transition, other_flavor
 from roost.errors import Conflict, Invalid, OverQuota
 from roost.store.tables.compute import flavor_access, flavors, hosts
 from roost.store.tables.servers import migrations
@@ -43,7 +44,7 @@ async def _record_move(
         status=status,
         source=server.host,
         destination=destination,
-        old_flavor_id=server.flavor["id"],
+        old_flavor_id=server.flavor.id,
         new_flavor_id=flavor_id,
         user_id=actor.user_id,
         project_id=actor.project_id,
@@ -60,7 +61,7 @@ async def migrate(
         await _host(connection, target)
         if target == server.host:
             raise Invalid(f"Cannot migrate to the host ({target}) where the server exists.")
-    host_id = await relocate(connection, scheduler, server, size_of(server.flavor), target=target)
+    host_id = await relocate(connection, scheduler, server, server.flavor.size, target=target)
     await _start_resize(connection, server, actor, "migrate", "migration", host_id, server.flavor)
 
 
@@ -70,27 +71,25 @@ async def resize(
     """Give a server another flavor, on this host or another, to be confirmed afterwards."""
     servers.check(server, "resize", _MOVABLE, actor)
     flavor = await _flavor(connection, flavor_id, server.project_id)
-    if flavor.id == server.flavor["id"]:
+    if flavor.id == server.flavor.id:
         raise Invalid("When resizing, instances must change flavor!")
     await _use_more(connection, scheduler, server, flavor)
-    host_id = await relocate(connection, scheduler, server, resources_of(flavor), may_stay=True)
-    await _start_resize(connection, server, actor, "resize", "resize", host_id, embedded(flavor))
+    host_id = await relocate(connection, scheduler, server, flavor.size, may_stay=True)
+    await _start_resize(connection, server, actor, "resize", "resize", host_id, flavor)
 
 
-async def _flavor(connection: AsyncConnection, flavor_id: str, project_id: str) -> sa.Row[Any]:
+async def _flavor(connection: AsyncConnection, flavor_id: str, project_id: str) -> ServerFlavor:
     allowed = sa.select(flavor_access.c.flavor_id).where(flavor_access.c.project_id == project_id)
     query = sa.select(flavors).where(flavors.c.id == flavor_id, sa.or_(flavors.c.is_public, flavors.c.id.in_(allowed)))
     row = (await connection.execute(query)).one_or_none()
     if row is None:
         raise Invalid(f"Flavor {flavor_id} could not be found.")
-    return row
+    return ServerFlavor.of(row)
 
 
-async def _use_more(connection: AsyncConnection, scheduler: Scheduler, server: Server, flavor: sa.Row[Any]) -> None:
+async def _use_more(connection: AsyncConnection, scheduler: Scheduler, server: Server, flavor: ServerFlavor) -> None:
     """Count the larger of both flavors until it is clear which one stays."""
-    more = Usage(
-        0, max(0, flavor.vcpus - server.flavor["vcpus"]), max(0, flavor.memory_mb - server.flavor["memory_mb"])
-    )
+    more = Usage.of(server.flavor, flavor) - Usage.of(server.flavor, None)
     limits = await quotas.limits_of(connection, scheduler.settings.quota, {server.project_id}, {server.user_id})
     used = await quotas.lock_used(connection, limits)
     for share, allowed in limits.items():
@@ -107,36 +106,30 @@ async def _start_resize(
     action: str,
     kind: str,
     host_id: int,
-    flavor: dict[str, Any],
+    flavor: ServerFlavor,
 ) -> None:
-    migration = await _record_move(connection, server, host_id, kind, "migrating", actor, flavor["id"])
+    migration = await _record_move(connection, server, host_id, kind, "migrating", actor, flavor.id)
     moves = host_id != server.host_id
-    remembered = {
-        "source": server.host_id,
-        "flavor": server.flavor,
-        "vm_state": server.vm_state,
-        "power_state": server.power_state,
-        "migration": migration,
-    }
-    step = {
-        "vm_state": "resized",
-        "host_id": host_id,
-        "flavor": flavor,
-        "migration": migration,
-        "migration_status": "finished",
-        "launches": True,
-        "then": remembered,
-        "undo": {"vm_state": server.vm_state, **({"release": [host_id]} if moves else {"shrink": True})},
-    }
+    assert server.host_id is not None
+    step = Transition(
+        vm_state="resized",
+        host_id=host_id,
+        flavor=flavor,
+        migration=migration,
+        migration_status="finished",
+        launches=True,
+        then=Resized(server.host_id, server.flavor, server.vm_state, server.power_state, migration),
+        undo=Transition(server.vm_state, release=(host_id,) if moves else (), shrink=not moves),
+    )
     await servers.start(connection, server, action, actor, "resize_migrating", step)
 
 
 async def confirm(connection: AsyncConnection, server: Server, actor: Actor) -> None:
     """Keep the server where, and as, it was moved or resized to."""
     servers.check(server, "confirmResize", frozenset({"resized"}), actor)
-    kept = server.step
+    kept = _kept(server)
     await _count_again(connection, server, server.flavor)
-    await _give_back(connection, server, kept["source"], stays=server.host_id)
+    await _give_back(connection, server, kept.source, stays=server.host_id)
     await _end_resize(connection, server, kept, "confirmed", {})
     await servers.record(connection, server.id, "confirmResize", actor, done=True)
 
@@ -144,44 +137,56 @@ async def confirm(connection: AsyncConnection, server: Server, actor: Actor) -> 
 async def revert(connection: AsyncConnection, server: Server, actor: Actor) -> None:
     """Put the server back where, and as, it was."""
     servers.check(server, "revertResize", frozenset({"resized"}), actor)
-    kept = server.step
-    await _count_again(connection, server, kept["flavor"])
-    back = {"host_id": kept["source"], "flavor": kept["flavor"]}
-    await _give_back(connection, server, server.host_id, stays=kept["source"], flavor=kept["flavor"])
+    kept = _kept(server)
+    await _count_again(connection, server, kept.flavor)
+    back = {"host_id": kept.source, "flavor": kept.flavor.to_json()}
+    await _give_back(connection, server, server.host_id, stays=kept.source, flavor=kept.flavor)
     await _end_resize(connection, server, kept, "reverted", back)
     await servers.record(connection, server.id, "revertResize", actor, done=True)
 
 
-async def _count_again(connection: AsyncConnection, server: Server, stays: dict[str, Any]) -> None:
+def _kept(server: Server) -> Resized:
+    if not isinstance(server.step, Resized):
+        raise Conflict(f"Instance {server.id} has not been resized.")
+    return server.step
+
+
+async def _count_again(connection: AsyncConnection, server: Server, stays: ServerFlavor) -> None:
     """Count a server with the flavor that stays, and no longer with the other one."""
     await claims.lock_usage(connection, {server.project_id})
-    less = Usage.of(stays, None) - Usage.of(server.flavor, server.step)
+    less = Usage.of(stays, None) - Usage.of(server.flavor, other_flavor(server.step))
     await claims.count_usage(connection, {server.project_id: less})
 
 
 async def _give_back(
-    connection: AsyncConnection, server: Server, left: int, *, stays: int, flavor: dict[str, Any] | None = None
+    connection: AsyncConnection,
+    server: Server,
+    left: int | None,
+    *,
+    stays: int | None,
+    flavor: ServerFlavor | None = None,
 ) -> None:
     """Release the host that the server leaves; where it stays on one host, claim there what it now takes."""
     groups = [server.group_id] if server.group_id else []
     await claims.lock_groups(connection, groups)
+    assert left is not None
+    assert stays is not None
     if left != stays:
         changed = await claims.release(connection, [(server.id, left)])
     else:
         await claims.lock_hosts(connection, [stays])
-        size = size_of(flavor or server.flavor)
-        await claims.change(connection, Claim(server.id, stays, size))
+        await claims.change(connection, Claim(server.id, stays, (flavor or server.flavor).size))
         changed = {stays}
     await claims.touch_groups(connection, groups)
     await announce_claims(connection, changed)
 
 
 async def _end_resize(
-    connection: AsyncConnection, server: Server, kept: dict[str, Any], status: str, values: dict[str, Any]
+    connection: AsyncConnection, server: Server, kept: Resized, status: str, values: dict[str, Any]
 ) -> None:
-    state = {"vm_state": kept["vm_state"], "power_state": kept["power_state"], "step": None}
+    state = {"vm_state": kept.vm_state, "power_state": kept.power_state, "step": None}
     await servers.update(connection, server.id, {**state, **values})
-    ended = migrations.update().where(migrations.c.id == kept["migration"])
+    ended = migrations.update().where(migrations.c.id == kept.migration)
     await connection.execute(ended.values(status=status))
 
 
@@ -194,7 +199,7 @@ async def reset(connection: AsyncConnection, server: Server, vm_state: str) -> N
     await claims.lock_hosts(connection, held)
     changed = await claims.release(connection, [(server.id, host_id) for host_id in held if host_id != server.host_id])
     if server.host_id is not None:
-        await claims.change(connection, Claim(server.id, server.host_id, size_of(server.flavor)))
+        await claims.change(connection, Claim(server.id, server.host_id, server.flavor.size))
         changed.add(server.host_id)
     await claims.touch_groups(connection, groups)
     await announce_claims(connection, changed)
@@ -218,15 +223,15 @@ async def live_migrate(
         await _host(connection, target, must_run=forced)
         if target == server.host:
             raise Invalid(f"Unable to migrate instance ({server.id}) to current host ({target}).")
-    host_id = await relocate(connection, scheduler, server, size_of(server.flavor), target=target, forced=forced)
-    migration = await _record_move(connection, server, host_id, "live-migration", "running", actor, server.flavor["id"])
-    step = {
-        "host_id": host_id,
-        "launches": True,
-        "release": [server.host_id],
-        "migration": migration,
-        "undo": {"release": [host_id]},
-    }
+    host_id = await relocate(connection, scheduler, server, server.flavor.size, target=target, forced=forced)
+    migration = await _record_move(connection, server, host_id, "live-migration", "running", actor, server.flavor.id)
+    step = Transition(
+        host_id=host_id,
+        launches=True,
+        release=_source(server),
+        migration=migration,
+        undo=Transition(release=(host_id,)),
+    )
     await servers.start(connection, server, "live-migration", actor, "migrating", step)
 
 
@@ -250,17 +255,17 @@ async def evacuate(
         await _host(connection, target, must_run=forced)
         if target == server.host:
             raise Invalid("The target host can't be the same one.")
-    host_id = await relocate(connection, scheduler, server, size_of(server.flavor), target=target, forced=forced)
-    migration = await _record_move(connection, server, host_id, "evacuation", "accepted", actor, server.flavor["id"])
+    host_id = await relocate(connection, scheduler, server, server.flavor.size, target=target, forced=forced)
+    migration = await _record_move(connection, server, host_id, "evacuation", "accepted", actor, server.flavor.id)
     off = stopped or server.vm_state == "stopped"
-    step = {
-        "vm_state": "stopped" if off else "active",
-        "power_state": SHUTDOWN if off else RUNNING,
-        "host_id": host_id,
-        "launches": True,
-        "release": [server.host_id],
-        "migration": migration,
-    }
+    step = Transition(
+        vm_state="stopped" if off else "active",
+        power_state=SHUTDOWN if off else RUNNING,
+        host_id=host_id,
+        launches=True,
+        release=_source(server),
+        migration=migration,
+    )
     await servers.start(connection, server, "evacuate", actor, "rebuilding", step)
 
 
@@ -277,13 +282,13 @@ async def shelve_offload(connection: AsyncConnection, server: Server, actor: Act
 
 
 async def _offload(connection: AsyncConnection, server: Server, actor: Actor, action: str, task: str) -> None:
-    step = {
-        "vm_state": "shelved_offloaded",
-        "power_state": NO_STATE,
-        "host_id": None,
-        "release": [] if server.host_id is None else [server.host_id],
-    }
+    step = Transition("shelved_offloaded", NO_STATE, host_id=None, release=_source(server))
     await servers.start(connection, server, action, actor, task, step)
+
+
+def _source(server: Server) -> tuple[int, ...]:
+    """The host that a server leaves, if it is on one."""
+    return () if server.host_id is None else (server.host_id,)
 
 
 async def unshelve(
@@ -305,14 +310,9 @@ async def unshelve(
     if zone is not None or any_zone:
         await servers.update(connection, server.id, {"zone": zone})
         server = await servers.find(connection, server.id)
-    host_id = await relocate(connection, scheduler, server, size_of(server.flavor), target=target)
-    step = {
-        "vm_state": "active",
-        "power_state": RUNNING,
-        "host_id": host_id,
-        "launches": True,
-        "undo": {"vm_state": server.vm_state, "release": [host_id]},
-    }
+    host_id = await relocate(connection, scheduler, server, server.flavor.size, target=target)
+    undo = Transition(server.vm_state, release=(host_id,))
+    step = Transition("active", RUNNING, host_id, launches=True, undo=undo)
     await servers.start(connection, server, "unshelve", actor, "unshelving", step)
 
 

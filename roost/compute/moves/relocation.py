@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import replace
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -10,11 +9,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.compute.groups.group_cache import CachedGroup
 from roost.compute.inventory import claims
 from roost.compute.inventory.claims import Claim
-from roost.compute.inventory.flavors import size_of
 from roost.compute.inventory.live_fleet import LiveFleet, announce_claims
 from roost.compute.scheduling import records
 from roost.compute.scheduling.request import hinted_hosts
 from roost.compute.scheduling.scheduler import Scheduler
+from roost.compute.scheduling.servers import Server
 from roost.errors import Invalid, Unavailable
 from roost.placement.decision import Decision, Move, Request
 from roost.placement.fleet import Members, Resources
@@ -29,7 +28,7 @@ class NoValidHost(Invalid):
 async def relocate(
     connection: AsyncConnection,
     scheduler: Scheduler,
-    server: sa.Row[Any],
+    server: Server,
     resources: Resources,
     *,
     target: str | None = None,
@@ -50,7 +49,7 @@ async def relocate(
         group = (await scheduler.groups.load(connection, locked)).get(server.group_id)
         # It may have got one just now.
         partition = await connection.scalar(sa.select(servers.c.partition).where(servers.c.id == server.id))
-    near, apart = (None, []) if forced else await hinted_hosts(connection, live, server)
+    near, apart = (None, []) if forced else await hinted_hosts(connection, live, server.hints, server.project_id)
     read_again = held = False
     for _ in range(claims.ATTEMPTS):
         request = _request(live, server, resources, group, target, may_stay)
@@ -64,7 +63,7 @@ async def relocate(
             raise NoValidHost(f"No valid host was found. {records.sentence(decision)}")
         host = live.host(decision.hosts[0])
         if host.id == server.host_id:
-            if await _resize_claim(connection, live, server, resources, wait=not held):
+            if await _resize_claim(connection, live, server, host.id, resources, wait=not held):
                 return host.id
         elif await live.can_take(connection, {host.id: [resources]}, wait=not held, forced=forced):
             await claims.take(connection, [Claim(server.id, host.id, resources)])
@@ -77,7 +76,7 @@ async def relocate(
 
 def _request(
     live: LiveFleet,
-    server: sa.Row[Any],
+    server: Server,
     resources: Resources,
     group: CachedGroup | None,
     target: str | None,
@@ -90,7 +89,7 @@ def _request(
         members=group.members if group else Members(),
         zone=server.zone,
         targets=live.targets(target),
-        moving=None if source is None else Move(source, size_of(server.flavor), may_stay),
+        moving=None if source is None else Move(source, server.flavor.size, may_stay),
         seed=random.getrandbits(32),
     )
 
@@ -104,14 +103,14 @@ def _force(live: LiveFleet, request: Request) -> Decision:
 
 
 async def _resize_claim(
-    connection: AsyncConnection, live: LiveFleet, server: sa.Row[Any], resources: Resources, *, wait: bool
+    connection: AsyncConnection, live: LiveFleet, server: Server, host_id: int, resources: Resources, *, wait: bool
 ) -> bool:
     """Keep room for the larger of what the server had and what it becomes, on the host where it stays."""
-    held = size_of(server.flavor)
+    held = server.flavor.size
     both = Resources(*(max(old, new) for old, new in zip(held, resources, strict=True)))
     more = Resources(*(new - old for old, new in zip(held, both, strict=True)))
-    if not await live.can_take(connection, {server.host_id: [more]}, wait=wait):
+    if not await live.can_take(connection, {host_id: [more]}, wait=wait):
         return False
-    await claims.change(connection, Claim(server.id, server.host_id, both))
-    await announce_claims(connection, [server.host_id])
+    await claims.change(connection, Claim(server.id, host_id, both))
+    await announce_claims(connection, [host_id])
     return True

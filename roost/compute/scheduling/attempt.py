@@ -12,10 +12,11 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.inventory.claims import Usage
-from roost.compute.inventory.flavors import embedded
+from roost.compute.inventory.flavors import ServerFlavor
 from roost.compute.inventory.live_fleet import LiveFleet
 from roost.compute.scheduling import records
 from roost.compute.scheduling.request import CreatedServers, CreateRequest, NewServer
+from roost.compute.scheduling.steps import RUNNING, Transition
 from roost.placement.decision import Decision, Refusal, Request
 from roost.placement.fleet import Fleet, Members
 from roost.placement.record import Record
@@ -132,7 +133,7 @@ class Attempt:
             "name": new.name,
             "hostname": new.hostname or _hostname(new.name, server_id),
             "description": boot.description,
-            "flavor": embedded(self.flavor),
+            "flavor": ServerFlavor.of(self.flavor).to_json(),
             "image_id": boot.image_id,
             "key_name": boot.key_name,
             "user_data": boot.user_data,
@@ -149,7 +150,7 @@ class Attempt:
             "partition": partition,
             "client_token": new.token,
             "request_id": boot.request_id,
-            "step": None if host_id is None else _booting(host_id),
+            "step": None if host_id is None else _booting(host_id).to_json(),
             "fault": None if host_id is not None else f"No valid host was found. {records.sentence(decision)}",
             "explanation": self.records[number],
         }
@@ -179,14 +180,10 @@ def _most(fleet: Fleet, request: Request, least: int) -> Decision | None:
     return best
 
 
-def _booting(host_id: int) -> dict[str, Any]:
-    failed = {"vm_state": "error", "fault": "The boot failed, as the topology's failure_rate asks.", "host_id": None}
-    return {
-        "launches": True,
-        "vm_state": "active",
-        "power_state": 1,
-        "undo": {**failed, "release": [host_id]},
-    }
+def _booting(host_id: int) -> Transition:
+    message = "The boot failed, as the topology's failure_rate asks."
+    failed = Transition("error", fault=message, host_id=None, release=(host_id,))
+    return Transition("active", RUNNING, launches=True, undo=failed)
 
 
 def _hostname(name: str, server_id: str) -> str:

@@ -6,11 +6,10 @@ what is then true. Finishing is one transaction for all servers that are due; a 
 
 import asyncio
 import contextlib
-import json
 import logging
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,8 +18,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.inventory import claims, topology
 from roost.compute.inventory.claims import NOTHING, Claim, Usage, lost_race
-from roost.compute.inventory.flavors import size_of
+from roost.compute.inventory.flavors import ServerFlavor
 from roost.compute.inventory.live_fleet import announce_claims
+from roost.compute.scheduling import steps
+from roost.compute.scheduling.steps import STAY, Deletion, Transition
+from roost.store import bulk
 from roost.store.database import Database, notify
 from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import instance_actions, migrations, servers
@@ -42,6 +44,34 @@ async def wake(connection: AsyncConnection) -> None:
     await notify(connection, (CHANNEL, ""))
 
 
+@dataclass(frozen=True, slots=True)
+class DueServer:
+    """A server whose step is due."""
+
+    id: str
+    project_id: str
+    group_id: str | None
+    host_id: int | None
+    vm_state: str
+    power_state: int
+    fault: Mapping[str, Any] | None
+    client_token: str | None
+    flavor: ServerFlavor
+    step: Transition | Deletion
+
+    @classmethod
+    def of(cls, row: sa.Row[Any]) -> "DueServer":
+        """Read a row; one whose step cannot be read ends in error, and says why."""
+        try:
+            step = steps.read(row.step)
+            if not isinstance(step, Transition | Deletion):
+                raise ValueError(f"The step of a server has no end: {row.step!r}.")
+        except ValueError as error:
+            logger.error("the step of a server cannot be finished", extra={"server": row.id, "error": str(error)})
+            step = Transition("error", fault=str(error))
+        return cls(**{**row._mapping, "flavor": ServerFlavor.from_json(row.flavor), "step": step})
+
+
 @dataclass(slots=True)
 class _Outcome:
     """What finishing a batch of steps comes to."""
@@ -55,6 +85,50 @@ class _Outcome:
     migrated: dict[int, str] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
     """By how much the projects' usage changes."""
+
+    def finish(self, server: DueServer, failed: bool) -> None:
+        """Add the end of one server's step."""
+        step = server.step
+        counted = Usage.of(server.flavor, step.flavor)
+        if isinstance(step, Deletion):
+            self.deleted.append(server.id)
+            self._count(server.project_id, NOTHING - counted)
+            return
+        end = step
+        if failed:
+            assert step.undo is not None
+            self.failed.append(server.id)
+            end = step.undo
+        if step.migration is not None:
+            self.migrated[step.migration] = "error" if failed else end.migration_status
+        self.released += [(server.id, host_id) for host_id in end.release]
+        flavor = end.flavor or server.flavor
+        self._count(server.project_id, Usage.of(flavor, None if end.then is None else end.then.flavor) - counted)
+        if end.shrink and server.host_id is not None:
+            self.resized.append(Claim(server.id, server.host_id, flavor.size))
+        self.changed.append(_row(server, end, flavor))
+
+    def _count(self, project_id: str, change: Usage) -> None:
+        if change != NOTHING:
+            self.usage[project_id] = self.usage.get(project_id, NOTHING) + change
+
+
+def _row(server: DueServer, end: Transition, flavor: ServerFlavor) -> dict[str, Any]:
+    vm_state = server.vm_state if end.vm_state is None else end.vm_state
+    host_id = server.host_id if end.host_id is STAY else end.host_id
+    fault = server.fault if vm_state == "error" else None
+    if end.fault is not None:
+        fault = {"code": 500, "created": datetime.now(UTC).isoformat(), "message": end.fault}
+    return {
+        "id": server.id,
+        "vm_state": vm_state,
+        "power_state": server.power_state if end.power_state is None else end.power_state,
+        "host_id": host_id,
+        "flavor": flavor.to_json(),
+        "fault": fault,
+        "step": end.then and end.then.to_json(),
+        "launched": end.launches and host_id is not None,
+    }
 
 
 async def run(database: Database) -> None:
@@ -88,17 +162,10 @@ async def run(database: Database) -> None:
 async def finish(database: Database) -> int:
     """Finish a batch of the steps that are due; how many there were."""
     async with database.begin() as connection:
-        behaviour = await topology.simulation(connection)
-        due = (
-            sa.select(servers)
-            .where(servers.c.due_at <= sa.func.clock_timestamp())
-            .order_by(servers.c.due_at)
-            .limit(_BATCH)
-            .with_for_update(skip_locked=True)
-        )
-        rows = (await connection.execute(due)).all()
+        rows = (await connection.execute(_DUE)).all()
         if rows:
-            await _apply(connection, rows, float(behaviour["failure_rate"]))
+            failure_rate = (await topology.simulation(connection))["failure_rate"]
+            await _apply(connection, [DueServer.of(row) for row in rows], float(failure_rate))
     return len(rows)
 
 
@@ -110,15 +177,15 @@ async def _until_next(database: Database) -> float:
     return min(max((next_due - datetime.now(UTC)).total_seconds(), 0.01), _LONGEST_WAIT)
 
 
-async def _apply(connection: AsyncConnection, rows: Sequence[sa.Row[Any]], failure_rate: float) -> None:
+async def _apply(connection: AsyncConnection, due: Sequence[DueServer], failure_rate: float) -> None:
     outcome = _Outcome()
-    for row in rows:
-        failed = row.step.get("undo") is not None and random.random() < failure_rate
-        _finish_one(row, row.step["undo"] if failed else row.step, outcome, failed)
+    for server in due:
+        may_fail = isinstance(server.step, Transition) and server.step.undo is not None
+        outcome.finish(server, may_fail and random.random() < failure_rate)
     outcome.released += await _all_claims(connection, outcome.deleted)
     await claims.lock_usage(connection, outcome.usage)
     changing = {server_id for server_id, _ in outcome.released}.union(outcome.deleted)
-    groups = {row.group_id for row in rows if row.group_id is not None and row.id in changing}
+    groups = {server.group_id for server in due if server.group_id is not None and server.id in changing}
     await claims.lock_groups(connection, groups)
     await claims.lock_hosts(
         connection, {host_id for _, host_id in outcome.released} | {claim.host_id for claim in outcome.resized}
@@ -128,59 +195,21 @@ async def _apply(connection: AsyncConnection, rows: Sequence[sa.Row[Any]], failu
         await claims.change(connection, claim)
         freed.add(claim.host_id)
     if outcome.changed:
-        await connection.execute(_CHANGE, {"rows": json.dumps(outcome.changed)})
+        await connection.execute(_CHANGE, {"rows": outcome.changed})
     if outcome.deleted:
         await connection.execute(servers.delete().where(servers.c.id.in_(outcome.deleted)))
     await claims.count_usage(connection, outcome.usage)
     await claims.touch_groups(connection, groups)
-    await _close(connection, [row.id for row in rows], outcome)
+    await _close(connection, [server.id for server in due], outcome)
     await announce_claims(connection, freed)
-    await _announce_fallen(connection, rows, outcome)
+    await _announce_fallen(connection, due, outcome)
 
 
-async def _announce_fallen(connection: AsyncConnection, rows: Sequence[sa.Row[Any]], outcome: _Outcome) -> None:
+async def _announce_fallen(connection: AsyncConnection, due: Sequence[DueServer], outcome: _Outcome) -> None:
     fallen = {change["id"] for change in outcome.changed if change["vm_state"] != "active"}.union(outcome.deleted)
-    tokens = [row.client_token for row in rows if row.id in fallen and row.client_token]
+    tokens = [server.client_token for server in due if server.id in fallen and server.client_token]
     parts = [tokens[at : at + _AT_ONCE] for at in range(0, len(tokens), _AT_ONCE)]
     await notify(connection, *((FALLEN, ",".join(part)) for part in parts))
-
-
-def _finish_one(row: sa.Row[Any], step: Mapping[str, Any], outcome: _Outcome, failed: bool) -> None:
-    counted = Usage.of(row.flavor, row.step)
-    if step.get("delete"):
-        outcome.deleted.append(row.id)
-        _count(outcome, row.project_id, NOTHING - counted)
-        return
-    if failed:
-        outcome.failed.append(row.id)
-    outcome.released += [(row.id, host_id) for host_id in step.get("release", ())]
-    migration = row.step.get("migration")
-    if migration is not None:
-        outcome.migrated[migration] = "error" if failed else step.get("migration_status", "completed")
-    flavor, next_step = step.get("flavor", row.flavor), step.get("then")
-    _count(outcome, row.project_id, Usage.of(flavor, next_step) - counted)
-    if step.get("shrink"):
-        size = size_of(flavor)
-        outcome.resized.append(Claim(row.id, row.host_id, size))
-    message = step.get("fault")
-    fault = {"code": 500, "created": datetime.now(UTC).isoformat(), "message": message} if message else None
-    outcome.changed.append(
-        {
-            "id": row.id,
-            "vm_state": step.get("vm_state", row.vm_state),
-            "power_state": step.get("power_state", row.power_state),
-            "host_id": step.get("host_id", row.host_id),
-            "flavor": flavor,
-            "fault": fault or (row.fault if step.get("vm_state", row.vm_state) == "error" else None),
-            "launched": not failed and step.get("host_id", row.host_id) is not None and bool(step.get("launches")),
-            "next_step": next_step,
-        }
-    )
-
-
-def _count(outcome: _Outcome, project_id: str, change: Usage) -> None:
-    if change != NOTHING:
-        outcome.usage[project_id] = outcome.usage.get(project_id, NOTHING) + change
 
 
 async def _all_claims(connection: AsyncConnection, server_ids: Sequence[str]) -> list[tuple[str, int]]:
@@ -204,13 +233,31 @@ async def _close(connection: AsyncConnection, server_ids: Sequence[str], outcome
         await connection.execute(changed.values(status=status, updated_at=sa.func.now()))
 
 
-# `next_step` is what a resized server keeps, so that it can be confirmed or reverted.
-_CHANGE = sa.text("""
-    UPDATE servers SET vm_state = r.vm_state, power_state = r.power_state, host_id = r.host_id, flavor = r.flavor,
-        fault = r.fault, task_state = NULL, due_at = NULL, step = r.next_step, updated_at = now(),
-        launched_at = CASE WHEN r.launched THEN now() ELSE servers.launched_at END
-    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(
-        id uuid, vm_state text, power_state int, host_id int, flavor jsonb, fault jsonb, launched boolean,
-        next_step jsonb)
-    WHERE servers.id = r.id
-""")
+_DUE = (
+    sa.select(*(servers.c[each.name] for each in fields(DueServer)))
+    .where(servers.c.due_at <= sa.func.clock_timestamp())
+    .order_by(servers.c.due_at)
+    .limit(_BATCH)
+    .with_for_update(skip_locked=True)
+)
+
+_CHANGED = (
+    servers.c.vm_state,
+    servers.c.power_state,
+    servers.c.host_id,
+    servers.c.flavor,
+    servers.c.fault,
+    servers.c.step,
+)
+_GIVEN = bulk.given(servers.c.id, *_CHANGED, launched=sa.Boolean)
+_CHANGE = (
+    servers.update()
+    .where(servers.c.id == _GIVEN.c.id)
+    .values({column.name: _GIVEN.c[column.name] for column in _CHANGED})
+    .values(
+        task_state=None,
+        due_at=None,
+        updated_at=sa.func.now(),
+        launched_at=sa.case((_GIVEN.c.launched, sa.func.now()), else_=servers.c.launched_at),
+    )
+)

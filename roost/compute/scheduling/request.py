@@ -131,13 +131,13 @@ async def _rows(connection: AsyncConnection, table: sa.Table, key: str, values: 
 
 
 async def hinted_hosts(
-    connection: AsyncConnection, live: LiveFleet, server: sa.Row[Any]
+    connection: AsyncConnection, live: LiveFleet, hints: Mapping[str, Any], project_id: str
 ) -> tuple[list[int] | None, list[int]]:
     """Where the servers are that one asked to be with (None: it did not ask) and away from; those that are gone, or of
     other projects, do not count."""
-    near, apart = named_servers(server.hints, "same_host"), named_servers(server.hints, "different_host")
+    near, apart = named_servers(hints, "same_host"), named_servers(hints, "different_host")
     rows = await _rows(connection, servers, "id", {*(near or ()), *(apart or ())})
-    places = {row.id: row.host_id for row in rows if row.project_id == server.project_id}
+    places = {row.id: row.host_id for row in rows if row.project_id == project_id}
     together = None if near is None else live.indexes(map(places.get, near))
     return together, live.indexes(map(places.get, apart or ()))
 

@@ -11,15 +11,68 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute.scheduling import lifecycle
+from roost.compute.inventory.flavors import ServerFlavor
+from roost.compute.scheduling import lifecycle, steps
+from roost.compute.scheduling.steps import PAUSED, RUNNING, SHUTDOWN, SUSPENDED, Deletion, Step, Transition
 from roost.errors import Conflict, Invalid, NotFound
+from roost.placement.record import Record
 from roost.store import pages
 from roost.store.pages import EVERYTHING, PageRequest, SortKey
 from roost.store.tables.compute import hosts, topologies
 from roost.store.tables.servers import instance_actions, migrations, server_groups, servers
 from roost.store.uuids import is_uuid
 
-Server = sa.Row[Any]
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server: the columns of its row, and what is shown of its host."""
+
+    id: str
+    number: int
+    project_id: str
+    user_id: str
+    name: str
+    hostname: str
+    description: str | None
+    flavor: ServerFlavor
+    image_id: str | None
+    key_name: str | None
+    user_data: str | None
+    config_drive: bool
+    metadata: Mapping[str, str]
+    tags: Sequence[str]
+    addresses: Mapping[str, Any]
+    hints: Mapping[str, Any]
+    zone: str | None
+    reservation_id: str
+    launch_index: int
+    host_id: int | None
+    group_id: str | None
+    partition: int | None
+    vm_state: str
+    task_state: str | None
+    power_state: int
+    locked: bool
+    locked_reason: str | None
+    due_at: datetime | None
+    step: Step | None
+    fault: Mapping[str, Any] | None
+    explanation: Record | None
+    client_token: str | None
+    launched_at: datetime | None
+    created_at: datetime
+    updated_at: datetime | None
+    host: str | None
+    host_zone: str | None
+    host_enabled: bool | None
+    host_down: bool | None
+
+    @classmethod
+    def of(cls, row: sa.Row[Any]) -> "Server":
+        """Read a row of `_query`."""
+        read = {"flavor": ServerFlavor.from_json(row.flavor), "step": steps.read(row.step)}
+        return cls(**{**row._mapping, **read})
+
 
 # The status that clients see, by the state of the machine and of the task that works on it; '' is any other task.
 STATUSES: Mapping[str, Mapping[str, str]] = {
@@ -41,11 +94,9 @@ STATUSES: Mapping[str, Mapping[str, str]] = {
     "shelved_offloaded": {"": "SHELVED_OFFLOADED"},
 }
 
-RUNNING, PAUSED, SHUTDOWN, SUSPENDED, NO_STATE = 1, 3, 4, 7, 0
-
 
 @dataclass(frozen=True, slots=True)
-class ServerStep:
+class StateChange:
     """A change of state that the engine finishes: from where it may start, and what it comes to."""
 
     action: str
@@ -56,25 +107,25 @@ class ServerStep:
     power_state: int
 
 
-def _step(action: str, allowed: str, task_state: str, vm_state: str, power_state: int) -> ServerStep:
-    return ServerStep(action, frozenset(allowed.split()), task_state, vm_state, power_state)
+def _change(action: str, allowed: str, task_state: str, vm_state: str, power_state: int) -> StateChange:
+    return StateChange(action, frozenset(allowed.split()), task_state, vm_state, power_state)
 
 
-STEPS: Mapping[str, ServerStep] = {
-    "os-stop": _step("stop", "active error", "powering-off", "stopped", SHUTDOWN),
-    "os-start": _step("start", "stopped", "powering-on", "active", RUNNING),
-    "pause": _step("pause", "active", "pausing", "paused", PAUSED),
-    "unpause": _step("unpause", "paused", "unpausing", "active", RUNNING),
-    "suspend": _step("suspend", "active", "suspending", "suspended", SUSPENDED),
-    "resume": _step("resume", "suspended", "resuming", "active", RUNNING),
-    "SOFT": _step("reboot", "active", "rebooting", "active", RUNNING),
-    "HARD": _step("reboot", "active stopped paused suspended error", "rebooting_hard", "active", RUNNING),
-    "rebuild": _step("rebuild", "active stopped paused suspended error", "rebuilding", "active", RUNNING),
+STATE_CHANGES: Mapping[str, StateChange] = {
+    "os-stop": _change("stop", "active error", "powering-off", "stopped", SHUTDOWN),
+    "os-start": _change("start", "stopped", "powering-on", "active", RUNNING),
+    "pause": _change("pause", "active", "pausing", "paused", PAUSED),
+    "unpause": _change("unpause", "paused", "unpausing", "active", RUNNING),
+    "suspend": _change("suspend", "active", "suspending", "suspended", SUSPENDED),
+    "resume": _change("resume", "suspended", "resuming", "active", RUNNING),
+    "SOFT": _change("reboot", "active", "rebooting", "active", RUNNING),
+    "HARD": _change("reboot", "active stopped paused suspended error", "rebooting_hard", "active", RUNNING),
+    "rebuild": _change("rebuild", "active stopped paused suspended error", "rebuilding", "active", RUNNING),
 }
 
 
-def status(server: Server) -> str:
-    """The one word that clients show."""
+def status(server: Server | sa.Row[Any]) -> str:
+    """The one word that clients show, by `vm_state` and `task_state`."""
     by_task = STATUSES[server.vm_state]
     return by_task.get(server.task_state or "", by_task[""])
 
@@ -164,10 +215,10 @@ async def find(
         query = query.where(servers.c.project_id == project_id)
     if lock:
         query = query.with_for_update(of=servers)
-    row: Server | None = (await connection.execute(query)).one_or_none()
+    row = (await connection.execute(query)).one_or_none()
     if row is None:
         raise NotFound(f"Instance {server_id} could not be found.")
-    return row
+    return Server.of(row)
 
 
 async def index(connection: AsyncConnection, filters: Filters) -> Sequence[Server]:
@@ -176,7 +227,8 @@ async def index(connection: AsyncConnection, filters: Filters) -> Sequence[Serve
     keys = [SortKey(SORT_KEYS[key], descends) for key, descends in filters.sorts]
     keys.append(SortKey(servers.c.number, not filters.sorts or filters.sorts[-1][1]))
     try:
-        return await pages.read(connection, visible, keys, filters.page, *_conditions(filters), named=servers.c.id)
+        rows = await pages.read(connection, visible, keys, filters.page, *_conditions(filters), named=servers.c.id)
+        return [Server.of(row) for row in rows]
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) == "2201B":
             raise Invalid(f"Invalid regular expression '{filters.name}' for name.") from None
@@ -263,7 +315,7 @@ async def start(
     action: str,
     actor: Actor,
     task_state: str,
-    step: Mapping[str, Any],
+    step: Step,
     *,
     at_once: bool = False,
 ) -> None:
@@ -272,7 +324,9 @@ async def start(
     lasts = sa.func.make_interval(0, 0, 0, 0, 0, 0, sa.func.coalesce(0 if at_once else seconds, 0))
     changed = servers.update().where(servers.c.id == server.id)
     await connection.execute(
-        changed.values(task_state=task_state, step=dict(step), due_at=sa.func.now() + lasts, updated_at=sa.func.now())
+        changed.values(
+            task_state=task_state, step=step.to_json(), due_at=sa.func.now() + lasts, updated_at=sa.func.now()
+        )
     )
     await record(connection, server.id, action, actor)
     await lifecycle.wake(connection)
@@ -296,14 +350,13 @@ async def record(
 
 
 async def change_state(connection: AsyncConnection, server: Server, name: str, actor: Actor) -> None:
-    """Begin one of `STEPS`."""
-    step = STEPS[name]
+    """Begin one of `STATE_CHANGES`."""
+    step = STATE_CHANGES[name]
     check(server, step.action, step.allowed, actor)
     if server.host_id is None:
         raise Conflict(f"Instance {server.id} is not ready")
-    end = {"vm_state": step.vm_state, "power_state": step.power_state}
-    if name == "rebuild" and server.vm_state == "stopped":
-        end = {}
+    stays = name == "rebuild" and server.vm_state == "stopped"
+    end = Transition() if stays else Transition(step.vm_state, step.power_state)
     await start(connection, server, step.action, actor, step.task_state, end)
 
 
@@ -312,7 +365,7 @@ async def delete(connection: AsyncConnection, server: Server, actor: Actor) -> N
     if server.locked and not actor.is_admin:
         raise Conflict(f"Instance {server.id} is locked")
     if server.task_state != "deleting":
-        step = {"delete": True, "flavor": (server.step or {}).get("flavor")}
+        step = Deletion(steps.other_flavor(server.step))
         await start(connection, server, "delete", actor, "deleting", step, at_once=True)
 
 

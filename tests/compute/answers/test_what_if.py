@@ -1,13 +1,11 @@
 """Decisions that nobody carries out are those that would be carried out."""
 
-import sqlalchemy as sa
-
 from roost.compute.answers import what_if
+from roost.compute.scheduling import servers
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.placement.decision import Refusal
 from roost.placement.fleet import Resources
-from roost.store.tables.servers import servers as table
 from tests.compute.cloud import Cloud
 
 
@@ -34,5 +32,5 @@ async def test_a_server_of_another_project_is_nobody_to_stay_away_from(cloud: Cl
     own = await cloud.boot(hints={"different_host": foreign})
     assert await cloud.status(own) == "ACTIVE"
     async with cloud.database.begin() as connection:
-        row = (await connection.execute(sa.select(table).where(table.c.id == own))).one()
-        assert (await what_if.same_again(connection, Scheduler(cloud.database, settings), row, 1)).decision
+        server = await servers.find(connection, own)
+        assert (await what_if.same_again(connection, Scheduler(cloud.database, settings), server, 1)).decision

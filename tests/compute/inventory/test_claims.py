@@ -1,7 +1,6 @@
 """Claims: taken, changed and given back in bulk, each sum with them; and what a server counts for."""
 
 import asyncio
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -9,6 +8,7 @@ from sqlalchemy.exc import DBAPIError
 
 from roost.compute.inventory import claims
 from roost.compute.inventory.claims import NOTHING, Claim, Usage
+from roost.compute.inventory.flavors import ServerFlavor
 from roost.placement.fleet import Resources
 from roost.store.database import Database
 from tests.compute import truth
@@ -73,18 +73,16 @@ async def test_usage_is_counted_once_however_many_begin_at_once(database: Databa
 
 
 @pytest.mark.parametrize(
-    ("flavor", "step", "counts"),
+    ("flavor", "other", "counts"),
     [
         ((1, 512), None, (1, 512)),
-        ((1, 512), {}, (1, 512)),
-        ((1, 512), {"delete": True, "flavor": None}, (1, 512)),
-        ((1, 8192), {"flavor": {"vcpus": 4, "memory_mb": 512}}, (4, 8192)),
+        ((1, 8192), (4, 512), (4, 8192)),
     ],
 )
 def test_a_server_counts_for_the_larger_of_its_flavors(
-    flavor: tuple[int, int], step: dict[str, Any] | None, counts: tuple[int, int]
+    flavor: tuple[int, int], other: tuple[int, int] | None, counts: tuple[int, int]
 ) -> None:
-    counted = Usage.of({"vcpus": flavor[0], "memory_mb": flavor[1]}, step)
+    counted = Usage.of(ServerFlavor(*flavor), other and ServerFlavor(*other))
     assert counted == Usage(1, *counts)
     assert counted - counted == NOTHING
     assert NOTHING + counted == counted

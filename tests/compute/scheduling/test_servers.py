@@ -8,8 +8,8 @@ import pytest
 from roost.compute.scheduling import servers
 from roost.compute.scheduling.servers import (
     SORT_KEYS,
+    STATE_CHANGES,
     STATUSES,
-    STEPS,
     Actor,
     Filters,
     Server,
@@ -29,7 +29,7 @@ def server(**values: Any) -> Server:
 
 
 def test_every_state_that_a_step_leads_to_has_a_status() -> None:
-    for step in STEPS.values():
+    for step in STATE_CHANGES.values():
         assert step.vm_state in STATUSES
         assert step.allowed <= STATUSES.keys()
     assert servers.status(server(task_state="rebooting")) == "REBOOT"
