@@ -62,10 +62,10 @@ class Picture:
         hosts = [host for parts in self.zones.values() for inside in parts.values() for host in inside]
         servers, down = sum(host.servers for host in hosts), sum(not host.up for host in hosts)
         broken = sum(bool(group.broken) for group in self.groups)
-        told = [f"{len(self.zones)} zones", f"{len(hosts)} hosts", f"{servers} servers", f"{len(self.groups)} groups"]
-        told += [f"{down} hosts down"] if down else []
-        told += [f"{broken} groups broken"] if broken else []
-        return ", ".join(told)
+        found = [f"{len(self.zones)} zones", f"{len(hosts)} hosts", f"{servers} servers", f"{len(self.groups)} groups"]
+        found += [f"{down} hosts down"] if down else []
+        found += [f"{broken} groups broken"] if broken else []
+        return ", ".join(found)
 
 
 def look(client: Any, scope: str) -> Picture:

@@ -223,7 +223,7 @@ class PlanAnswer:
     @classmethod
     def of(cls, data: Json) -> Self:
         """From an answer."""
-        told = data["explanation"]
+        found = data["explanation"]
         return cls(
             data["generation"],
             data["applied"],
@@ -232,7 +232,7 @@ class PlanAnswer:
             tuple(map(MigrationAnswer.of, data["moves"])),
             tuple(data["stranded"]),
             tuple(data["violations"]),
-            None if told is None else ExplanationAnswer.of(told),
+            None if found is None else ExplanationAnswer.of(found),
             data["repair_id"],
             data["partitions"],
         )

@@ -116,8 +116,8 @@ class Client:
 
     def explain_server(self, server_id: str) -> ExplanationAnswer | None:
         """Why a server is where it is, or nowhere; None for one that was made before decisions were kept."""
-        told = self._ask("GET", f"/servers/{server_id}/explanation")["explanation"]
-        return None if told is None else ExplanationAnswer.of(told)
+        found = self._ask("GET", f"/servers/{server_id}/explanation")["explanation"]
+        return None if found is None else ExplanationAnswer.of(found)
 
     def explain(
         self,

@@ -1,27 +1,22 @@
 """`openstack cluster policy attach, detach, binding ...`: which policies govern a cluster."""
 
 import argparse
-from typing import Any
+from typing import Any, ClassVar
 
 from osc_lib.exceptions import CommandError
 
 from roost.osc import commands
-from roost.osc.commands import Command, Lister, One, ShowOne, Table
+from roost.osc.commands import WAIT, Command, Lister, One, Options, ShowOne, Table, boolean_option, listing, option
 
 
 class _Binding(Command):
     """A command that starts an action on a cluster and one policy."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        self.add_options(parser)
-        parser.add_argument("--policy", metavar="<policy>", required=True, help="ID or name of policy")
-        parser.add_argument("cluster", metavar="<cluster>", help="Name or ID of cluster")
-        parser.add_argument("--wait", action="store_true", help="Wait until it is done")
-        return parser
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """The command's own options."""
+    options: ClassVar[Options] = (
+        option("--policy", metavar="<policy>", required=True, help="ID or name of policy"),
+        option("cluster", metavar="<cluster>", help="Name or ID of cluster"),
+        WAIT,
+    )
 
     def start(self, given: argparse.Namespace) -> Any:
         """Ask for the action."""
@@ -39,10 +34,7 @@ class _Binding(Command):
 class ClusterPolicyAttach(_Binding):
     """Attach policy to cluster."""
 
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--enabled", metavar="<boolean>", type=commands.boolean, default=True, help="Whether it governs at once"
-        )
+    options = (boolean_option("--enabled", default=True, help="Whether it governs at once"),)
 
     def start(self, given: argparse.Namespace) -> Any:
         return self.clustering.attach_policy_to_cluster(given.cluster, given.policy, enabled=given.enabled)
@@ -58,10 +50,7 @@ class ClusterPolicyDetach(_Binding):
 class ClusterPolicyUpdate(_Binding):
     """Update a policy's properties on a cluster."""
 
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--enabled", metavar="<boolean>", type=commands.boolean, required=True, help="Whether it governs"
-        )
+    options = (boolean_option("--enabled", required=True, help="Whether it governs"),)
 
     def start(self, given: argparse.Namespace) -> Any:
         return self.clustering.update_cluster_policy(given.cluster, given.policy, enabled=given.enabled)
@@ -70,11 +59,10 @@ class ClusterPolicyUpdate(_Binding):
 class ClusterPolicyList(Lister):
     """List policies from cluster."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        commands.add_listing(parser, "policies", everybody=False, pages=False)
-        parser.add_argument("cluster", metavar="<cluster>", help="Name or ID of cluster to query on")
-        return parser
+    options = (
+        *listing("policies", all_projects=False, pages=False),
+        option("cluster", metavar="<cluster>", help="Name or ID of cluster to query on"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> Table:
         cluster = self.clustering.get_cluster(given.cluster)
@@ -86,11 +74,10 @@ class ClusterPolicyList(Lister):
 class ClusterPolicyShow(ShowOne):
     """Show a specific policy that is bound to the specified cluster."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--policy", metavar="<policy>", required=True, help="ID or name of the policy")
-        parser.add_argument("cluster", metavar="<cluster>", help="ID or name of the cluster to query on")
-        return parser
+    options = (
+        option("--policy", metavar="<policy>", required=True, help="ID or name of the policy"),
+        option("cluster", metavar="<cluster>", help="ID or name of the cluster to query on"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         return commands.shown(self.clustering.get_cluster_policy(given.policy, given.cluster).to_dict())

@@ -5,15 +5,33 @@ import json
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from openstack import exceptions as sdk
 from osc_lib.exceptions import CommandError
 
 from roost.osc import commands
-from roost.osc.commands import NOTHING, Command, Lister, One, ShowOne, Table, add_pairs, missing, pairs
+from roost.osc.commands import (
+    FORCE,
+    FULL_ID,
+    NOTHING,
+    WAIT,
+    Command,
+    Lister,
+    One,
+    Options,
+    ShowOne,
+    Table,
+    boolean_option,
+    listing,
+    missing,
+    one_of,
+    option,
+    pairs,
+    pairs_option,
+)
 
-_WAIT = "Wait until it is done"
+_CLUSTER = option("cluster", metavar="<cluster>", help="Name or ID of cluster")
 
 
 def _find(clustering: Any, name: str) -> Any:
@@ -30,15 +48,10 @@ def _show(clustering: Any, name: str) -> One:
 class _Acting(ShowOne):
     """A command that starts an action and may wait for it."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        self.add_options(parser)
-        parser.add_argument("cluster", metavar="<cluster>", help="Name or ID of cluster")
-        parser.add_argument("--wait", action="store_true", help=_WAIT)
-        return parser
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """The command's own options."""
+    options: ClassVar[Options] = (
+        _CLUSTER,
+        WAIT,
+    )
 
     def start(self, given: argparse.Namespace) -> Any:
         """Ask for the action."""
@@ -67,10 +80,7 @@ def _sentence(answer: Any) -> str:
 class ListCluster(Lister):
     """List clusters."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        commands.add_listing(parser, "clusters")
-        return parser
+    options = listing("clusters")
 
     def take_action(self, given: argparse.Namespace) -> Table:
         columns = ["id", "name", "status", "created_at", "updated_at"]
@@ -82,10 +92,7 @@ class ListCluster(Lister):
 class ShowCluster(ShowOne):
     """Show details of the cluster."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("cluster", metavar="<cluster>", help="Name or ID of cluster to show")
-        return parser
+    options = (option("cluster", metavar="<cluster>", help="Name or ID of cluster to show"),)
 
     def take_action(self, given: argparse.Namespace) -> One:
         return _show(self.clustering, given.cluster)
@@ -94,18 +101,17 @@ class ShowCluster(ShowOne):
 class CreateCluster(ShowOne):
     """Create the cluster."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        add_pairs(parser, "--config", "Configuration of the cluster")
-        parser.add_argument("--min-size", metavar="<min-size>", default=0, help="Min size of the cluster (0)")
-        parser.add_argument("--max-size", metavar="<max-size>", default=-1, help="Max size (-1: unlimited)")
-        parser.add_argument("--desired-capacity", metavar="<desired-capacity>", help="Number of nodes (min size)")
-        parser.add_argument("--timeout", metavar="<timeout>", type=int, help="Creation timeout in seconds")
-        add_pairs(parser, "--metadata", "Metadata values to be attached to the cluster")
-        parser.add_argument("--profile", metavar="<profile>", required=True, help="Name or ID of its profile")
-        parser.add_argument("name", metavar="<cluster-name>", help="Name of the cluster to create")
-        parser.add_argument("--wait", action="store_true", help=_WAIT)
-        return parser
+    options = (
+        pairs_option("--config", "Configuration of the cluster"),
+        option("--min-size", metavar="<min-size>", default=0, help="Min size of the cluster (0)"),
+        option("--max-size", metavar="<max-size>", default=-1, help="Max size (-1: unlimited)"),
+        option("--desired-capacity", metavar="<desired-capacity>", help="Number of nodes (min size)"),
+        option("--timeout", metavar="<timeout>", type=int, help="Creation timeout in seconds"),
+        pairs_option("--metadata", "Metadata values to be attached to the cluster"),
+        option("--profile", metavar="<profile>", required=True, help="Name or ID of its profile"),
+        option("name", metavar="<cluster-name>", help="Name of the cluster to create"),
+        WAIT,
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         desired = given.min_size if given.desired_capacity is None else given.desired_capacity
@@ -127,20 +133,16 @@ class CreateCluster(ShowOne):
 class UpdateCluster(ShowOne):
     """Update the cluster."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        add_pairs(parser, "--config", "Configuration of the cluster; '{}' empties it")
-        parser.add_argument("--profile", metavar="<profile>", help="ID or name of new profile to use")
-        parser.add_argument(
-            "--profile-only", metavar="<boolean>", type=commands.boolean, default=False,
-            help="Only new nodes get the new profile",
-        )  # fmt: skip
-        parser.add_argument("--timeout", metavar="<timeout>", help="New timeout in seconds")
-        add_pairs(parser, "--metadata", "Metadata values to be attached to the cluster; '{}' empties it")
-        parser.add_argument("--name", metavar="<name>", help="New name for the cluster")
-        parser.add_argument("cluster", metavar="<cluster>", help="Name or ID of cluster to be updated")
-        parser.add_argument("--wait", action="store_true", help=_WAIT)
-        return parser
+    options = (
+        pairs_option("--config", "Configuration of the cluster; '{}' empties it"),
+        option("--profile", metavar="<profile>", help="ID or name of new profile to use"),
+        boolean_option("--profile-only", default=False, help="Only new nodes get the new profile"),
+        option("--timeout", metavar="<timeout>", help="New timeout in seconds"),
+        pairs_option("--metadata", "Metadata values to be attached to the cluster; '{}' empties it"),
+        option("--name", metavar="<name>", help="New name for the cluster"),
+        option("cluster", metavar="<cluster>", help="Name or ID of cluster to be updated"),
+        WAIT,
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         cluster = _find(self.clustering, given.cluster)
@@ -158,13 +160,12 @@ class UpdateCluster(ShowOne):
 class DeleteCluster(Command):
     """Delete the cluster(s)."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("cluster", metavar="<cluster>", nargs="+", help="Name or ID of cluster(s) to delete")
-        parser.add_argument("--force-delete", action="store_true", help="Delete them whatever else is going on")
-        parser.add_argument("--force", action="store_true", help="Skip yes/no prompt (assume yes)")
-        parser.add_argument("--wait", action="store_true", help=_WAIT)
-        return parser
+    options = (
+        option("cluster", metavar="<cluster>", nargs="+", help="Name or ID of cluster(s) to delete"),
+        option("--force-delete", action="store_true", help="Delete them whatever else is going on"),
+        FORCE,
+        WAIT,
+    )
 
     def take_action(self, given: argparse.Namespace) -> None:
         if not commands.confirm(given, "cluster"):
@@ -221,32 +222,28 @@ def _check_bounds(least: int | None, most: int | None, capacity: int | None) -> 
         raise CommandError("Max size cannot be less than the specified capacity.")
 
 
-def add_resize(parser: argparse.ArgumentParser) -> None:
-    """The options of a resize."""
-    parser.add_argument("--capacity", metavar="<capacity>", type=int, help="The number of nodes wanted")
-    parser.add_argument(
-        "--adjustment", metavar="<adjustment>", type=int, help="How many nodes more, or, negative, less"
-    )
-    parser.add_argument("--percentage", metavar="<percentage>", type=float, help="The same in per cent")
-    parser.add_argument("--min-step", metavar="<min-step>", type=int, help="At least so many nodes, with --percentage")
-    parser.add_argument("--strict", action="store_true", help="Do nothing rather than stop at the bounds")
-    parser.add_argument("--min-size", metavar="min", type=int, help="New lower bound of cluster size")
-    parser.add_argument("--max-size", metavar="max", type=int, help="New upper bound of cluster size; -1 for none")
+RESIZE = (
+    option("--capacity", metavar="<capacity>", type=int, help="The number of nodes wanted"),
+    option("--adjustment", metavar="<adjustment>", type=int, help="How many nodes more, or, negative, less"),
+    option("--percentage", metavar="<percentage>", type=float, help="The same in per cent"),
+    option("--min-step", metavar="<min-step>", type=int, help="At least so many nodes, with --percentage"),
+    option("--strict", action="store_true", help="Do nothing rather than stop at the bounds"),
+    option("--min-size", metavar="min", type=int, help="New lower bound of cluster size"),
+    option("--max-size", metavar="max", type=int, help="New upper bound of cluster size; -1 for none"),
+)
 
 
 class ResizeCluster(_Acting):
     """Resize the cluster."""
 
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        add_resize(parser)
+    options = (*RESIZE,)
 
     def start(self, given: argparse.Namespace) -> Any:
         return self.clustering.resize_cluster(given.cluster, **resize_request(given))
 
 
 class _Scaling(_Acting):
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--count", metavar="<count>", help="Number of nodes")
+    options: ClassVar[Options] = (option("--count", metavar="<count>", help="Number of nodes"),)
 
 
 class ScaleOutCluster(_Scaling):
@@ -266,8 +263,7 @@ class ScaleInCluster(_Scaling):
 class ClusterNodeAdd(_Acting):
     """Add specified nodes to cluster."""
 
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--nodes", metavar="<nodes>", required=True, help="Names or IDs, separated by commas")
+    options = (option("--nodes", metavar="<nodes>", required=True, help="Names or IDs, separated by commas"),)
 
     def start(self, given: argparse.Namespace) -> Any:
         return self.clustering.add_nodes_to_cluster(given.cluster, given.nodes.split(","))
@@ -276,12 +272,12 @@ class ClusterNodeAdd(_Acting):
 class ClusterNodeDel(_Acting):
     """Delete specified nodes from cluster."""
 
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--nodes", metavar="<nodes>", required=True, help="Names or IDs, separated by commas")
-        parser.add_argument(
-            "-d", "--destroy-after-deletion", metavar="<boolean>", type=commands.boolean, default=False,
-            help="Whether the nodes are also deleted (false)",
-        )  # fmt: skip
+    options = (
+        option("--nodes", metavar="<nodes>", required=True, help="Names or IDs, separated by commas"),
+        boolean_option(
+            "-d", "--destroy-after-deletion", default=False, help="Whether the nodes are also deleted (false)"
+        ),
+    )
 
     def start(self, given: argparse.Namespace) -> Any:
         destroy = {"destroy_after_deletion": given.destroy_after_deletion}
@@ -291,10 +287,9 @@ class ClusterNodeDel(_Acting):
 class ClusterNodeReplace(_Acting):
     """Replace specified nodes in cluster."""
 
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--nodes", metavar="<OLD_NODE1=NEW_NODE1>", required=True, action="append", help="Which node by which"
-        )
+    options = (
+        option("--nodes", metavar="<OLD_NODE1=NEW_NODE1>", required=True, action="append", help="Which node by which"),
+    )
 
     def start(self, given: argparse.Namespace) -> Any:
         return self.clustering.replace_nodes_in_cluster(given.cluster, pairs(given.nodes))
@@ -303,11 +298,10 @@ class ClusterNodeReplace(_Acting):
 class ClusterNodeList(Lister):
     """List nodes from cluster."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        commands.add_listing(parser, "nodes", everybody=False)
-        parser.add_argument("cluster", metavar="<cluster>", help="Name or ID of cluster to nodes from")
-        return parser
+    options = (
+        *listing("nodes", all_projects=False),
+        option("cluster", metavar="<cluster>", help="Name or ID of cluster to nodes from"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> Table:
         found = self.clustering.nodes(cluster_id=given.cluster, **commands.queries(given))
@@ -318,9 +312,10 @@ class ClusterNodeList(Lister):
 class ClusterOp(_Acting):
     """Perform an operation on all nodes across a cluster."""
 
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--operation", metavar="<operation>", required=True, help="Operation to be performed")
-        add_pairs(parser, "--params", "Parameters of the operation")
+    options = (
+        option("--operation", metavar="<operation>", required=True, help="Operation to be performed"),
+        pairs_option("--params", "Parameters of the operation"),
+    )
 
     def start(self, given: argparse.Namespace) -> Any:
         return self.clustering.perform_operation_on_cluster(given.cluster, given.operation, **pairs(given.params))
@@ -331,15 +326,10 @@ class _Tending(Lister):
 
     verb = ""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        self.add_options(parser)
-        parser.add_argument("cluster", metavar="<cluster>", nargs="+", help="ID or name of cluster(s)")
-        parser.add_argument("--wait", action="store_true", help=_WAIT)
-        return parser
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """The command's own options."""
+    options: ClassVar[Options] = (
+        option("cluster", metavar="<cluster>", nargs="+", help="ID or name of cluster(s)"),
+        WAIT,
+    )
 
     def start(self, name: str, given: argparse.Namespace) -> Any:
         """Ask for the action."""
@@ -381,10 +371,7 @@ class RecoverCluster(_Tending):
 
     verb = "recover"
 
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--check", metavar="<boolean>", type=commands.boolean, default=False, help="Check the nodes first (false)"
-        )
+    options = (boolean_option("--check", default=False, help="Check the nodes first (false)"),)
 
     def start(self, name: str, given: argparse.Namespace) -> Any:
         return self.clustering.recover_cluster(name, check=given.check)
@@ -393,12 +380,11 @@ class RecoverCluster(_Tending):
 class ClusterCollect(Lister):
     """Collect attributes across a cluster."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--full-id", action="store_true", help="Print full IDs in list")
-        parser.add_argument("--path", metavar="<path>", required=True, help="JSON path of what is to be collected")
-        parser.add_argument("cluster", metavar="<cluster>", help="ID or name of cluster")
-        return parser
+    options = (
+        FULL_ID,
+        option("--path", metavar="<path>", required=True, help="JSON path of what is to be collected"),
+        option("cluster", metavar="<cluster>", help="ID or name of cluster"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> Table:
         found = self.clustering.collect_cluster_attrs(given.cluster, given.path)
@@ -408,29 +394,29 @@ class ClusterCollect(Lister):
 class PlanCluster(ShowOne):
     """Say what an action would do to a cluster, and do nothing: what each policy decides, and which nodes follow."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        add_resize(parser)
-        way = parser.add_mutually_exclusive_group()
-        way.add_argument("--expand", metavar="<count>", type=int, help="Plan to scale out by so many nodes")
-        way.add_argument("--shrink", metavar="<count>", type=int, help="Plan to scale in by so many nodes")
-        way.add_argument("--action", metavar="<json>", help="Plan any action, such as '{\"del_nodes\": {...}}'")
-        parser.add_argument("cluster", metavar="<cluster>", help="Name or ID of cluster")
-        return parser
+    options = (
+        *RESIZE,
+        one_of(
+            option("--expand", metavar="<count>", type=int, help="Plan to scale out by so many nodes"),
+            option("--shrink", metavar="<count>", type=int, help="Plan to scale in by so many nodes"),
+            option("--action", metavar="<json>", help="Plan any action, such as '{\"del_nodes\": {...}}'"),
+        ),
+        option("cluster", metavar="<cluster>", help="Name or ID of cluster"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
-        told = self.roost.plan_cluster(given.cluster, self._request(given))
+        plan = self.roost.plan_cluster(given.cluster, self._request(given))
         steps = [
             " ".join(
                 [each["action"], each["node"], *(f"{key} {value}" for key, value in each.get("placement", {}).items())]
             )
-            for each in told["steps"]
+            for each in plan["steps"]
         ]
-        policies = [f"{each['policy']} ({each['type']}): {json.dumps(each['decision'])}" for each in told["policies"]]
+        policies = [f"{each['policy']} ({each['type']}): {json.dumps(each['decision'])}" for each in plan["policies"]]
         columns = ("sentence", "accepted", "policies", "steps", "size", "distribution", "warnings")
         return columns, (
-            told["sentence"], told["accepted"], commands.cell(policies), commands.cell(steps),
-            commands.cell(told["size"]), commands.cell(told["distribution"]), commands.cell(told["warnings"]),
+            plan["sentence"], plan["accepted"], commands.cell(policies), commands.cell(steps),
+            commands.cell(plan["size"]), commands.cell(plan["distribution"]), commands.cell(plan["warnings"]),
         )  # fmt: skip
 
     def _request(self, given: argparse.Namespace) -> dict[str, Any]:
@@ -450,18 +436,17 @@ class PlanCluster(ShowOne):
 class ClusterRun(Command):
     """Run scripts on cluster."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--port", metavar="<port>", type=int, default=22, help="The TCP port of SSH (22)")
-        parser.add_argument("--address-type", metavar="<address_type>", default="floating", help="fixed or floating")
-        parser.add_argument("--network", metavar="<network>", default="", help="The network to use")
-        parser.add_argument("--ipv6", action="store_true", help="Use the IPv6 address")
-        parser.add_argument("--user", metavar="<user>", default="root", help="The login name (root)")
-        parser.add_argument("--identity-file", metavar="<identity_file>", help="The private key file, as ssh -i")
-        parser.add_argument("--ssh-options", metavar="<ssh_options>", default="", help="Extra options to pass to SSH")
-        parser.add_argument("--script", metavar="<script>", required=True, help="Path of the script file to run")
-        parser.add_argument("cluster", metavar="<cluster>", help="ID or name of cluster, or user@cluster")
-        return parser
+    options = (
+        option("--port", metavar="<port>", type=int, default=22, help="The TCP port of SSH (22)"),
+        option("--address-type", metavar="<address_type>", default="floating", help="fixed or floating"),
+        option("--network", metavar="<network>", default="", help="The network to use"),
+        option("--ipv6", action="store_true", help="Use the IPv6 address"),
+        option("--user", metavar="<user>", default="root", help="The login name (root)"),
+        option("--identity-file", metavar="<identity_file>", help="The private key file, as ssh -i"),
+        option("--ssh-options", metavar="<ssh_options>", default="", help="Extra options to pass to SSH"),
+        option("--script", metavar="<script>", required=True, help="Path of the script file to run"),
+        option("cluster", metavar="<cluster>", help="ID or name of cluster, or user@cluster"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> None:
         user, at, name = given.cluster.rpartition("@")

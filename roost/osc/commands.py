@@ -1,18 +1,20 @@
-"""What the commands have in common: where they get their client, how they print, wait, and put refusals into words."""
+"""What the commands share: their options, their client, how they print and wait, and how they report a refusal."""
 
 import argparse
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 from cliff.columns import FormattableColumn
 from openstack import exceptions as sdk
 from osc_lib.command import command
 from osc_lib.exceptions import CommandError
+from oslo_utils import strutils
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -28,13 +30,64 @@ _POLL_SECONDS = 0.5
 _LONGEST_WAIT = 3600
 
 
+@dataclass(frozen=True)
+class Option:
+    """One option or argument of a command, in argparse's own terms."""
+
+    names: tuple[str, ...]
+    settings: Mapping[str, Any]
+
+    def add_to(self, parser: Any) -> None:
+        """Declare it to a parser, or to a group of options."""
+        parser.add_argument(*self.names, **self.settings)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Options that exclude each other."""
+
+    options: tuple[Option, ...]
+    required: bool
+
+    def add_to(self, parser: Any) -> None:
+        """Declare them to a parser."""
+        group = parser.add_mutually_exclusive_group(required=self.required)
+        for each in self.options:
+            each.add_to(group)
+
+
+Options = tuple[Option | OneOf, ...]
+
+
+def option(*names: str, **settings: Any) -> Option:
+    """An option (`--name`) or an argument (`name`)."""
+    return Option(names, settings)
+
+
+def one_of(*options: Option, required: bool = False) -> OneOf:
+    """Several options of which at most one may be given."""
+    return OneOf(options, required)
+
+
 class _Base:
-    """A command that says in one sentence why it was refused."""
+    """A command that declares its options, and reports a refusal in one sentence.
+
+    A command has the options of its base classes too; theirs come first.
+    """
 
     app: Any
+    options: ClassVar[Options] = ()
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The parser of everything that the class and its base classes declare."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
+        for base in reversed(type(self).__mro__):
+            for each in vars(base).get("options", ()):
+                each.add_to(parser)
+        return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Carry the command out; a refusal is a sentence, not a traceback."""
+        """Carry out the command. A refusal prints a sentence, not a traceback."""
         try:
             return int(super().run(parsed_args))  # type: ignore[misc]
         except sdk.HttpException as error:
@@ -67,20 +120,20 @@ class ShowOne(_Base, command.ShowOne):  # type: ignore[misc]
 
 
 def words(error: sdk.HttpException) -> str:
-    """The sentence in an error's body; what the SDK makes of it, if there is none."""
+    """The message in an error's body, or the SDK's own if there is none."""
     details = getattr(error, "details", None)
     return str(details or error)
 
 
 class JsonColumn(FormattableColumn[Any]):
-    """Nested data: as it is for machines, as indented JSON for people."""
+    """Nested data: unchanged for machines, indented JSON for people."""
 
     def human_readable(self) -> str:
         return json.dumps(self._value, indent=2, ensure_ascii=False)
 
 
 class LinesColumn(FormattableColumn[Any]):
-    """A list: as it is for machines, a line each for people."""
+    """A list: unchanged for machines, one line each for people."""
 
     def human_readable(self) -> str:
         return "\n".join(str(each) for each in self._value)
@@ -94,13 +147,13 @@ def cell(value: Any) -> Any:
 
 
 def shown(data: Mapping[str, Any], *without: str) -> One:
-    """Everything about one thing, in the order of its names."""
+    """All columns of one resource, sorted by name."""
     columns = sorted(set(data) - {"location", *without})
     return columns, [cell(data[column]) for column in columns]
 
 
 def listed(items: Iterable[Any], columns: Sequence[str], short: Iterable[str] = ()) -> Table:
-    """These columns of many things; ids that are to be short are cut to eight letters."""
+    """These columns of many resources; the ids in `short` are cut to eight characters."""
     cut = set(short)
     return columns, (tuple(_cut(getattr(item, column), column in cut) for column in columns) for item in items)
 
@@ -111,7 +164,7 @@ def _cut(value: Any, short: bool) -> Any:
     return "\n".join(each[:8] for each in value) if isinstance(value, list) else (value or "")[:8]
 
 
-# What is given
+# Options and their values
 
 
 def pairs(given: Sequence[str] | None) -> dict[str, Any]:
@@ -133,16 +186,14 @@ def _as_list(value: Any) -> list[Any]:
 
 def boolean(text: str | bool) -> bool:
     """A word for true or false."""
-    word = str(text).lower()
-    if word in ("true", "t", "yes", "y", "on", "1"):
-        return True
-    if word in ("false", "f", "no", "n", "off", "0"):
-        return False
-    raise argparse.ArgumentTypeError(f"'{text}' is neither true nor false")
+    try:
+        return bool(strutils.bool_from_string(text, strict=True))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is neither true nor false") from None
 
 
 def document(path: str) -> Any:
-    """What a YAML file says."""
+    """The content of a YAML file."""
     try:
         return yaml.safe_load(Path(path).read_text())
     except OSError as error:
@@ -151,37 +202,50 @@ def document(path: str) -> Any:
         raise CommandError(f"The specified file is not a valid YAML file: {error}") from None
 
 
-def add_pairs(parser: argparse.ArgumentParser, option: str, what: str) -> None:
+WAIT = option("--wait", action="store_true", help="Wait until it is done")
+FORCE = option("--force", action="store_true", help="Skip yes/no prompt (assume yes)")
+FULL_ID = option("--full-id", action="store_true", help="Print full IDs in list")
+
+
+def pairs_option(name: str, what: str) -> Option:
     """An option of KEY=VALUE."""
-    parser.add_argument(option, metavar='<"key1=value1;key2=value2...">', action="append", help=what)
+    return option(name, metavar='<"key1=value1;key2=value2...">', action="append", help=what)
 
 
-def add_listing(parser: argparse.ArgumentParser, what: str, *, everybody: bool = True, pages: bool = True) -> None:
-    """The options that all lists have."""
-    add_pairs(parser, "--filters", f"Filter parameters to apply on returned {what}")
-    parser.add_argument("--sort", metavar="<key>[:<direction>]", help="Sorting keys, each with :asc or :desc")
-    if pages:
-        parser.add_argument("--limit", metavar="<limit>", help=f"Limit the number of {what} returned")
-        parser.add_argument("--marker", metavar="<id>", help=f"Only return {what} that appear after the given ID")
-    if everybody:
-        parser.add_argument("--global-project", action="store_true", help=f"Include {what} of all projects")
-    parser.add_argument("--full-id", action="store_true", help="Print full IDs in list")
+def boolean_option(*names: str, **settings: Any) -> Option:
+    """An option with a word for true or false."""
+    return option(*names, metavar="<boolean>", type=boolean, **settings)
+
+
+def listing(what: str, *, all_projects: bool = True, pages: bool = True) -> tuple[Option, ...]:
+    """The options of a list."""
+    page = (
+        option("--limit", metavar="<limit>", help=f"Limit the number of {what} returned"),
+        option("--marker", metavar="<id>", help=f"Only return {what} that appear after the given ID"),
+    )
+    return (
+        pairs_option("--filters", f"Filter parameters to apply on returned {what}"),
+        option("--sort", metavar="<key>[:<direction>]", help="Sorting keys, each with :asc or :desc"),
+        *(page if pages else ()),
+        *([option("--global-project", action="store_true", help=f"Include {what} of all projects")] * all_projects),
+        FULL_ID,
+    )
 
 
 def queries(given: argparse.Namespace) -> dict[str, Any]:
-    """What a list is asked for with."""
+    """The query of a list."""
     names = ("limit", "marker", "sort", "global_project")
     found = {name: getattr(given, name) for name in names if getattr(given, name, None) is not None}
     return {**found, **pairs(given.filters)}
 
 
 def missing(noun: str, name: str) -> CommandError:
-    """What to say of a thing that is not there."""
+    """The error for something that does not exist."""
     return CommandError(f"{noun} not found: {name}")
 
 
 def confirm(given: argparse.Namespace, noun: str) -> bool:
-    """Whether something is really to be deleted: `--force` says so beforehand."""
+    """Whether to delete it: `--force` skips the question."""
     if given.force:
         return True
     print(f"Are you sure you want to delete this {noun}? [y/N]", end=" ", flush=True)
@@ -197,7 +261,7 @@ def confirm(given: argparse.Namespace, noun: str) -> bool:
 
 @contextmanager
 def progress(sentence: str, total: int | None = None) -> Iterator[Any]:
-    """A bar on the terminal while something is waited for; `update(done)` moves it. Silent where nobody looks on."""
+    """A progress bar; `update(done)` moves it. Prints nothing when stderr is not a terminal."""
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
@@ -209,7 +273,7 @@ def progress(sentence: str, total: int | None = None) -> Iterator[Any]:
 
 
 def await_action(clustering: Any, action_id: str) -> None:
-    """Wait until an action of a cluster has ended; one that failed is a refusal."""
+    """Wait until an action has ended; raise if it failed."""
     with progress(f"action {action_id[:8]}"):
         for _ in range(int(_LONGEST_WAIT / _POLL_SECONDS)):
             action = clustering.get_action(action_id)
@@ -221,5 +285,5 @@ def await_action(clustering: Any, action_id: str) -> None:
 
 
 def await_latest_action(clustering: Any, target: str) -> None:
-    """Wait for the action that was last begun on a cluster, where the SDK does not say which that is."""
+    """Wait for the latest action on a cluster, where the SDK does not say which action it started."""
     await_action(clustering, next(iter(clustering.actions(target_id=target, sort="created_at:desc", limit=1))).id)

@@ -4,7 +4,7 @@ import argparse
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from cliff.columns import FormattableColumn
 from openstack import exceptions as sdk
@@ -20,7 +20,7 @@ from roost.client import (
     RepairAnswer,
 )
 from roost.osc import commands
-from roost.osc.commands import JsonColumn, LinesColumn, Lister, One, ShowOne, Table
+from roost.osc.commands import JsonColumn, LinesColumn, Lister, One, Options, ShowOne, Table, one_of, option
 
 _POLICY_HELP = (
     "TYPE[:SCOPE[:IDENTIFIER]][,LIMIT=NUMBER...], such as anti-affinity:rack,max_server_per_aggregate=2 or "
@@ -76,10 +76,7 @@ class _OfGroup:
     app: Any
     roost: Any
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
-        parser.add_argument("server_group", metavar="<server-group>", help="Server group (name or ID)")
-        return parser
+    options: ClassVar[Options] = (option("server_group", metavar="<server-group>", help="Server group (name or ID)"),)
 
     def group(self, given: argparse.Namespace) -> GroupAnswer:
         """The group that is named."""
@@ -110,14 +107,17 @@ def _flavor_id(app: Any, name: str) -> str:
 class SetServerGroup(_OfGroup, ShowOne):
     """Rename a server group or give it other policies; members that break them stay where they are."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--name", metavar="<name>", help="New name of the group")
-        parser.add_argument(
-            "--policy", metavar="<policy>", dest="policies", type=policy, action="append",
+    options = (
+        option("--name", metavar="<name>", help="New name of the group"),
+        option(
+            "--policy",
+            metavar="<policy>",
+            dest="policies",
+            type=policy,
+            action="append",
             help=f"A policy of the group from now on (repeat for several): {_POLICY_HELP}",
-        )  # fmt: skip
-        return parser
+        ),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         if given.name is None and given.policies is None:
@@ -126,19 +126,13 @@ class SetServerGroup(_OfGroup, ShowOne):
 
 
 class _OfMember(_OfGroup):
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("server", metavar="<server>", help="Server (name or ID)")
-        return parser
+    options: ClassVar[Options] = (option("server", metavar="<server>", help="Server (name or ID)"),)
 
 
 class AddServer(_OfMember, ShowOne):
     """Make a server that exists a member of a server group; it stays where it is."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--partition", metavar="<number>", type=int, help="Partition that it is to belong to")
-        return parser
+    options = (option("--partition", metavar="<number>", type=int, help="Partition that it is to belong to"),)
 
     def take_action(self, given: argparse.Namespace) -> One:
         server = self.server_id(given.server)
@@ -155,13 +149,14 @@ class RemoveServer(_OfMember, ShowOne):
 class AuditServerGroup(Lister):
     """Show which policies are broken, where, by whom, by how much and since when."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        which = parser.add_mutually_exclusive_group(required=True)
-        which.add_argument("server_group", metavar="<server-group>", nargs="?", help="Server group (name or ID)")
-        which.add_argument("--all-projects", action="store_true", help="Audit every group (admin only)")
-        parser.add_argument("--members", action="store_true", help="Show where each member is instead")
-        return parser
+    options = (
+        one_of(
+            option("server_group", metavar="<server-group>", nargs="?", help="Server group (name or ID)"),
+            option("--all-projects", action="store_true", help="Audit every group (admin only)"),
+            required=True,
+        ),
+        option("--members", action="store_true", help="Show where each member is instead"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> Table:
         if given.all_projects:
@@ -197,17 +192,17 @@ def _violation(shown: Mapping[str, Any]) -> tuple[Any, ...]:
 # Explain
 
 
-def _explained(told: ExplanationAnswer) -> One:
+def _explained(answer: ExplanationAnswer) -> One:
     columns = ["verdict", "sentence", "advice", "hosts", "candidates", "refused", "chosen", "runners_up"]
     return columns, [
-        told.verdict,
-        told.sentence,
-        told.advice,
-        told.hosts,
-        told.candidates,
-        LinesColumn([each.sentence for each in told.refused]),
-        LinesColumn([_standing(each) for each in told.chosen]),
-        LinesColumn([_standing(each) for each in told.runners_up]),
+        answer.verdict,
+        answer.sentence,
+        answer.advice,
+        answer.hosts,
+        answer.candidates,
+        LinesColumn([each.sentence for each in answer.refused]),
+        LinesColumn([_standing(each) for each in answer.chosen]),
+        LinesColumn([_standing(each) for each in answer.runners_up]),
     ]
 
 
@@ -225,28 +220,24 @@ def _places(placements: Mapping[str, Any]) -> str:
 class ExplainServer(ShowOne):
     """Say why a server is where it is, or nowhere; and what would help."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("server", metavar="<server>", help="Server (name or ID)")
-        return parser
+    options = (option("server", metavar="<server>", help="Server (name or ID)"),)
 
     def take_action(self, given: argparse.Namespace) -> One:
-        told = self.roost.explain_server(_server_id(self.app, given.server))
-        if told is None:
-            raise CommandError("Nothing was written down when this server was placed.")
-        return _explained(told)
+        answer = self.roost.explain_server(_server_id(self.app, given.server))
+        if answer is None:
+            raise CommandError("Roost has no record of how this server was placed.")
+        return _explained(answer)
 
 
 class ExplainServerGroup(_OfGroup, ShowOne):
     """Say where new members would go and why, or why nowhere and what would help. Nothing is made."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--flavor", metavar="<flavor>", required=True, help="Flavor (name or ID)")
-        parser.add_argument("--count", metavar="<count>", type=int, default=1, help="Number of servers (1)")
-        parser.add_argument("--availability-zone", metavar="<zone>", help="Zone that they are to be in")
-        parser.add_argument("--partition", metavar="<number>", type=int, help="Partition that they are to belong to")
-        return parser
+    options = (
+        option("--flavor", metavar="<flavor>", required=True, help="Flavor (name or ID)"),
+        option("--count", metavar="<count>", type=int, default=1, help="Number of servers (1)"),
+        option("--availability-zone", metavar="<zone>", help="Zone that they are to be in"),
+        option("--partition", metavar="<number>", type=int, help="Partition that they are to belong to"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         flavor = _flavor_id(self.app, given.flavor)
@@ -267,29 +258,43 @@ def _aggregate(text: str) -> dict[str, str]:
 class PlanServerGroup(ShowOne):
     """Say what a change would come to, and do nothing; or, with --apply, do what a plan said if it still holds."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        which = parser.add_mutually_exclusive_group(required=True)
-        which.add_argument("server_group", metavar="<server-group>", nargs="?", help="Server group (name or ID)")
-        which.add_argument("--all", action="store_true", help="All servers of the project (with --lose or --drain)")
-        which.add_argument("--all-projects", action="store_true", help="All servers of the cloud (admin only)")
-        change = parser.add_mutually_exclusive_group(required=True)
-        change.add_argument("--create", metavar="<count>", type=int, help="Boot so many servers in the group")
-        change.add_argument("--policy", metavar="<policy>", dest="policies", type=policy, action="append",
-                            help=f"Give the group these policies: {_POLICY_HELP}")  # fmt: skip
-        change.add_argument("--add-server", metavar="<server>", action="append", help="Add servers that exist")
-        change.add_argument("--remove-server", metavar="<server>", action="append", help="Take servers out")
-        change.add_argument("--drain", metavar="<scope>=<identifier>", type=_aggregate,
-                            help="Move all members out of an aggregate")  # fmt: skip
-        change.add_argument("--lose", metavar="<scope>=<identifier>", type=_aggregate,
-                            help="Lose an aggregate with all that is in it")  # fmt: skip
-        parser.add_argument("--flavor", metavar="<flavor>", help="Flavor of the servers to boot (name or ID)")
-        parser.add_argument("--image", metavar="<image>", help="Image of the servers to boot (name or ID)")
-        parser.add_argument("--name", metavar="<name>", help="Name of the servers to boot")
-        parser.add_argument("--availability-zone", metavar="<zone>", help="Zone of the servers to boot")
-        parser.add_argument("--partition", metavar="<number>", type=int, help="Partition of the servers to boot")
-        parser.add_argument("--apply", metavar="<generation>", help="Do what the plan of this generation said")
-        return parser
+    options = (
+        one_of(
+            option("server_group", metavar="<server-group>", nargs="?", help="Server group (name or ID)"),
+            option("--all", action="store_true", help="All servers of the project (with --lose or --drain)"),
+            option("--all-projects", action="store_true", help="All servers of the cloud (admin only)"),
+            required=True,
+        ),
+        one_of(
+            option("--create", metavar="<count>", type=int, help="Boot so many servers in the group"),
+            option(
+                "--policy",
+                metavar="<policy>",
+                dest="policies",
+                type=policy,
+                action="append",
+                help=f"Give the group these policies: {_POLICY_HELP}",
+            ),
+            option("--add-server", metavar="<server>", action="append", help="Add servers that exist"),
+            option("--remove-server", metavar="<server>", action="append", help="Take servers out"),
+            option(
+                "--drain", metavar="<scope>=<identifier>", type=_aggregate, help="Move all members out of an aggregate"
+            ),
+            option(
+                "--lose",
+                metavar="<scope>=<identifier>",
+                type=_aggregate,
+                help="Lose an aggregate with all that is in it",
+            ),
+            required=True,
+        ),
+        option("--flavor", metavar="<flavor>", help="Flavor of the servers to boot (name or ID)"),
+        option("--image", metavar="<image>", help="Image of the servers to boot (name or ID)"),
+        option("--name", metavar="<name>", help="Name of the servers to boot"),
+        option("--availability-zone", metavar="<zone>", help="Zone of the servers to boot"),
+        option("--partition", metavar="<number>", type=int, help="Partition of the servers to boot"),
+        option("--apply", metavar="<generation>", help="Do what the plan of this generation said"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         change = self._change(given)
@@ -368,20 +373,25 @@ def _move(move: MigrationAnswer) -> str:
 class RepairServerGroup(_OfGroup, ShowOne):
     """Mend a group that is in violation with the fewest live migrations."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--dry-run", action="store_true", help="Say which servers would move, and move none")
-        parser.add_argument("--max-moves", metavar="<number>", type=int, help="Move no more servers than this")
-        parser.add_argument("--max-parallel", metavar="<number>", type=int, help="So many at once (1)")
-        parser.add_argument("--cooldown", metavar="<seconds>", type=int, help="Wait so long between moves (0)")
-        parser.add_argument("--wait", action="store_true", help="Wait until all moves have ended")
-        other = parser.add_mutually_exclusive_group()
-        other.add_argument("--stop", action="store_true", help="Stop the repair under way, after the moves under way")
-        other.add_argument("--status", action="store_true", help="Show how far the last repair has come")
-        other.add_argument("--continuous", dest="continuous", action="store_true", default=None,
-                           help="Mend this group whenever an audit finds it broken")  # fmt: skip
-        other.add_argument("--no-continuous", dest="continuous", action="store_false", help="... and no longer")
-        return parser
+    options = (
+        option("--dry-run", action="store_true", help="Say which servers would move, and move none"),
+        option("--max-moves", metavar="<number>", type=int, help="Move no more servers than this"),
+        option("--max-parallel", metavar="<number>", type=int, help="So many at once (1)"),
+        option("--cooldown", metavar="<seconds>", type=int, help="Wait so long between moves (0)"),
+        option("--wait", action="store_true", help="Wait until all moves have ended"),
+        one_of(
+            option("--stop", action="store_true", help="Stop the repair under way, after the moves under way"),
+            option("--status", action="store_true", help="Show how far the last repair has come"),
+            option(
+                "--continuous",
+                dest="continuous",
+                action="store_true",
+                default=None,
+                help="Mend this group whenever an audit finds it broken",
+            ),
+            option("--no-continuous", dest="continuous", action="store_false", help="Stop mending it by itself"),
+        ),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         group = self.group(given)

@@ -6,16 +6,13 @@ from typing import Any
 from openstack import exceptions as sdk
 
 from roost.osc import commands
-from roost.osc.commands import Lister, One, ShowOne, Table, missing
+from roost.osc.commands import Lister, One, ShowOne, Table, listing, missing, option
 
 
 class ListAction(Lister):
     """List actions."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        commands.add_listing(parser, "actions")
-        return parser
+    options = listing("actions")
 
     def take_action(self, given: argparse.Namespace) -> Table:
         columns = ["id", "name", "action", "status", "target_id", "depends_on", "depended_by", "created_at"]
@@ -35,10 +32,7 @@ def _show_action(clustering: Any, name: str) -> One:
 class ShowAction(ShowOne):
     """Show detailed info about the specified action."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("action", metavar="<action>", help="Name or ID of the action to show the details for")
-        return parser
+    options = (option("action", metavar="<action>", help="Name or ID of the action to show the details for"),)
 
     def take_action(self, given: argparse.Namespace) -> One:
         return _show_action(self.clustering, given.action)
@@ -47,11 +41,10 @@ class ShowAction(ShowOne):
 class UpdateAction(ShowOne):
     """Update the action."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--status", metavar="<status>", required=True, help="New status: CANCELLED")
-        parser.add_argument("action", metavar="<action>", help="Name or ID of the action")
-        return parser
+    options = (
+        option("--status", metavar="<status>", required=True, help="New status: CANCELLED"),
+        option("action", metavar="<action>", help="Name or ID of the action"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         self.clustering.update_action(given.action, status=given.status)
@@ -61,10 +54,7 @@ class UpdateAction(ShowOne):
 class ListEvent(Lister):
     """List events."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        commands.add_listing(parser, "events")
-        return parser
+    options = listing("events")
 
     def take_action(self, given: argparse.Namespace) -> Table:
         columns = ["id", "generated_at", "obj_type", "obj_id", "obj_name", "action", "status", "level", "cluster_id"]
@@ -76,10 +66,7 @@ class ListEvent(Lister):
 class ShowEvent(ShowOne):
     """Describe the event."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("event", metavar="<event>", help="ID of event to display details for")
-        return parser
+    options = (option("event", metavar="<event>", help="ID of event to display details for"),)
 
     def take_action(self, given: argparse.Namespace) -> One:
         try:

@@ -2,13 +2,27 @@
 
 import argparse
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 from openstack import exceptions as sdk
 from osc_lib.exceptions import CommandError
 
 from roost.osc import commands
-from roost.osc.commands import Command, Lister, One, ShowOne, Table, add_pairs, missing, pairs
+from roost.osc.commands import (
+    FORCE,
+    Command,
+    Lister,
+    One,
+    Options,
+    ShowOne,
+    Table,
+    boolean_option,
+    listing,
+    missing,
+    option,
+    pairs,
+    pairs_option,
+)
 
 
 def _show(clustering: Any, name: str, details: bool = False) -> One:
@@ -23,11 +37,10 @@ def _show(clustering: Any, name: str, details: bool = False) -> One:
 class ListNode(Lister):
     """Show list of nodes."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--cluster", metavar="<cluster>", help="ID or name of cluster from which nodes are listed")
-        commands.add_listing(parser, "nodes")
-        return parser
+    options = (
+        option("--cluster", metavar="<cluster>", help="ID or name of cluster from which nodes are listed"),
+        *listing("nodes"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> Table:
         columns = ["id", "name", "index", "status", "cluster_id", "physical_id", "profile_name", "created_at"]
@@ -40,11 +53,10 @@ class ListNode(Lister):
 class ShowNode(ShowOne):
     """Show detailed info about the specified node."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--details", action="store_true", help="Include physical object details")
-        parser.add_argument("node", metavar="<node>", help="Name or ID of the node to show the details for")
-        return parser
+    options = (
+        option("--details", action="store_true", help="Include physical object details"),
+        option("node", metavar="<node>", help="Name or ID of the node to show the details for"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         return _show(self.clustering, given.node, given.details)
@@ -53,14 +65,13 @@ class ShowNode(ShowOne):
 class CreateNode(ShowOne):
     """Create the node."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--cluster", metavar="<cluster>", help="Cluster of this node")
-        parser.add_argument("--role", metavar="<role>", help="Role for this node in the specific cluster")
-        add_pairs(parser, "--metadata", "Metadata values to be attached to the node")
-        parser.add_argument("--profile", metavar="<profile>", required=True, help="Profile Id or name of this node")
-        parser.add_argument("name", metavar="<node-name>", help="Name of the node to create")
-        return parser
+    options = (
+        option("--cluster", metavar="<cluster>", help="Cluster of this node"),
+        option("--role", metavar="<role>", help="Role for this node in the specific cluster"),
+        pairs_option("--metadata", "Metadata values to be attached to the node"),
+        option("--profile", metavar="<profile>", required=True, help="Profile Id or name of this node"),
+        option("name", metavar="<node-name>", help="Name of the node to create"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         node = self.clustering.create_node(
@@ -76,15 +87,14 @@ class CreateNode(ShowOne):
 class UpdateNode(ShowOne):
     """Update the node."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--name", metavar="<name>", help="New name for the node")
-        parser.add_argument("--profile", metavar="<profile-id>", help="ID or name of new profile to use")
-        parser.add_argument("--role", metavar="<role>", help="Role for this node in the specific cluster")
-        add_pairs(parser, "--metadata", "Metadata values to be attached to the node; '{}' empties it")
-        parser.add_argument("--tainted", metavar="<boolean>", type=commands.boolean, help="Whether to delete it first")
-        parser.add_argument("node", metavar="<node>", help="Name or ID of node to update")
-        return parser
+    options = (
+        option("--name", metavar="<name>", help="New name for the node"),
+        option("--profile", metavar="<profile-id>", help="ID or name of new profile to use"),
+        option("--role", metavar="<role>", help="Role for this node in the specific cluster"),
+        pairs_option("--metadata", "Metadata values to be attached to the node; '{}' empties it"),
+        boolean_option("--tainted", help="Whether to delete it first"),
+        option("node", metavar="<node>", help="Name or ID of node to update"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         wanted = {"name": given.name, "profile_id": given.profile, "role": given.role, "tainted": given.tainted}
@@ -101,12 +111,11 @@ class UpdateNode(ShowOne):
 class DeleteNode(Command):
     """Delete the node(s)."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("node", metavar="<node>", nargs="+", help="Name or ID of node(s) to delete")
-        parser.add_argument("--force-delete", action="store_true", help="Delete them whatever else is going on")
-        parser.add_argument("--force", action="store_true", help="Skip yes/no prompt (assume yes)")
-        return parser
+    options = (
+        option("node", metavar="<node>", nargs="+", help="Name or ID of node(s) to delete"),
+        option("--force-delete", action="store_true", help="Delete them whatever else is going on"),
+        FORCE,
+    )
 
     def take_action(self, given: argparse.Namespace) -> None:
         if not commands.confirm(given, "node"):
@@ -125,14 +134,7 @@ class _Tending(Command):
 
     verb = ""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        self.add_options(parser)
-        parser.add_argument("node", metavar="<node>", nargs="+", help="ID or name of node(s)")
-        return parser
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """The command's own options."""
+    options: ClassVar[Options] = (option("node", metavar="<node>", nargs="+", help="ID or name of node(s)"),)
 
     def start(self, name: str, given: argparse.Namespace) -> Any:
         """Ask for the action."""
@@ -165,10 +167,7 @@ class RecoverNode(_Tending):
 
     verb = "recover"
 
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--check", metavar="<boolean>", type=commands.boolean, default=False, help="Check the node first (false)"
-        )
+    options = (boolean_option("--check", default=False, help="Check the node first (false)"),)
 
     def start(self, name: str, given: argparse.Namespace) -> Any:
         return self.clustering.recover_node(name, check=given.check)
@@ -177,12 +176,11 @@ class RecoverNode(_Tending):
 class NodeOp(Command):
     """Perform an operation on a node."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--operation", metavar="<operation>", required=True, help="Operation to be performed")
-        add_pairs(parser, "--params", "Parameters of the operation")
-        parser.add_argument("node", metavar="<node>", help="ID or name of node to operate on")
-        return parser
+    options = (
+        option("--operation", metavar="<operation>", required=True, help="Operation to be performed"),
+        pairs_option("--params", "Parameters of the operation"),
+        option("node", metavar="<node>", help="ID or name of node to operate on"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> None:
         try:
@@ -197,17 +195,16 @@ class NodeOp(Command):
 class AdoptNode(ShowOne):
     """Adopt (or preview) the node."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--identity", metavar="<identity>", required=True, help="Physical resource id")
-        parser.add_argument("--type", metavar="<type>", required=True, help="Profile type, such as os.nova.server-1.0")
-        parser.add_argument("--role", metavar="<role>", help="Role for this node in the specific cluster")
-        add_pairs(parser, "--metadata", "Metadata values to be attached to the node")
-        parser.add_argument("--name", metavar="<name>", help="Name of the node to adopt")
-        parser.add_argument("--overrides", metavar="<json>", help="JSON of properties that override what is found")
-        parser.add_argument("--preview", action="store_true", help="Show the profile that would come of it")
-        parser.add_argument("--snapshot", action="store_true", help="Take a snapshot of the resource first")
-        return parser
+    options = (
+        option("--identity", metavar="<identity>", required=True, help="Physical resource id"),
+        option("--type", metavar="<type>", required=True, help="Profile type, such as os.nova.server-1.0"),
+        option("--role", metavar="<role>", help="Role for this node in the specific cluster"),
+        pairs_option("--metadata", "Metadata values to be attached to the node"),
+        option("--name", metavar="<name>", help="Name of the node to adopt"),
+        option("--overrides", metavar="<json>", help="JSON of properties that override what is found"),
+        option("--preview", action="store_true", help="Show the profile that would come of it"),
+        option("--snapshot", action="store_true", help="Take a snapshot of the resource first"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         try:

@@ -7,7 +7,20 @@ from openstack import exceptions as sdk
 from osc_lib.exceptions import CommandError
 
 from roost.osc import commands
-from roost.osc.commands import Command, Lister, One, ShowOne, Table, add_pairs, missing, pairs
+from roost.osc.commands import (
+    FORCE,
+    Command,
+    Lister,
+    One,
+    Options,
+    ShowOne,
+    Table,
+    listing,
+    missing,
+    option,
+    pairs,
+    pairs_option,
+)
 
 
 class _Noun:
@@ -45,11 +58,6 @@ class _Policy(_Noun):
 
 
 class _List(_Noun, Lister):
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        commands.add_listing(parser, self.plural)
-        return parser
-
     def take_action(self, given: argparse.Namespace) -> Table:
         columns = ["id", "name", "type", "created_at", *(["project_id"] if given.global_project else [])]
         found = getattr(self.clustering, self.plural)(**commands.queries(given))
@@ -59,17 +67,16 @@ class _List(_Noun, Lister):
 class ListProfile(_Profile, _List):
     """List profiles that meet the criteria."""
 
+    options = listing("profiles")
+
 
 class ListPolicy(_Policy, _List):
     """List policies that meet the criteria."""
 
+    options = listing("policies")
+
 
 class _Show(_Noun, ShowOne):
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument(self.noun, metavar=f"<{self.noun}>", help=f"Name or ID of {self.noun} to show")
-        return parser
-
     def take_action(self, given: argparse.Namespace) -> One:
         return self.shown(getattr(given, self.noun))
 
@@ -77,9 +84,13 @@ class _Show(_Noun, ShowOne):
 class ShowProfile(_Profile, _Show):
     """Show profile details."""
 
+    options = (option("profile", metavar="<profile>", help="Name or ID of profile to show"),)
+
 
 class ShowPolicy(_Policy, _Show):
     """Show the policy details."""
+
+    options = (option("policy", metavar="<policy>", help="Name or ID of policy to show"),)
 
 
 def _spec(path: str) -> Any:
@@ -91,18 +102,12 @@ def _spec(path: str) -> Any:
 
 
 class _FromSpec(_Noun, ShowOne):
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--spec-file", metavar="<spec-file>", required=True, help="The YAML file with the spec")
-        return parser
+    options: ClassVar[Options] = (
+        option("--spec-file", metavar="<spec-file>", required=True, help="The YAML file with the spec"),
+    )
 
 
 class _Create(_FromSpec):
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("name", metavar=f"<{self.noun}-name>", help=f"Name of the {self.noun} to create")
-        return parser
-
     def take_action(self, given: argparse.Namespace) -> One:
         more = {"metadata": pairs(given.metadata)} if hasattr(given, "metadata") else {}
         made = self.ask("create", name=given.name, spec=_spec(given.spec_file), **more)
@@ -112,14 +117,16 @@ class _Create(_FromSpec):
 class CreateProfile(_Profile, _Create):
     """Create a profile."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        add_pairs(parser, "--metadata", "Metadata values to be attached to the profile")
-        return parser
+    options = (
+        option("name", metavar="<profile-name>", help="Name of the profile to create"),
+        pairs_option("--metadata", "Metadata values to be attached to the profile"),
+    )
 
 
 class CreatePolicy(_Policy, _Create):
     """Create a policy."""
+
+    options = (option("name", metavar="<policy-name>", help="Name of the policy to create"),)
 
 
 class _Validate(_FromSpec):
@@ -138,12 +145,11 @@ class ValidatePolicy(_Policy, _Validate):
 class UpdateProfile(_Profile, ShowOne):
     """Update a profile."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--name", metavar="<name>", help="The new name for the profile")
-        add_pairs(parser, "--metadata", "Metadata values to be attached to the profile; '{}' empties it")
-        parser.add_argument("profile", metavar="<profile>", help="Name or ID of profile to update")
-        return parser
+    options = (
+        option("--name", metavar="<name>", help="The new name for the profile"),
+        pairs_option("--metadata", "Metadata values to be attached to the profile; '{}' empties it"),
+        option("profile", metavar="<profile>", help="Name or ID of profile to update"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         changed: dict[str, Any] = {"name": given.name} if given.name else {}
@@ -157,11 +163,10 @@ class UpdateProfile(_Profile, ShowOne):
 class UpdatePolicy(_Policy, ShowOne):
     """Update a policy."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--name", metavar="<name>", help="New name of the policy")
-        parser.add_argument("policy", metavar="<policy>", help="Name or ID of policy to be updated")
-        return parser
+    options = (
+        option("--name", metavar="<name>", help="New name of the policy"),
+        option("policy", metavar="<policy>", help="Name or ID of policy to be updated"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         policy = self.found(given.policy)
@@ -170,11 +175,7 @@ class UpdatePolicy(_Policy, ShowOne):
 
 
 class _Delete(_Noun, Command):
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument(self.noun, metavar=f"<{self.noun}>", nargs="+", help=f"Name or ID of {self.plural}")
-        parser.add_argument("--force", action="store_true", help="Skip yes/no prompt (assume yes)")
-        return parser
+    options: ClassVar[Options] = (FORCE,)
 
     def take_action(self, given: argparse.Namespace) -> None:
         if not commands.confirm(given, self.noun):
@@ -194,9 +195,13 @@ class _Delete(_Noun, Command):
 class DeleteProfile(_Profile, _Delete):
     """Delete profile(s)."""
 
+    options = (option("profile", metavar="<profile>", nargs="+", help="Name or ID of profiles"),)
+
 
 class DeletePolicy(_Policy, _Delete):
     """Delete policy(s)."""
+
+    options = (option("policy", metavar="<policy>", nargs="+", help="Name or ID of policies"),)
 
 
 # Types
@@ -226,8 +231,8 @@ class _TypeList(_Type, Lister):
         rows = []
         for kind in getattr(self.clustering, self.plural)():
             for version, statuses in sorted((kind.support_status or {}).items()):
-                told = "\n".join(f"{each['status']} since {each['since']}" for each in statuses)
-                rows.append((kind.name, version, told))
+                words = "\n".join(f"{each['status']} since {each['since']}" for each in statuses)
+                rows.append((kind.name, version, words))
         return ("name", "version", "support_status"), sorted(rows)
 
 
@@ -245,10 +250,7 @@ class _TypeShow(_Type, ShowOne):
         """Specs are read as YAML."""
         return "yaml"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("type_name", metavar="<type-name>", help="Its name and version")
-        return parser
+    options = (option("type_name", metavar="<type-name>", help="Its name and version"),)
 
     def take_action(self, given: argparse.Namespace) -> One:
         return commands.shown(self.known(given.type_name).to_dict(), "id")

@@ -7,7 +7,19 @@ from openstack import exceptions as sdk
 from osc_lib.exceptions import CommandError
 
 from roost.osc import commands
-from roost.osc.commands import Command, Lister, One, ShowOne, Table, add_pairs, missing, pairs
+from roost.osc.commands import (
+    FORCE,
+    Command,
+    Lister,
+    One,
+    ShowOne,
+    Table,
+    listing,
+    missing,
+    option,
+    pairs,
+    pairs_option,
+)
 
 
 def _show(clustering: Any, name: str) -> One:
@@ -20,10 +32,7 @@ def _show(clustering: Any, name: str) -> One:
 class ListReceiver(Lister):
     """List receivers that meet the criteria."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        commands.add_listing(parser, "receivers")
-        return parser
+    options = listing("receivers")
 
     def take_action(self, given: argparse.Namespace) -> Table:
         columns = ["id", "name", "type", "cluster_id", "action", "created_at"]
@@ -36,10 +45,7 @@ class ListReceiver(Lister):
 class ShowReceiver(ShowOne):
     """Show the receiver details."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("receiver", metavar="<receiver>", help="Name or ID of the receiver to show")
-        return parser
+    options = (option("receiver", metavar="<receiver>", help="Name or ID of the receiver to show"),)
 
     def take_action(self, given: argparse.Namespace) -> One:
         return _show(self.clustering, given.receiver)
@@ -48,14 +54,13 @@ class ShowReceiver(ShowOne):
 class CreateReceiver(ShowOne):
     """Create a receiver."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--type", metavar="<type>", default="webhook", help="webhook (the default) or message")
-        add_pairs(parser, "--params", "Parameters that are passed to the target action")
-        parser.add_argument("--cluster", metavar="<cluster>", help="Targeted cluster; needed for a webhook")
-        parser.add_argument("--action", metavar="<action>", help="Name of the action; needed for a webhook")
-        parser.add_argument("name", metavar="<name>", help="Name of the receiver to create")
-        return parser
+    options = (
+        option("--type", metavar="<type>", default="webhook", help="webhook (the default) or message"),
+        pairs_option("--params", "Parameters that are passed to the target action"),
+        option("--cluster", metavar="<cluster>", help="Targeted cluster; needed for a webhook"),
+        option("--action", metavar="<action>", help="Name of the action; needed for a webhook"),
+        option("name", metavar="<name>", help="Name of the receiver to create"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         if given.type == "webhook" and not (given.cluster and given.action):
@@ -69,13 +74,12 @@ class CreateReceiver(ShowOne):
 class UpdateReceiver(ShowOne):
     """Update a receiver."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--name", metavar="<name>", help="The new name for the receiver")
-        parser.add_argument("--action", metavar="<action>", help="Name of the action to be started")
-        add_pairs(parser, "--params", "Parameters that are passed to the target action")
-        parser.add_argument("receiver", metavar="<receiver>", help="Name or ID of receiver(s) to update")
-        return parser
+    options = (
+        option("--name", metavar="<name>", help="The new name for the receiver"),
+        option("--action", metavar="<action>", help="Name of the action to be started"),
+        pairs_option("--params", "Parameters that are passed to the target action"),
+        option("receiver", metavar="<receiver>", help="Name or ID of receiver(s) to update"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         changed: dict[str, Any] = {key: getattr(given, key) for key in ("name", "action") if getattr(given, key)}
@@ -91,11 +95,10 @@ class UpdateReceiver(ShowOne):
 class DeleteReceiver(Command):
     """Delete receiver(s)."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("receiver", metavar="<receiver>", nargs="+", help="Name or ID of receiver(s) to delete")
-        parser.add_argument("--force", action="store_true", help="Skip yes/no prompt (assume yes)")
-        return parser
+    options = (
+        option("receiver", metavar="<receiver>", nargs="+", help="Name or ID of receiver(s) to delete"),
+        FORCE,
+    )
 
     def take_action(self, given: argparse.Namespace) -> None:
         if not commands.confirm(given, "receiver"):

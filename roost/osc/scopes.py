@@ -1,11 +1,11 @@
 """`openstack policy scope ...`: ways of dividing hosts that server groups may name."""
 
 import argparse
-from typing import Any
+from typing import Any, ClassVar
 
 from roost.client import PolicyScope
 from roost.osc import commands
-from roost.osc.commands import Command, Lister, One, ShowOne, Table
+from roost.osc.commands import Command, Lister, One, Options, ShowOne, Table, one_of, option
 
 
 def _row(scope: PolicyScope) -> One:
@@ -24,18 +24,36 @@ def _aggregate(each: Any) -> str:
     return f"{each['group_id']}{name}{seen_as}"
 
 
-def _add_flags(parser: argparse.ArgumentParser) -> None:
-    naming = parser.add_mutually_exclusive_group()
-    naming.add_argument("--allow-identifiers", dest="allow", action="store_true", default=None,
-                        help="Let groups name aggregates of this scope")  # fmt: skip
-    naming.add_argument("--forbid-identifiers", dest="allow", action="store_false",
-                        help="Let groups only be spread over or kept within it")  # fmt: skip
-    hiding = parser.add_mutually_exclusive_group()
-    hiding.add_argument("--obfuscate-identifiers", dest="obfuscate", action="store_true", default=None,
-                        help="Give every project identifiers of its own")  # fmt: skip
-    hiding.add_argument("--show-identifiers", dest="obfuscate", action="store_false",
-                        help="Show every project the real identifiers")  # fmt: skip
-    parser.add_argument("--namespace", metavar="<uuid>", help="What the identifiers of projects are made from")
+_FLAGS = (
+    one_of(
+        option(
+            "--allow-identifiers",
+            dest="allow",
+            action="store_true",
+            default=None,
+            help="Let groups name aggregates of this scope",
+        ),
+        option(
+            "--forbid-identifiers",
+            dest="allow",
+            action="store_false",
+            help="Let groups only be spread over or kept within it",
+        ),
+    ),
+    one_of(
+        option(
+            "--obfuscate-identifiers",
+            dest="obfuscate",
+            action="store_true",
+            default=None,
+            help="Give every project identifiers of its own",
+        ),
+        option(
+            "--show-identifiers", dest="obfuscate", action="store_false", help="Show every project the real identifiers"
+        ),
+    ),
+    option("--namespace", metavar="<uuid>", help="What the identifiers of projects are made from"),
+)
 
 
 def _attributes(given: argparse.Namespace) -> dict[str, Any]:
@@ -61,10 +79,7 @@ class ListPolicyScope(Lister):
 class _OfScope:
     roost: Any
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
-        parser.add_argument("scope", metavar="<scope>", help="Policy scope (name or ID)")
-        return parser
+    options: ClassVar[Options] = (option("scope", metavar="<scope>", help="Policy scope (name or ID)"),)
 
     def scope(self, given: argparse.Namespace) -> PolicyScope:
         """The scope that is named."""
@@ -75,10 +90,7 @@ class _OfScope:
 class ShowPolicyScope(_OfScope, ShowOne):
     """Show a policy scope and the identifiers of its aggregates."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--as-project", metavar="<project-id>", help="Show what this project sees (admin only)")
-        return parser
+    options = (option("--as-project", metavar="<project-id>", help="Show what this project sees (admin only)"),)
 
     def take_action(self, given: argparse.Namespace) -> One:
         return _row(self.roost.find_policy_scope(given.scope, as_project=given.as_project))
@@ -87,11 +99,10 @@ class ShowPolicyScope(_OfScope, ShowOne):
 class CreatePolicyScope(ShowOne):
     """Make a policy scope."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("name", metavar="<name>", help="Name of the scope, such as rack")
-        _add_flags(parser)
-        return parser
+    options = (
+        option("name", metavar="<name>", help="Name of the scope, such as rack"),
+        *_FLAGS,
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         return _row(self.roost.create_policy_scope(given.name, **_attributes(given)))
@@ -100,11 +111,10 @@ class CreatePolicyScope(ShowOne):
 class SetPolicyScope(_OfScope, Command):
     """Change a policy scope."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--name", metavar="<name>", help="New name of the scope")
-        _add_flags(parser)
-        return parser
+    options = (
+        option("--name", metavar="<name>", help="New name of the scope"),
+        *_FLAGS,
+    )
 
     def take_action(self, given: argparse.Namespace) -> None:
         named = {"name": given.name} if given.name else {}
@@ -114,11 +124,10 @@ class SetPolicyScope(_OfScope, Command):
 class UnsetPolicyScope(_OfScope, Command):
     """Put a policy scope back to what it is without options."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--allow-identifiers", action="store_true", help="Forbid identifiers again")
-        parser.add_argument("--obfuscate-identifiers", action="store_true", help="Show real identifiers again")
-        return parser
+    options = (
+        option("--allow-identifiers", action="store_true", help="Forbid identifiers again"),
+        option("--obfuscate-identifiers", action="store_true", help="Show real identifiers again"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> None:
         names = ("allow_identifiers", "obfuscate_identifiers")
@@ -128,10 +137,7 @@ class UnsetPolicyScope(_OfScope, Command):
 class DeletePolicyScope(Command):
     """Delete policy scopes that nothing uses."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("scope", metavar="<scope>", nargs="+", help="Policy scope(s) (name or ID)")
-        return parser
+    options = (option("scope", metavar="<scope>", nargs="+", help="Policy scope(s) (name or ID)"),)
 
     def take_action(self, given: argparse.Namespace) -> None:
         for name in given.scope:
@@ -141,10 +147,7 @@ class DeletePolicyScope(Command):
 class _OfAggregate(_OfScope):
     app: Any
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("aggregate", metavar="<aggregate>", help="Aggregate (name or ID)")
-        return parser
+    options: ClassVar[Options] = (option("aggregate", metavar="<aggregate>", help="Aggregate (name or ID)"),)
 
     def aggregate(self, given: argparse.Namespace) -> int:
         """The number of the aggregate that is named."""

@@ -1,6 +1,7 @@
 """What is written on the command line, and what it comes to."""
 
 import argparse
+from importlib.metadata import entry_points
 from types import SimpleNamespace
 from typing import Any
 
@@ -105,3 +106,34 @@ def test_words_for_true_and_false(word: str, meaning: bool) -> None:
 def test_any_other_word_is_neither() -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="'maybe' is neither true nor false"):
         commands.boolean("maybe")
+
+
+def _commands() -> list[tuple[str, type[Any]]]:
+    return [
+        (entry.name, entry.load())
+        for group in ("openstack.roost.v1", "openstack.extension")
+        for entry in entry_points(group=group)
+        if entry.value.startswith("roost.osc.")
+    ]
+
+
+def test_every_command_declares_its_options_and_they_fit_together() -> None:
+    app = SimpleNamespace(client_manager=None)
+    for name, command in _commands():
+        assert "get_parser" not in vars(command), name
+        # argparse refuses two options of one name.
+        parser = command(app, None).get_parser(name)
+        assert all(action.help for action in parser._actions), name
+
+
+def test_a_command_has_the_options_of_its_base_classes_first() -> None:
+    parser = groups.AddServer(SimpleNamespace(client_manager=None), None).get_parser("server group add server")
+    given = parser.parse_args(["db", "db-1", "--partition", "2"])
+    assert (given.server_group, given.server, given.partition) == ("db", "db-1", 2)
+
+
+def test_options_that_exclude_each_other_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = groups.PlanServerGroup(SimpleNamespace(client_manager=None), None).get_parser("server group plan")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["db", "--create", "1", "--drain", "rack=r1"])
+    assert "not allowed with argument" in capsys.readouterr().err
