@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := -m pip install -qq --disable-pip-version-check
 AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: install serve test soak load security browser-test alerts check bench tempest lab lab-test lab-stop docs clean
+.PHONY: install serve test soak load security browser-test alerts check web-check bench tempest lab lab-test lab-stop docs clean
 
 install: $(VENV)/.installed
 
@@ -69,11 +69,23 @@ soak: install
 load: install
 	$(BIN)/python -m tests.faults.load
 
-check: install
+check: install web-check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# eslint and TypeScript judge the dashboard's modules. npm installs them, with their settings, into .venv-web.
+.venv-web/.installed: .ci/web/package.json .ci/web/eslint.config.js .ci/web/tsconfig.json
+	@command -v npm >/dev/null || { echo "make check needs npm (Node.js 18.18 or newer) for eslint and tsc, which check roost/web."; exit 1; }
+	mkdir -p .venv-web
+	cp .ci/web/package.json .ci/web/eslint.config.js .ci/web/tsconfig.json .venv-web
+	npm install --prefix .venv-web --no-package-lock --no-audit --no-fund --loglevel=error
+	@touch $@
+
+web-check: .venv-web/.installed
+	.venv-web/node_modules/.bin/eslint --config .venv-web/eslint.config.js roost/web
+	.venv-web/node_modules/.bin/tsc --project .venv-web
 
 bench: install .venv-nova/.installed /usr/bin/chromium .venv-browser/.installed
 	PYTHONPATH=.venv-browser $(BIN)/python -m bench

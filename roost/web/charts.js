@@ -18,7 +18,8 @@ export function distribution(scope, counts, limit) {
   const top = Math.max(1, limit ?? 0, ...bars.map((each) => each.number));
   const width = Math.max(90, bars.length * STEP + 10);
   const y = (/** @type {number} */ value) => 8 + TALL - (value / top) * TALL;
-  const said = `${scope}: ${bars.map((each) => `${each.number} in ${each.name}`).join(", ") || "no members"}${limit ? `, at most ${limit} allowed` : ""}`;
+  const members = bars.map((each) => `${each.number} in ${each.name}`).join(", ") || "no members";
+  const said = `${scope}: ${members}${limit ? `, at most ${limit} allowed` : ""}`;
   return svg(
     "svg",
     { class: "bars", role: "img", "aria-label": said, viewBox: `0 0 ${width} ${TALL + 26}`, width, height: TALL + 26 },

@@ -161,7 +161,8 @@ function running(actions) {
   return open.map((action) => {
     const far = progress(action);
     const left = action.depends_on.length;
-    const said = `${actionName(action.action)}: ${action.status.toLowerCase().replaceAll("_", " ")}${left ? `, ${count(left, "node")} left` : ""}`;
+    const status = action.status.toLowerCase().replaceAll("_", " ");
+    const said = `${actionName(action.action)}: ${status}${left ? `, ${count(left, "node")} left` : ""}`;
     return html(
       "p",
       { class: "running" },

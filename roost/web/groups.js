@@ -7,9 +7,10 @@ import { hueOf, titleOf } from "./map.js";
 import { back } from "./overview.js";
 import { Places } from "./places.js";
 import { get, post, request, session } from "./session.js";
-import { count, limitOf, phrase, sentence } from "./words.js";
+import { count } from "./words.js";
 
 const GROUPS = "/compute/v2.1/os-server-groups";
+const MEANINGS = "/compute/v2.1/os-rule-meanings";
 const CHANGES = { create: "it grows by", lose: "we lose", drain: "we drain" };
 const MOST_MEMBERS = 100;
 /** @type {Record<string, string>} */
@@ -65,7 +66,7 @@ export class Groups {
 
   async _list() {
     const everybody = session.roles.includes("admin") ? "&all_projects=1" : "";
-    this._groups = (await get(`${GROUPS}?limit=500${everybody}`)).server_groups;
+    this._groups = await explainRules((await get(`${GROUPS}?limit=500${everybody}`)).server_groups);
     const field = html("input", {
       type: "search",
       id: "filter",
@@ -112,8 +113,8 @@ export class Groups {
 
   /** @param {string} id */
   async _facts(id) {
-    const [{ server_group: group }, { server_group_policy_audit: audit }] = await Promise.all([
-      get(`${GROUPS}/${id}`),
+    const [[group], { server_group_policy_audit: audit }] = await Promise.all([
+      get(`${GROUPS}/${id}`).then(({ server_group: one }) => explainRules([one])),
       get(`${GROUPS}/${id}/audit`),
     ]);
     if (this._id !== id) return;
@@ -122,7 +123,7 @@ export class Groups {
     const where = (/** @type {any} */ member, /** @type {string} */ scope) => placeOf(member, scope, fleet, places);
     this._head?.replaceChildren(
       html("h2", {}, html("span", { class: `swatch ${hueOf(group.id)}` }), group.name),
-      html("p", { class: "rules" }, sentence(group.policies)),
+      html("p", { class: "rules" }, group.meaning.sentence),
       html("p", { class: "muted" }, count(group.members.length, "member")),
     );
     this._seen?.replaceChildren(
@@ -293,6 +294,13 @@ export class Groups {
   }
 }
 
+/** Groups, each with what its rules mean in the API's own words. @param {any[]} groups */
+async function explainRules(groups) {
+  if (!groups.length) return groups;
+  const { meanings } = await post(MEANINGS, { groups: groups.map((each) => each.policies) });
+  return groups.map((each, index) => ({ ...each, meaning: meanings[index] }));
+}
+
 /** @param {any} group @param {number} wrong */
 function card(group, wrong) {
   return html(
@@ -302,7 +310,7 @@ function card(group, wrong) {
     html("a", { href: `#/groups/${group.id}` }, group.name),
     html("span", { class: "muted" }, ` ${count(group.members.length, "member")}`),
     wrong > 0 && html("span", { class: "badge bad" }, `${wrong} broken`),
-    html("p", { class: "rules" }, sentence(group.policies)),
+    html("p", { class: "rules" }, group.meaning.sentence),
   );
 }
 
@@ -343,12 +351,12 @@ function charts(group, audit, where) {
       const place = member.placements[scope];
       if (place) counts.set(place, { name: where(member, scope), number: (counts.get(place)?.number ?? 0) + 1 });
     }
-    const rules = group.policies.filter((/** @type {any} */ each) => each.scope === scope);
-    const limits = rules.map(limitOf).filter(Boolean);
+    const rules = group.meaning.rules.filter((/** @type {any} */ each) => each.scope === scope);
+    const limits = rules.map((/** @type {any} */ each) => each.limit).filter(Boolean);
     return html(
       "figure",
       {},
-      html("figcaption", {}, `By ${scope.replaceAll("_", " ")}: ${rules.map(phrase).join("; ")}`),
+      html("figcaption", {}, `By ${scope.replaceAll("_", " ")}: ${rules.map((/** @type {any} */ each) => each.phrase).join("; ")}`),
       distribution(scope, [...counts.values()], limits.length ? Math.min(...limits) : null),
     );
   });

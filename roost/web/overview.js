@@ -20,6 +20,8 @@ export class Overview {
     this._map = page.map;
     this.title = "Overview";
     this._answer = html("div", { class: "answer", role: "status" });
+    /** @type {{kind: string|undefined, id: string|undefined}|undefined} */
+    this._picked = undefined;
   }
 
   /**
@@ -116,7 +118,11 @@ export class Overview {
     ];
   }
 
-  /** What an operator would want to know before touching a place, and a tenant before trusting one. @param {string} scope @param {string} id */
+  /**
+   * The questions that an operator asks before touching a place, and a tenant before trusting one.
+   * @param {string} scope
+   * @param {string} id
+   */
   _questions(scope, id) {
     if (scope === this._fleet.scope && (!this._fleet.named || id === "none")) return [];
     const ask = (/** @type {string} */ change) => this._ask(change, { scope, identifier: id });

@@ -1,15 +1,8 @@
-// Rules, policies and actions in plain words.
-
-/** @typedef {{name: string, scope: string, identifier: string|null, rules: Record<string, number>}} Rule */
-
-/** @param {string} scope */
-function noun(scope) {
-  return scope.replaceAll("_", " ");
-}
+// Numbers, policies and actions in plain words.
 
 /** Several of them. @param {string} scope */
 export function nouns(scope) {
-  const one = noun(scope);
+  const one = scope.replaceAll("_", " ");
   return /(ch|sh|s|x)$/.test(one) ? `${one}es` : `${one}s`;
 }
 
@@ -20,47 +13,6 @@ export function nouns(scope) {
  */
 export function count(number, one) {
   return `${number} ${number === 1 ? one : nouns(one)}`;
-}
-
-/** How many members an anti-affinity rule allows in one place. @param {Rule} rule */
-export function limitOf(rule) {
-  if (rule.name !== "anti-affinity" || rule.identifier) return null;
-  const limits = [rule.rules.max_server_per_host, rule.rules.max_server_per_aggregate].filter(Boolean);
-  return limits.length ? Math.min(...limits) : rule.rules.max_skew || rule.rules.partitions ? null : 1;
-}
-
-/** @param {Rule} rule */
-function apart(rule) {
-  const limit = limitOf(rule);
-  const skew = rule.rules.max_skew;
-  const said = [];
-  if (limit === 1) said.push(`never two in one ${noun(rule.scope)}`);
-  else if (limit !== null) said.push(`at most ${limit} per ${noun(rule.scope)}`);
-  if (skew) said.push(`${nouns(rule.scope)} at most ${skew} apart in number`);
-  if (rule.rules.partitions) said.push(`${rule.rules.partitions} partitions that share no ${noun(rule.scope)}`);
-  return said.join(", ");
-}
-
-/** One rule as a phrase. @param {Rule} rule */
-export function phrase(rule) {
-  const where = `${noun(rule.scope)} ${rule.identifier}`;
-  const one = noun(rule.scope);
-  switch (rule.name) {
-    case "affinity":
-      return rule.identifier ? `only in ${where}` : `all in one ${one}`;
-    case "soft-affinity":
-      return rule.identifier ? `preferably in ${where}` : `preferably one ${one}`;
-    case "soft-anti-affinity":
-      return rule.identifier ? `preferably not in ${where}` : `preferably spread over ${nouns(rule.scope)}`;
-    default:
-      return rule.identifier ? `never in ${where}` : apart(rule);
-  }
-}
-
-/** All rules of a group as one sentence. @param {Rule[]} rules */
-export function sentence(rules) {
-  const said = rules.map(phrase).join("; ");
-  return said.charAt(0).toUpperCase() + said.slice(1);
 }
 
 /** Types in the order in which a chain asks them, where priorities are equal. */

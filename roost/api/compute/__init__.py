@@ -17,6 +17,7 @@ from roost.api.compute import (
     policy_scopes,
     quotas,
     repairs,
+    rule_meanings,
     server_actions,
     server_groups,
     server_history,
@@ -41,6 +42,7 @@ _NOUNS = (
     explanations,
     plans,
     repairs,
+    rule_meanings,
     policy_scopes,
     aggregates,
     availability_zones,
@@ -65,7 +67,7 @@ COMPUTE_API = Api(
     request_id_header="X-Compute-Request-Id",
 )
 
-_OWN = (versions, server_groups, audits, explanations, plans, repairs, policy_scopes, fleet)
+_OWN = (versions, server_groups, audits, explanations, plans, repairs, rule_meanings, policy_scopes, fleet)
 
 FRONT_API = replace(COMPUTE_API, table=Table().include(*(noun.routes for noun in _OWN)))
 """What of it is Roost's own where everything else is a Nova's."""
