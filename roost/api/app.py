@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from roost import errors, logs
-from roost.api import bodies, metrics, permissions
+from roost.api import access_rules, bodies, metrics, permissions
 from roost.api.auth import REFUSAL, Authenticator
 from roost.api.clustering import CLUSTERING_API
 from roost.api.compute import COMPUTE_API, FRONT_API
@@ -231,6 +231,8 @@ class App:
         if not secret:
             raise errors.Unauthorized(REFUSAL)
         caller = await self._authenticator.authenticate(secret, exchange.headers.get("x-service-token"))
+        if not access_rules.allow(caller.access_rules, exchange.api.name, exchange.scope["method"], exchange.path):
+            raise errors.Unauthorized(REFUSAL)
         if caller.project_id is None and exchange.api is not IDENTITY_API:
             raise errors.Forbidden("This needs a token that is scoped to a project.")
         if project_id is not None and project_id != caller.project_id:

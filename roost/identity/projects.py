@@ -1,35 +1,31 @@
-"""Projects: what everything in the cloud belongs to. All are in one domain."""
+"""Projects: what everything in the cloud belongs to."""
 
 import uuid
 from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.errors import Conflict, NotFound
-from roost.identity import tokens
-from roost.store.tables.identity import projects, role_assignments
+from roost.errors import Conflict, Forbidden, NotFound
+from roost.identity import domains, tokens
+from roost.store import rows
+from roost.store.tables.identity import projects
 
-DOMAIN_ID, DOMAIN_NAME = "default", "Default"
 
-
-async def index(connection: AsyncConnection, name: str | None = None, enabled: bool | None = None) -> Sequence[Any]:
-    """All projects, or those with this name or state."""
+async def index(connection: AsyncConnection, **wanted: Any) -> Sequence[Any]:
+    """All projects, or those with this name, state, domain, parent or tags."""
     query = sa.select(projects).order_by(projects.c.name)
-    if name is not None:
-        query = query.where(projects.c.name == name)
-    if enabled is not None:
-        query = query.where(projects.c.enabled == enabled)
-    return (await connection.execute(query)).all()
+    for key, tags in ((key, wanted.pop(key, None)) for key in ("tags", "tags-any", "not-tags", "not-tags-any")):
+        if tags is not None:
+            matches = projects.c.tags.overlap(tags) if key.endswith("any") else projects.c.tags.contains(tags)
+            query = query.where(~matches if key.startswith("not") else matches)
+    return (await connection.execute(query.where(*(projects.c[key] == value for key, value in wanted.items())))).all()
 
 
 async def of_user(connection: AsyncConnection, user_id: str) -> Sequence[Any]:
     """The enabled projects in which a user has a role."""
-    held = sa.select(role_assignments.c.project_id).where(role_assignments.c.user_id == user_id)
-    query = sa.select(projects).where(projects.c.id.in_(held), projects.c.enabled).order_by(projects.c.name)
-    return (await connection.execute(query)).all()
+    return (await connection.execute(_OF_USER, {"user_id": user_id})).all()
 
 
 async def find(connection: AsyncConnection, *, project_id: str | None = None, name: str | None = None) -> Any | None:
@@ -46,31 +42,34 @@ async def show(connection: AsyncConnection, project_id: str) -> Any:
     return found
 
 
-async def create(connection: AsyncConnection, name: str, description: str, enabled: bool) -> Any:
+async def create(connection: AsyncConnection, values: dict[str, Any]) -> Any:
     """Make a project."""
-    row = projects.insert().values(id=uuid.uuid4().hex, name=name, description=description, enabled=enabled)
-    try:
-        return (await connection.execute(row.returning(projects))).one()
-    except IntegrityError:
-        raise Conflict(duplicate("project", name)) from None
+    await domains.hold(connection, values["domain_id"])
+    if values.get("parent_id") is not None:
+        parent = await rows.find(connection, projects, id=values["parent_id"], lock=True)
+        if parent is None or parent.domain_id != values["domain_id"]:
+            raise NotFound(f"Could not find project: {values['parent_id']}.")
+    new = {"id": uuid.uuid4().hex, **values}
+    return await rows.add(connection, projects, new, Conflict(duplicate("project", values["name"])))
 
 
 async def update(connection: AsyncConnection, project_id: str, changes: dict[str, Any]) -> Any:
-    """Change the name, the description or the state of a project; tokens of a disabled one are worthless."""
+    """Change a project; tokens of a disabled one are worthless."""
     await show(connection, project_id)
     if changes:
-        try:
-            await connection.execute(projects.update().where(projects.c.id == project_id).values(**changes))
-        except IntegrityError:
-            raise Conflict(duplicate("project", changes["name"])) from None
+        taken = Conflict(duplicate("project", str(changes.get("name"))))
+        await rows.change(connection, projects, changes, taken, id=project_id)
         await tokens.recheck(connection)
     return await show(connection, project_id)
 
 
 async def delete(connection: AsyncConnection, project_id: str) -> None:
     """Forget a project, the roles in it and the tokens for it."""
-    await show(connection, project_id)
-    await connection.execute(projects.delete().where(projects.c.id == project_id))
+    if await rows.find(connection, projects, id=project_id, lock=True) is None:
+        raise NotFound(f"Could not find project: {project_id}.")
+    if await connection.scalar(sa.select(sa.exists().where(projects.c.parent_id == project_id))):
+        raise Forbidden(f"Cannot delete project {project_id}: there are projects below it.")
+    await rows.remove(connection, projects, id=project_id)
     await tokens.recheck(connection)
 
 
@@ -78,5 +77,23 @@ def duplicate(kind: str, name: str) -> str:
     """What Keystone says of a name that is taken."""
     return (
         f"Conflict occurred attempting to store {kind} - Duplicate entry found with name {name} at domain ID "
-        f"{DOMAIN_ID}."
+        f"{domains.DOMAIN_ID}."
     )
+
+
+# By a role of its own or of its groups, in the project itself or inherited from above.
+_OF_USER = sa.text("""
+    WITH RECURSIVE held AS (
+        SELECT project_id, domain_id, inherited FROM grants
+        WHERE user_id = :user_id OR group_id IN (SELECT group_id FROM group_users WHERE user_id = :user_id)
+    ), below (id) AS (
+        SELECT p.id FROM projects p JOIN held ON held.inherited
+            AND (p.parent_id = held.project_id OR p.domain_id = held.domain_id)
+        UNION
+        SELECT p.id FROM projects p JOIN below ON p.parent_id = below.id
+    )
+    SELECT * FROM projects WHERE enabled AND domain_id IN (SELECT id FROM domains WHERE enabled) AND (
+        id IN (SELECT project_id FROM role_assignments WHERE user_id = :user_id)
+        OR id IN (SELECT project_id FROM held WHERE NOT inherited) OR id IN (SELECT id FROM below))
+    ORDER BY name
+""")

@@ -10,12 +10,12 @@ from typing import Any
 import argon2
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.errors import Conflict, NotFound
-from roost.identity import tokens
+from roost.identity import domains, tokens
 from roost.identity.projects import duplicate
+from roost.store import rows
 from roost.store.tables.identity import projects, role_assignments, users
 
 _hasher = argon2.PasswordHasher()
@@ -34,14 +34,9 @@ async def ensure(connection: AsyncConnection, name: str, password: str, project:
     await connection.execute(granted.on_conflict_do_nothing())
 
 
-async def index(connection: AsyncConnection, name: str | None = None, enabled: bool | None = None) -> Sequence[Any]:
-    """All users, or those with this name or state."""
-    query = sa.select(users).order_by(users.c.name)
-    if name is not None:
-        query = query.where(users.c.name == name)
-    if enabled is not None:
-        query = query.where(users.c.enabled == enabled)
-    return (await connection.execute(query)).all()
+async def index(connection: AsyncConnection, **equal: Any) -> Sequence[Any]:
+    """All users, or those with this name, state or domain."""
+    return await rows.index(connection, users, "name", **equal)
 
 
 async def find(connection: AsyncConnection, *, user_id: str | None = None, name: str | None = None) -> Any | None:
@@ -58,27 +53,21 @@ async def show(connection: AsyncConnection, user_id: str) -> Any:
     return found
 
 
-async def create(connection: AsyncConnection, name: str, password: str | None, enabled: bool = True) -> Any:
+async def create(connection: AsyncConnection, name: str, password: str | None, **more: Any) -> Any:
     """Make a user; without a password it cannot sign in until it is given one."""
-    password_hash = await _hash(password if password is not None else secrets.token_urlsafe(32))
-    row = users.insert().values(id=uuid.uuid4().hex, name=name, password_hash=password_hash, enabled=enabled)
-    try:
-        return (await connection.execute(row.returning(users))).one()
-    except IntegrityError:
-        raise Conflict(duplicate("user", name)) from None
+    password_hash = await hashed(password if password is not None else secrets.token_urlsafe(32))
+    await domains.hold(connection, more.get("domain_id", domains.DOMAIN_ID))
+    row = {"id": uuid.uuid4().hex, "name": name, "password_hash": password_hash, **more}
+    return await rows.add(connection, users, row, Conflict(duplicate("user", name)))
 
 
 async def update(connection: AsyncConnection, user_id: str, changes: dict[str, Any]) -> Any:
-    """Change the name, the password or the state of a user; a new password or state ends all its tokens."""
+    """Change a user; a new password or state ends all its tokens."""
     await show(connection, user_id)
     columns = {key: value for key, value in changes.items() if key != "password"}
     if "password" in changes:
-        columns["password_hash"] = await _hash(changes["password"])
-    if columns:
-        try:
-            await connection.execute(users.update().where(users.c.id == user_id).values(**columns))
-        except IntegrityError:
-            raise Conflict(duplicate("user", changes["name"])) from None
+        columns["password_hash"] = await hashed(changes["password"])
+    await rows.change(connection, users, columns, Conflict(duplicate("user", str(changes.get("name")))), id=user_id)
     if columns.keys() & {"password_hash", "enabled"}:
         await tokens.revoke_all(connection, user_id)
     return await show(connection, user_id)
@@ -106,7 +95,8 @@ async def matches(password_hash: str, password: str) -> bool:
         return False
 
 
-async def _hash(password: str) -> str:
+async def hashed(password: str) -> str:
+    """What is kept of a password or another secret."""
     return await asyncio.to_thread(_hasher.hash, password)
 
 

@@ -5,11 +5,10 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 
 from roost.identity import assignments, projects, roles, tokens, users
+from roost.identity.assignments import Grant
 from roost.identity.tokens import Token
 from roost.store.database import Database
 from roost.store.tables.identity import tokens as table
-
-MEMBER = next(role for role in roles.ROLES if role.name == "member")
 
 
 async def _issue(database: Database, *, seconds: int = 60, system: bool = False, user: str = "demo") -> str:
@@ -85,7 +84,7 @@ async def test_a_token_is_worthless_while_its_project_is_disabled_or_its_role_wi
         await projects.update(connection, project_id, {"enabled": True})
     assert await _find(database, secret) is not None
     async with database.begin() as connection:
-        await assignments.withdraw(connection, token.caller.user_id, project_id, MEMBER)
+        await assignments.withdraw(connection, Grant("member", token.caller.user_id, project_id=project_id))
     assert await _find(database, secret) is None
 
 

@@ -6,7 +6,8 @@ import time
 import pytest
 
 from roost.errors import Conflict, NotFound
-from roost.identity import assignments, projects, roles, tokens, users
+from roost.identity import assignments, projects, tokens, users
+from roost.identity.assignments import Grant
 from roost.store.database import Database
 
 
@@ -77,7 +78,7 @@ async def test_a_name_is_taken_once(database: Database) -> None:
             await users.create(connection, "demo", "x")
     with pytest.raises(Conflict, match="store project - Duplicate entry found with name demo"):
         async with database.begin() as connection:
-            await projects.create(connection, "demo", "", True)
+            await projects.create(connection, {"name": "demo", "domain_id": "default"})
 
 
 @pytest.mark.parametrize(
@@ -92,4 +93,4 @@ async def test_roles_are_granted_only_to_users_and_in_projects_that_exist(
     ids = users_found.get(user, user), projects_found.get(project, project)
     with pytest.raises(NotFound, match=f"^Could not find {missing}.$"):
         async with database.begin() as connection:
-            await assignments.grant(connection, *ids, roles.ROLES[0])
+            await assignments.grant(connection, Grant("admin", ids[0], project_id=ids[1]))

@@ -47,7 +47,10 @@ class Probe:
 
 
 # What only the operator has, and may name; a tenant is refused before it is looked up.
-OPERATORS = {"aggregate_id": "1", "host_name": "host", "hypervisor_id": "1", "service_id": "1"}
+OPERATORS = {
+    **{"aggregate_id": "1", "host_name": "host", "hypervisor_id": "1", "service_id": "1"},
+    **{"group_id": "1", "implied_id": "1", "endpoint_id": "1", "region_id": "RegionOne"},
+}
 _NAMED = {
     "/compute/v2.1/os-quota-class-sets/{name}": "quota_class",
     "/scheduler/groups/{group_id}": "server_group_id",
@@ -134,7 +137,40 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
     f"POST {_V3}/users": (_always({"user": {"name": "probe"}}),),
     f"PATCH {_V3}/users/{{user_id}}": (_always({"user": {"enabled": False}}),),
     f"POST {_V3}/users/{{user_id}}/password": (_always({"user": {"original_password": "x", "password": "y"}}),),
-    f"PUT {_V3}/projects/{{project_id}}/users/{{user_id}}/roles/{{role_id}}": (_always(None),),
+    f"PUT {_V3}/projects/{{project_id}}/tags": (_always({"tags": ["probe"]}),),
+    f"POST {_V3}/users/{{user_id}}/application_credentials": (
+        _filled({"application_credential": {"name": "<mark>"}}),
+        _filled({"application_credential": {"name": "<mark> 2", "access_rules": [{"id": "<rule_id>"}]}}),
+    ),
+    f"POST {_V3}/domains": (_always({"domain": {"name": "probe"}}),),
+    f"PATCH {_V3}/domains/{{domain_id}}": (_always({"domain": {"enabled": False}}),),
+    f"POST {_V3}/groups": (_always({"group": {"name": "probe"}}),),
+    f"PATCH {_V3}/groups/{{group_id}}": (_always({"group": {"name": "probe"}}),),
+    f"POST {_V3}/roles": (_always({"role": {"name": "probe"}}),),
+    f"PATCH {_V3}/roles/{{role_id}}": (_always({"role": {"name": "probe"}}),),
+    f"POST {_V3}/services": (_always({"service": {"type": "probe"}}),),
+    f"PATCH {_V3}/services/{{service_id}}": (_always({"service": {"type": "probe"}}),),
+    f"POST {_V3}/endpoints": (_always({"endpoint": {"service_id": "1", "interface": "public", "url": "x"}}),),
+    f"PATCH {_V3}/endpoints/{{endpoint_id}}": (_always({"endpoint": {"url": "x"}}),),
+    f"POST {_V3}/regions": (_always({"region": {"id": "probe"}}),),
+    f"PATCH {_V3}/regions/{{region_id}}": (_always({"region": {"description": "probe"}}),),
+    f"POST {_V3}/registered_limits": (
+        _always({"registered_limits": [{"service_id": "1", "resource_name": "probe", "default_limit": 1}]}),
+    ),
+    f"PATCH {_V3}/registered_limits/{{registered_limit_id}}": (_always({"registered_limit": {"default_limit": 1}}),),
+    f"POST {_V3}/limits": (
+        _filled(
+            {
+                "limits": [
+                    {
+                        **{"service_id": "1", "resource_name": "probe", "resource_limit": 1},
+                        "project_id": "<project_id>",
+                    }
+                ]
+            }
+        ),
+    ),
+    f"PATCH {_V3}/limits/{{limit_id}}": (_always({"limit": {"resource_limit": 1}}),),
     f"PUT {_V21}/servers/{{server_id}}": (_always({"server": {"name": "probe"}}),),
     f"POST {_V21}/servers": (
         _server(),
@@ -372,6 +408,8 @@ def bodies(api: Api, route: Route) -> tuple[Body, ...]:
     if route.method in ("GET", "DELETE"):
         return (_always(None),)
     name = row_name(api, route)
+    if route.body is None and route.described is None and name not in BODIES:
+        return (_always(None),)
     assert name in BODIES, f"{name} takes a body; say in tests/security/probes.py which would do"
     return BODIES[name]
 

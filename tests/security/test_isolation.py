@@ -23,7 +23,7 @@ _MOVING = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\d]*(Z|\+00:00)?"), "TIME"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "ID"),
     (re.compile(r"10\.\d+\.\d+\.\d+|fa:16:3e(:[0-9a-f]{2}){3}"), "ADDRESS"),
-    (re.compile(r'"(adminPass|audit_ids|generation|reservation_id)":("[^"]*"|\[[^]]*\])'), "SECRET"),
+    (re.compile(r'"(adminPass|audit_ids|generation|reservation_id|secret)":("[^"]*"|\[[^]]*\])'), "SECRET"),
 )
 
 

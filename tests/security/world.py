@@ -27,7 +27,7 @@ Things = Mapping[str, str]
 # What belongs to nobody: the same word for everybody, and no secret.
 SHARED = frozenset(
     {"domain_id", "role_id", "policy_scope_id", "image_id", "profile_type", "policy_type", "path", "key", "scope"}
-    | {"quota_class", "generation", "file"}
+    | {"quota_class", "generation", "file", "tag", "registered_limit_id"}
 )
 
 
@@ -134,8 +134,29 @@ async def _settle(house: House, cloud: str) -> dict[str, str]:
         "mark": mark,
         "file": "index.html",
         "quota_class": "default",
+        "tag": "tagged",
     }
+    things |= await _identity(house, cloud, things)
     return things | await _compute(house, cloud, things) | await _clusters(house, cloud, things)
+
+
+async def _identity(house: House, cloud: str, things: Things) -> dict[str, str]:
+    path, operated = f"/identity/v3/users/{things['user_id']}/application_credentials", "/identity/v3"
+    rules = [{"service": "compute", "method": "GET", "path": f"/v2.1/{things['mark']}"}]
+    body = {"application_credential": {"name": f"credential-{things['mark']}", "access_rules": rules}}
+    made = (await _good(house, "POST", path, cloud, body))["application_credential"]
+    await _good(house, "PUT", f"{operated}/projects/{things['project_id']}/tags/tagged", OPERATOR)
+    service = (await _good(house, "POST", f"{operated}/services", OPERATOR, {"service": {"type": "probe"}}))["service"]
+    what = {"service_id": service["id"], "resource_name": "probes"}
+    registered = {"registered_limits": [{**what, "default_limit": 1}]}
+    (default,) = (await _good(house, "POST", f"{operated}/registered_limits", OPERATOR, registered))[
+        "registered_limits"
+    ]
+    limits = {"limits": [{**what, "project_id": things["project_id"], "resource_limit": 2}]}
+    (limit,) = (await _good(house, "POST", f"{operated}/limits", OPERATOR, limits))["limits"]
+    rule_id = made["access_rules"][0]["id"]
+    shared = {"registered_limit_id": default["id"]}
+    return {"credential_id": made["id"], "rule_id": rule_id, "limit_id": limit["id"], **shared}
 
 
 async def _compute(house: House, cloud: str, things: Things) -> dict[str, str]:

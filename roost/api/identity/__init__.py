@@ -2,11 +2,25 @@
 
 from roost.api.errors import identity_body
 from roost.api.frame import Api
-from roost.api.identity import catalog, domains, projects, roles, tokens, users, versions
+from roost.api.identity import (
+    application_credentials,
+    catalog,
+    domains,
+    groups,
+    projects,
+    roles,
+    services,
+    tokens,
+    users,
+    versions,
+)
 from roost.api.routes import Table
 from roost.api.schemas import keystone_sentence
 
-_NOUNS = (versions, tokens, catalog, projects, users, roles, domains)
+_NOUNS = (
+    *(versions, tokens, catalog, projects, users, groups, roles, domains),
+    *(services, application_credentials),
+)
 
 IDENTITY_API = Api(
     name="identity",

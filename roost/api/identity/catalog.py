@@ -1,16 +1,25 @@
-"""The catalogue: where each API is, as every client asks for it, and for which projects a user may sign in."""
+"""The catalogue: where each API is, as every client asks for it, and for which projects a user may sign in.
+
+Roost's own services are always in it, at the address that a request came to; services and endpoints that admins add
+stand beside them.
+"""
 
 import uuid
+from dataclasses import dataclass
 from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.identity import projects as project_views
 from roost.api.identity.shapes import PAGE, PROJECTS
 from roost.api.permissions import ANYONE, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import STRING, array, thing
+from roost.api.schemas import NULLABLE_STRING, STRING, array, thing
 from roost.errors import Forbidden
-from roost.identity import projects
+from roost.identity import assignments, projects
 from roost.identity.tokens import Caller
+from roost.store import rows
+from roost.store.tables import identity as tables
 
 routes = Table(prefix="/v3/auth")
 
@@ -19,16 +28,38 @@ RULES = (
     Permission("identity:get_auth_projects", ANYONE, "List the projects that one may sign in for."),
 )
 
-# Clustering is unversioned: its clients add the version themselves.
-_SERVICES = (
-    ("identity", "keystone", "/identity"),
-    ("compute", "nova", "/compute/v2.1"),
-    ("clustering", "senlin", "/clustering"),
-    ("image", "glance", "/image"),
-)
-_INTERFACES = ("public", "internal", "admin")
 
-_ENDPOINT = thing(dict.fromkeys(("id", "region", "region_id", "url"), STRING) | {"interface": {"enum": [*_INTERFACES]}})
+@dataclass(frozen=True, slots=True)
+class OwnService:
+    """A service that Roost itself is."""
+
+    type: str
+    name: str
+    path: str
+
+    @property
+    def id(self) -> str:
+        """The same in every process and after every start."""
+        return _id(self.type)
+
+    def endpoint_id(self, interface: str, region: str) -> str:
+        """The id of one of its endpoints."""
+        return _id(f"{self.type} {interface} {region}")
+
+
+# Clustering is unversioned: its clients add the version themselves.
+OWN = (
+    OwnService("identity", "keystone", "/identity"),
+    OwnService("compute", "nova", "/compute/v2.1"),
+    OwnService("clustering", "senlin", "/clustering"),
+    OwnService("image", "glance", "/image"),
+)
+INTERFACES = ("public", "internal", "admin")
+
+_ENDPOINT = thing(
+    {"id": STRING, "url": STRING, "region": NULLABLE_STRING, "region_id": NULLABLE_STRING}
+    | {"interface": {"enum": [*INTERFACES]}}
+)
 CATALOG = array(thing({"id": STRING, "type": STRING, "name": STRING, "endpoints": array(_ENDPOINT)}))
 """What a catalogue looks like."""
 
@@ -38,7 +69,9 @@ async def show(call: Call) -> Reply:
     """The catalogue of the caller's token."""
     if not has_one(call.caller):
         raise Forbidden("A project-scoped token is required to produce a service catalog.")
-    return {"catalog": view(call), "links": {"next": None, "self": call.url, "previous": None}}
+    async with call.services.database.begin() as connection:
+        found = await view(call, connection)
+    return {"catalog": found, "links": {"next": None, "self": call.url, "previous": None}}
 
 
 @routes.get("/projects", rule="identity:get_auth_projects", response=PROJECTS)
@@ -48,34 +81,54 @@ async def index_projects(call: Call) -> Reply:
         return project_views.listed(call, await projects.of_user(connection, call.caller.user_id))
 
 
+_SYSTEM = thing({"system": array(thing({"all": {"const": True}}))}, {"links": {}})
+
+
+@routes.get("/system", rule="identity:get_auth_system", response=_SYSTEM)
+async def show_system(call: Call) -> Reply:
+    """Whether the caller may sign in for the whole system."""
+    async with call.services.database.begin() as connection:
+        may = await assignments.on_system(connection, call.caller.user_id)
+    return {"system": [{"all": True}] if may else [], "links": {"self": call.url}}
+
+
 def has_one(caller: Caller) -> bool:
     """Whether a token for this has a catalogue: an unscoped one is only good for getting another."""
-    return caller.system or caller.project_id is not None
+    return caller.system or caller.project_id is not None or caller.domain_id is not None
 
 
-def view(call: Call) -> list[dict[str, Any]]:
-    """Every API at the address that this request came to."""
-    site, region = call.base.removesuffix("/identity"), call.services.settings.region
-    return [
+async def view(call: Call, connection: AsyncConnection) -> list[dict[str, Any]]:
+    """Every service that is enabled, with its endpoints."""
+    added: dict[str, list[dict[str, Any]]] = {}
+    for row in await rows.index(connection, tables.endpoints, "created_at", enabled=True):
+        added.setdefault(row.service_id, []).append(_entry(row.id, row.interface, row.region_id, row.url))
+    own = [
         {
-            "id": _id(kind),
-            "type": kind,
-            "name": name,
-            "endpoints": [
-                {
-                    "id": _id(f"{kind} {interface} {region}"),
-                    "interface": interface,
-                    "region": region,
-                    "region_id": region,
-                    "url": site + path,
-                }
-                for interface in _INTERFACES
-            ],
+            "id": service.id,
+            "type": service.type,
+            "name": service.name,
+            "endpoints": [*own_endpoints(call, service), *added.get(service.id, ())],
         }
-        for kind, name, path in _SERVICES
+        for service in OWN
+    ]
+    stored = await rows.index(connection, tables.services, "created_at", enabled=True)
+    return own + [
+        {"id": row.id, "type": row.type, "name": row.name or "", "endpoints": added.get(row.id, [])} for row in stored
     ]
 
 
+def own_endpoints(call: Call, service: OwnService) -> list[dict[str, Any]]:
+    """Where one of Roost's own services is, at the address that this request came to."""
+    site, region = call.base.removesuffix("/identity"), call.services.settings.region
+    return [
+        _entry(service.endpoint_id(interface, region), interface, region, site + service.path)
+        for interface in INTERFACES
+    ]
+
+
+def _entry(endpoint_id: str, interface: str, region: str | None, url: str) -> dict[str, Any]:
+    return {"id": endpoint_id, "interface": interface, "region": region, "region_id": region, "url": url}
+
+
 def _id(name: str) -> str:
-    """The same in every process and after every start."""
     return uuid.uuid5(uuid.NAMESPACE_OID, f"roost catalogue {name}").hex

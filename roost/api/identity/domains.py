@@ -1,20 +1,24 @@
-"""Domains: there is one, in which all users and projects are."""
+"""Domains, which users, groups and projects are in."""
 
 from typing import Any
 
 from roost.api import schemas
-from roost.api.identity.shapes import PAGE, linked
+from roost.api.identity.shapes import NAME, OPTIONS, PAGE, TAGS, filters, named, open_body, page, split
 from roost.api.permissions import ADMIN, ANYONE, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import STRING, TRUTH, array, thing
-from roost.errors import NotFound
-from roost.identity.projects import DOMAIN_ID, DOMAIN_NAME
+from roost.identity import domains
 
-routes = Table(prefix="/v3/domains")
+routes = Table(prefix="/v3")
 
 RULES = (
     Permission("identity:list_domains", ADMIN, "List domains."),
     Permission("identity:get_domain", ANYONE, "Show a domain."),
+    Permission("identity:create_domain", ADMIN, "Make a domain."),
+    Permission("identity:update_domain", ADMIN, "Rename, describe, enable or disable a domain."),
+    Permission("identity:delete_domain", ADMIN, "Delete a domain with all that is in it."),
+    Permission("identity:get_auth_domains", ANYONE, "List the domains that one may sign in for."),
+    Permission("identity:get_auth_system", ANYONE, "See whether one may sign in for the whole system."),
 )
 
 DOMAIN_REFERENCE: schemas.Schema = {
@@ -22,41 +26,85 @@ DOMAIN_REFERENCE: schemas.Schema = {
     "properties": {"id": schemas.STRING, "name": schemas.STRING},
     "anyOf": [{"required": ["id"]}, {"required": ["name"]}],
 }
-_DOMAIN = linked(description=STRING, enabled=TRUTH, tags=array(STRING))
+_KNOWN = {"name": NAME, "description": schemas.NULLABLE_STRING, "enabled": TRUTH, "tags": TAGS, "options": OPTIONS}
+_DOMAIN = named(description=STRING, enabled=TRUTH, tags=array(STRING))
+_ONE = thing({"domain": _DOMAIN})
+_LIST = thing({"domains": array(_DOMAIN), **PAGE})
 
 
-@routes.get("", rule="identity:list_domains", response=thing({"domains": array(_DOMAIN), **PAGE}))
+@routes.get("/domains", rule="identity:list_domains", response=_LIST)
 async def index(call: Call) -> Reply:
-    """The one domain, unless another is asked for."""
-    asked_for = call.query.get("name", DOMAIN_NAME) == DOMAIN_NAME
-    return {"domains": [_view(call)] if asked_for else [], "links": {"next": None, "self": call.url, "previous": None}}
+    """List domains, all or by name or state."""
+    async with call.services.database.begin() as connection:
+        return page(call, "domains", _view, await domains.index(connection, **filters(call, "name", "enabled")))
 
 
-@routes.get("/{domain_id}", rule="identity:get_domain", response=thing({"domain": _DOMAIN}))
+@routes.get("/auth/domains", rule="identity:get_auth_domains", response=_LIST)
+async def index_own(call: Call) -> Reply:
+    """The domains that the caller may sign in for."""
+    async with call.services.database.begin() as connection:
+        return page(call, "domains", _view, await domains.of_user(connection, call.caller.user_id))
+
+
+@routes.get("/domains/{domain_id}", rule="identity:get_domain", response=_ONE)
 async def show(call: Call) -> Reply:
-    """Show the domain."""
-    if call.path["domain_id"] != DOMAIN_ID:
-        raise NotFound(f"Could not find domain: {call.path['domain_id']}.")
-    return {"domain": _view(call)}
+    """Show a domain; a name is not an id."""
+    async with call.services.database.begin() as connection:
+        return {"domain": _view(call, await domains.show(connection, call.path["domain_id"]))}
 
 
-def is_default(wanted: dict[str, Any]) -> bool:
-    """Whether a reference is to the one domain that there is."""
-    return bool(wanted["id"] == DOMAIN_ID if "id" in wanted else wanted["name"] == DOMAIN_NAME)
+@routes.post(
+    "/domains",
+    rule="identity:create_domain",
+    status=201,
+    body=open_body("domain", _KNOWN, ("name",)),
+    response=_ONE,
+)
+async def create(call: Call) -> Reply:
+    """Make a domain."""
+    async with call.services.database.begin() as connection:
+        return {"domain": _view(call, await domains.create(connection, _values(call.body["domain"])))}
 
 
-def reference() -> dict[str, str]:
-    """The domain, as other things name it."""
-    return {"id": DOMAIN_ID, "name": DOMAIN_NAME}
+@routes.patch("/domains/{domain_id}", rule="identity:update_domain", body=open_body("domain", _KNOWN), response=_ONE)
+async def update(call: Call) -> Reply:
+    """Change a domain."""
+    domain_id = call.path["domain_id"]
+    async with call.services.database.begin() as connection:
+        before = await domains.show(connection, domain_id)
+        changes = _values(call.body["domain"])
+        changes["extra"] = {**before.extra, **changes.get("extra", {})}
+        return {"domain": _view(call, await domains.update(connection, domain_id, changes))}
 
 
-def _view(call: Call) -> dict[str, Any]:
+@routes.delete("/domains/{domain_id}", rule="identity:delete_domain", status=204)
+async def delete(call: Call) -> Reply:
+    """Delete a domain, which must be disabled."""
+    async with call.services.database.begin() as connection:
+        await domains.delete(connection, call.path["domain_id"])
+    return None
+
+
+def reference(domain_id: str, name: str) -> dict[str, str]:
+    """A domain, as other things name it."""
+    return {"id": domain_id, "name": name}
+
+
+def _values(body: dict[str, Any]) -> dict[str, Any]:
+    values, extra = split(body, ("name", "description", "enabled", "tags"))
+    if "description" in values:
+        values["description"] = values["description"] or ""
+    return {**values, "extra": extra} if extra else values
+
+
+def _view(call: Call, row: Any) -> dict[str, Any]:
     return {
-        "id": DOMAIN_ID,
-        "name": DOMAIN_NAME,
-        "description": "The default domain",
-        "enabled": True,
-        "tags": [],
+        **row.extra,
+        "id": row.id,
+        "name": row.name,
+        "description": row.description,
+        "enabled": row.enabled,
+        "tags": row.tags,
         "options": {},
-        "links": {"self": f"{call.base}/v3/domains/{DOMAIN_ID}"},
+        "links": {"self": f"{call.base}/v3/domains/{row.id}"},
     }

@@ -4,11 +4,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from roost.api import schemas
-from roost.api.identity.shapes import PROJECT, PROJECTS
+from roost.api.identity.shapes import OPTIONS, PROJECT, PROJECTS, TAGS, filters, open_body, page, split
 from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import STRING, array, thing
+from roost.errors import Invalid, NotFound
 from roost.identity import projects
-from roost.identity.projects import DOMAIN_ID
+from roost.identity.domains import DOMAIN_ID
 
 routes = Table(prefix="/v3/projects")
 
@@ -16,62 +18,80 @@ RULES = (
     Permission("identity:list_projects", ADMIN, "List all projects."),
     Permission("identity:get_project", "rule:admin_api or project_id:%(project_id)s", "Show a project."),
     Permission("identity:create_project", ADMIN, "Make a project."),
-    Permission("identity:update_project", ADMIN, "Rename, describe, enable or disable a project."),
+    Permission("identity:update_project", ADMIN, "Rename, describe, tag, enable or disable a project."),
     Permission("identity:delete_project", ADMIN, "Delete a project."),
 )
 
 _NAME: schemas.Schema = {"type": "string", "minLength": 1, "maxLength": 64, "pattern": r"[\S]+"}
-_CHANGEABLE = {"name": _NAME, "description": schemas.NULLABLE_STRING, "enabled": {"type": "boolean"}}
-# There is one domain, so nothing else can be meant by it.
-_DOMAIN: schemas.Schema = {"enum": [DOMAIN_ID, None]}
-_CREATE = schemas.thing(
-    {
-        "project": {
-            "type": "object",
-            "properties": {**_CHANGEABLE, "domain_id": _DOMAIN, "parent_id": _DOMAIN, "is_domain": {"const": False}},
-            "required": ["name"],
-        }
-    }
-)
-_UPDATE = schemas.thing({"project": {"type": "object", "properties": {**_CHANGEABLE, "domain_id": _DOMAIN}}})
-_ONE = schemas.thing({"project": PROJECT})
+_CHANGEABLE: dict[str, schemas.Schema] = {
+    "name": _NAME,
+    "description": schemas.NULLABLE_STRING,
+    "enabled": {"type": "boolean"},
+    "tags": TAGS,
+    "options": OPTIONS,
+}
+_PLACED = {"domain_id": schemas.NULLABLE_STRING, "parent_id": schemas.NULLABLE_STRING, "is_domain": {"const": False}}
+_CREATE = open_body("project", {**_CHANGEABLE, **_PLACED}, ("name",))
+_UPDATE = open_body("project", {**_CHANGEABLE, "domain_id": schemas.NULLABLE_STRING, "is_domain": {"const": False}})
+_ONE = thing({"project": PROJECT})
+_TAGGED = thing({"tags": array(STRING)}, additionalProperties=True)
+_TAG_FILTERS = ("tags", "tags-any", "not-tags", "not-tags-any")
 
 
 @routes.get("", rule="identity:list_projects", response=PROJECTS)
 async def index(call: Call) -> Reply:
-    """List projects, all or by name."""
+    """List projects, all or by name, state, domain, parent or tags."""
+    wanted = filters(call, "name", "enabled", "domain_id", "parent_id", *_TAG_FILTERS)
+    wanted |= {key: wanted[key].split(",") for key in _TAG_FILTERS if key in wanted}
+    if call.query.get("is_domain", "false").lower() in ("true", "1"):
+        return listed(call, [])
+    if "parent_id" in wanted and wanted["parent_id"] == wanted.get("domain_id", DOMAIN_ID):
+        wanted["domain_id"], wanted["parent_id"] = wanted["parent_id"], None
     async with call.services.database.begin() as connection:
-        return listed(call, await projects.index(connection, **filters(call)))
+        return listed(call, await projects.index(connection, **wanted))
 
 
 @routes.get("/{project_id}", rule="identity:get_project", owned=True, response=_ONE)
 async def show(call: Call) -> Reply:
     """Show a project; a name is not an id."""
-    # Before it is looked up, so that others cannot learn which ids there are.
-    call.permit("identity:get_project", project_id=call.path["project_id"])
-    async with call.services.database.begin() as connection:
-        return {"project": _view(call, await projects.show(connection, call.path["project_id"]))}
+    return {"project": _view(call, await _owned(call))}
 
 
 @routes.post("", rule="identity:create_project", status=201, body=_CREATE, response=_ONE)
 async def create(call: Call) -> Reply:
-    """Make a project."""
+    """Make a project, right below its domain or below another project."""
     wanted = call.body["project"]
+    values, extra = split(wanted, (*_CHANGEABLE, *_PLACED))
+    domain_id = values.pop("domain_id", None) or call.caller.domain_id or DOMAIN_ID
+    parent_id = values.pop("parent_id", None)
+    values.pop("is_domain", None)
+    values.pop("options", None)
+    row = {
+        **values,
+        "description": values.get("description") or "",
+        "domain_id": domain_id,
+        "parent_id": None if parent_id == domain_id else parent_id,
+        "extra": extra,
+    }
     async with call.services.database.begin() as connection:
-        row = await projects.create(
-            connection, wanted["name"], wanted.get("description") or "", wanted.get("enabled", True)
-        )
-    return {"project": _view(call, row)}
+        return {"project": _view(call, await projects.create(connection, row))}
 
 
 @routes.patch("/{project_id}", rule="identity:update_project", body=_UPDATE, response=_ONE)
 async def update(call: Call) -> Reply:
-    """Rename, describe, enable or disable a project."""
-    changes = {key: value for key, value in call.body["project"].items() if key in _CHANGEABLE}
+    """Rename, describe, tag, enable or disable a project."""
+    changes, extra = split(call.body["project"], (*_CHANGEABLE, *_PLACED))
     if "description" in changes:
         changes["description"] = changes["description"] or ""
     async with call.services.database.begin() as connection:
-        return {"project": _view(call, await projects.update(connection, call.path["project_id"], changes))}
+        before = await projects.show(connection, call.path["project_id"])
+        if changes.pop("domain_id", before.domain_id) not in (before.domain_id, None):
+            raise Invalid("A project stays in its domain.")
+        for key in ("is_domain", "parent_id", "options"):
+            changes.pop(key, None)
+        if extra:
+            changes["extra"] = {**before.extra, **extra}
+        return {"project": _view(call, await projects.update(connection, before.id, changes))}
 
 
 @routes.delete("/{project_id}", rule="identity:delete_project", status=204)
@@ -82,32 +102,83 @@ async def delete(call: Call) -> Reply:
     return None
 
 
+# Tags
+
+
+@routes.get("/{project_id}/tags", rule="identity:get_project", owned=True, response=_TAGGED)
+async def index_tags(call: Call) -> Reply:
+    """The tags of a project."""
+    return {"tags": (await _owned(call)).tags}
+
+
+@routes.put("/{project_id}/tags", rule="identity:update_project", body=thing({"tags": TAGS}), response=_TAGGED)
+async def replace_tags(call: Call) -> Reply:
+    """Give a project these tags and no others."""
+    return {"tags": await _tag(call, call.body["tags"])}
+
+
+@routes.delete("/{project_id}/tags", rule="identity:update_project", status=204)
+async def delete_tags(call: Call) -> Reply:
+    """Take all tags off a project."""
+    await _tag(call, [])
+    return None
+
+
+@routes.get("/{project_id}/tags/{tag}", rule="identity:get_project", owned=True, status=204)
+async def check_tag(call: Call) -> Reply:
+    """Whether a project has this tag."""
+    if call.path["tag"] not in (await _owned(call)).tags:
+        raise NotFound(f"Could not find project tag: {call.path['tag']}.")
+    return None
+
+
+@routes.put("/{project_id}/tags/{tag}", rule="identity:update_project", status=201)
+async def add_tag(call: Call) -> Reply:
+    """Give a project one tag more."""
+    schemas.Validator(TAGS).check_body([call.path["tag"]], schemas.keystone_sentence)
+    await _tag(call, [*(await _owned(call)).tags, call.path["tag"]])
+    return None
+
+
+@routes.delete("/{project_id}/tags/{tag}", rule="identity:update_project", status=204)
+async def delete_tag(call: Call) -> Reply:
+    """Take a tag off a project."""
+    tags = (await _owned(call)).tags
+    if call.path["tag"] not in tags:
+        raise NotFound(f"Could not find project tag: {call.path['tag']}.")
+    await _tag(call, [tag for tag in tags if tag != call.path["tag"]])
+    return None
+
+
+async def _tag(call: Call, tags: list[str]) -> list[str]:
+    async with call.services.database.begin() as connection:
+        changed = {"tags": list(dict.fromkeys(tags))}
+        return list((await projects.update(connection, call.path["project_id"], changed)).tags)
+
+
+async def _owned(call: Call) -> Any:
+    # Before it is looked up, so that others cannot learn which ids there are.
+    call.permit("identity:get_project", project_id=call.path["project_id"])
+    async with call.services.database.begin() as connection:
+        return await projects.show(connection, call.path["project_id"])
+
+
 def listed(call: Call, rows: Iterable[Any]) -> dict[str, Any]:
     """A list of projects."""
-    return {
-        "projects": [_view(call, row) for row in rows],
-        "links": {"next": None, "self": call.url, "previous": None},
-    }
-
-
-def filters(call: Call) -> dict[str, Any]:
-    """What a list of projects or users is asked to be limited to."""
-    wanted: dict[str, Any] = {"name": call.query["name"]} if "name" in call.query else {}
-    if "enabled" in call.query:
-        wanted["enabled"] = call.query["enabled"].lower() not in ("false", "0")
-    return wanted
+    return page(call, "projects", _view, rows)
 
 
 def _view(call: Call, row: Any) -> dict[str, Any]:
     return {
+        **row.extra,
         "id": row.id,
         "name": row.name,
-        "domain_id": DOMAIN_ID,
-        "parent_id": DOMAIN_ID,
+        "domain_id": row.domain_id,
+        "parent_id": row.parent_id or row.domain_id,
         "description": row.description,
         "enabled": row.enabled,
         "is_domain": False,
-        "tags": [],
+        "tags": row.tags,
         "options": {},
         "links": {"self": f"{call.base}/v3/projects/{row.id}"},
     }

@@ -1,7 +1,9 @@
 """Tokens: signing in, and looking at, checking and giving up a token."""
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,16 +13,15 @@ from starlette.responses import JSONResponse, Response
 from roost.api import schemas
 from roost.api.auth import REFUSAL
 from roost.api.identity import catalog
-from roost.api.identity.domains import DOMAIN_REFERENCE, is_default, reference
+from roost.api.identity.domains import DOMAIN_REFERENCE, reference
 from roost.api.identity.shapes import REFERENCE
 from roost.api.permissions import Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULL
 from roost.errors import Invalid, NotFound, Unauthorized
-from roost.identity import projects, sign_ins, tokens
-from roost.identity.roles import Role
+from roost.identity import application_credentials, domains, projects, sign_ins, tokens, users
 from roost.identity.sign_ins import Proof, SignInLimit
-from roost.identity.tokens import Caller, Token
+from roost.identity.tokens import Token
 
 routes = Table(prefix="/v3/auth")
 
@@ -38,6 +39,16 @@ _IDENTITY = {
         "methods": schemas.array(schemas.STRING, minItems=1),
         "password": {"type": "object", "properties": {"user": _USER}, "required": ["user"]},
         "token": {"type": "object", "properties": {"id": schemas.STRING}, "required": ["id"]},
+        "application_credential": {
+            "type": "object",
+            "properties": {
+                "id": schemas.STRING,
+                "name": schemas.STRING,
+                "user": {"type": "object", "properties": _NAMED},
+                "secret": schemas.STRING,
+            },
+            "required": ["secret"],
+        },
     },
     "required": ["methods"],
 }
@@ -64,7 +75,9 @@ _TOKEN = schemas.thing(
     {
         "project": schemas.thing(_NAMED_IN),
         "is_domain": {"const": False},
+        "domain": REFERENCE,
         "system": schemas.thing({"all": {"const": True}}),
+        "application_credential": {"type": "object"},
         "roles": schemas.array(REFERENCE),
         "catalog": catalog.CATALOG,
     },
@@ -82,11 +95,14 @@ class _SignedIn:
     """The password that was right, if one was asked for."""
     secret: str | None = None
     """The token that stood for a password."""
+    credential: Any | None = None
+    """The application credential that stood for one, which says for which project."""
 
 
 @routes.post("/tokens", public=True, status=201, body=_CREATE, response=_ANSWER)
 async def create(call: Call) -> Reply:
-    """Sign in with a password or a token, for a project, for the whole system, or unscoped."""
+    """Sign in with a password, a token or an application credential: for a project, for a domain, for the whole system,
+    or unscoped."""
     auth = call.body["auth"]
     signed_in = await _sign_in(call, auth["identity"])
     async with call.services.database.begin() as connection:
@@ -101,7 +117,8 @@ async def create(call: Call) -> Reply:
         if token is None:
             # The user has no role there, or the project is disabled; either way nothing was issued.
             raise Unauthorized(REFUSAL)
-    return JSONResponse(_view(call, token), 201, headers={"X-Subject-Token": secret, "Vary": "X-Auth-Token"})
+        view = await _view(call, connection, token)
+    return JSONResponse(view, 201, headers={"X-Subject-Token": secret, "Vary": "X-Auth-Token"})
 
 
 @routes.get("/tokens", rule="identity:validate_token", owned=True, response=_ANSWER)
@@ -109,7 +126,9 @@ async def show(call: Call) -> Reply:
     """Whom the token in X-Subject-Token speaks for."""
     secret, token = await _subject(call)
     call.permit("identity:validate_token", user_id=token.caller.user_id)
-    return JSONResponse(_view(call, token), headers={"X-Subject-Token": secret, "Vary": "X-Auth-Token"})
+    async with call.services.database.begin() as connection:
+        view = await _view(call, connection, token)
+    return JSONResponse(view, headers={"X-Subject-Token": secret, "Vary": "X-Auth-Token"})
 
 
 @routes.delete("/tokens", rule="identity:revoke_token", owned=True, status=204)
@@ -126,25 +145,30 @@ async def _sign_in(call: Call, identity: dict[str, Any]) -> _SignedIn:
     """Prove all methods that the request names; they must all speak of one user."""
     proofs = []
     for method in dict.fromkeys(identity["methods"]):
-        if method not in ("password", "token"):
+        if method not in _METHODS:
             raise Unauthorized("Attempted to authenticate with an unsupported method.")
         if method not in identity:
             raise Invalid(_expecting(method, "identity"))
-        proofs.append(await (_by_password if method == "password" else _by_token)(call, identity[method]))
+        proofs.append(await _METHODS[method](call, identity[method]))
     if len({proof.user_id for proof in proofs}) > 1:
         raise Unauthorized(REFUSAL)
     methods = tuple(dict.fromkeys(method for proof in proofs for method in proof.methods))
     proof = next((each.proof for each in proofs if each.proof is not None), None)
     secret = next((proof.secret for proof in proofs if proof.secret is not None), None)
-    return _SignedIn(proofs[0].user_id, methods, proof, secret)
+    credential = next((each.credential for each in proofs if each.credential is not None), None)
+    return _SignedIn(proofs[0].user_id, methods, proof, secret, credential)
 
 
 async def _by_password(call: Call, given: dict[str, Any]) -> _SignedIn:
     wanted = given["user"]
     _check_reference(wanted, "user")
     named = {"user_id": wanted["id"]} if "id" in wanted else {"name": wanted["name"]}
-    # Also a user in a domain that does not exist takes the time of a password, and is nobody else.
-    known = "id" in wanted or is_default(wanted["domain"])
+    # Also a user in a domain that is not its own takes the time of a password, and is nobody else.
+    async with call.services.database.begin() as connection:
+        found = None if "id" in wanted else await users.find(connection, name=wanted["name"])
+        known = (
+            "id" in wanted or found is None or await _in_domain(connection, users.find, "user_id", wanted) is not None
+        )
     named = named if known else {"name": f"{wanted['name']} of {wanted['domain']}"}
     proof = await sign_ins.prove(call.services.database, limit(call), wanted["password"], known=known, **named)
     if proof is None:
@@ -165,14 +189,53 @@ async def _by_token(call: Call, given: dict[str, Any]) -> _SignedIn:
     return _SignedIn(token.caller.user_id, ("token", *token.methods), secret=given["id"])
 
 
+async def _by_credential(call: Call, given: dict[str, Any]) -> _SignedIn:
+    """As slow as a password, also for one that does not exist, so that ids cannot be probed."""
+    async with call.services.database.begin() as connection:
+        wanted: dict[str, Any] = {"id": given["id"]} if "id" in given else await _by_name(connection, given)
+        found = await application_credentials.find(connection, **wanted)
+        owner = None if found is None else await users.find(connection, user_id=found.user_id)
+    # What stands for the user here is its secret in place of its password.
+    if not await users.is_right(None if found is None or owner is None else _as_user(found, owner), given["secret"]):
+        raise Unauthorized(REFUSAL)
+    assert found is not None
+    return _SignedIn(found.user_id, ("application_credential",), credential=found)
+
+
+def _as_user(found: Any, owner: Any) -> Any:
+    return SimpleNamespace(password_hash=found.secret_hash, enabled=owner.enabled)
+
+
+async def _by_name(connection: AsyncConnection, given: dict[str, Any]) -> dict[str, Any]:
+    """A name of an application credential means something only for its user."""
+    if "name" not in given or "user" not in given:
+        raise Invalid(_expecting("id, or name and user", "application_credential"))
+    _check_reference(given["user"], "user")
+    wanted = given["user"]
+    found = await _in_domain(connection, users.find, "user_id", wanted)
+    return {"name": given["name"], "user_id": found.id if found is not None else ""}
+
+
+_METHODS = {"password": _by_password, "token": _by_token, "application_credential": _by_credential}
+
+
 async def _issue(call: Call, connection: AsyncConnection, signed_in: _SignedIn, first: Token | None, scope: Any) -> str:
     expires_at = tokens.expiry(call.services.settings.token_seconds)
-    project_id = None
-    system = isinstance(scope, dict) and "system" in scope
-    if isinstance(scope, dict) and "project" in scope:
-        project_id = await _project(connection, scope["project"])
-    elif isinstance(scope, dict) and "domain" in scope:
-        raise Unauthorized(REFUSAL)  # nobody has a role on the domain
+    credential = signed_in.credential
+    if credential is not None and scope is not None:
+        raise Unauthorized("Application credentials cannot request a scope.")
+    if credential is None and first is not None and first.caller.application_credential_id is not None:
+        raise Unauthorized("A token of an application credential cannot be exchanged for another.")
+    places = scope if isinstance(scope, dict) else {}
+    project_id = domain_id = None
+    if credential is not None:
+        project_id = credential.project_id
+    elif "project" in places:
+        project_id = await _project(connection, places["project"])
+    elif "domain" in places:
+        domain_id = (await _domain(connection, places["domain"])).id
+    elif scope is None:
+        project_id = await _default_project(connection, signed_in.user_id)
     return await tokens.issue(
         connection,
         signed_in.user_id,
@@ -180,22 +243,48 @@ async def _issue(call: Call, connection: AsyncConnection, signed_in: _SignedIn, 
         signed_in.methods,
         # Else a token could be renewed for ever, by whoever stole it.
         sa.func.least(expires_at, first.expires_at) if first else expires_at,
-        system=system,
+        system="system" in places and credential is None,
+        domain_id=domain_id,
+        application_credential_id=None if credential is None else credential.id,
         chain=first.audit_ids[-1] if first else None,
     )
 
 
 async def _project(connection: AsyncConnection, wanted: dict[str, Any]) -> str:
     _check_reference(wanted, "project")
-    if "id" in wanted:
-        found = await projects.find(connection, project_id=wanted["id"])
-    elif is_default(wanted["domain"]):
-        found = await projects.find(connection, name=wanted["name"])
-    else:
-        found = None
+    found = await _in_domain(connection, projects.find, "project_id", wanted)
     if found is None:
         raise Unauthorized(REFUSAL)
     return str(found.id)
+
+
+async def _default_project(connection: AsyncConnection, user_id: str) -> str | None:
+    """The project that a user signs in for who names none, if it has one and may."""
+    user = await users.show(connection, user_id)
+    mine = await projects.of_user(connection, user_id) if user.default_project_id else ()
+    return next((row.id for row in mine if row.id == user.default_project_id), None)
+
+
+async def _domain(connection: AsyncConnection, wanted: dict[str, Any]) -> Any:
+    equal = {"id": wanted["id"]} if "id" in wanted else {"name": wanted["name"]}
+    found = next(iter(await domains.index(connection, **equal)), None)
+    if found is None:
+        raise Unauthorized(REFUSAL)
+    return found
+
+
+async def _in_domain(
+    connection: AsyncConnection, find: Callable[..., Awaitable[Any]], key: str, wanted: dict[str, Any]
+) -> Any | None:
+    """The user or project with this id, or with this name in this domain."""
+    if "id" in wanted:
+        return await find(connection, **{key: wanted["id"]})
+    found = await find(connection, name=wanted["name"])
+    if found is None:
+        return None
+    given = wanted["domain"]
+    domain = await domains.show(connection, found.domain_id)
+    return found if (given["id"] == domain.id if "id" in given else given["name"] == domain.name) else None
 
 
 async def _subject(call: Call) -> tuple[str, Token]:
@@ -226,33 +315,45 @@ def _expecting(what: str, where: str) -> str:
     )
 
 
-def _view(call: Call, token: Token) -> dict[str, Any]:
+async def _view(call: Call, connection: AsyncConnection, token: Token) -> dict[str, Any]:
     caller = token.caller
+    names = {row.id: row.name for row in await domains.index(connection)}
     view: dict[str, Any] = {
         "methods": list(token.methods),
         "user": {
             "id": caller.user_id,
             "name": caller.user_name,
-            "domain": reference(),
+            "domain": reference(token.user_domain, names[token.user_domain]),
             "password_expires_at": None,
         },
         "audit_ids": list(token.audit_ids),
         "issued_at": _moment(token.issued_at),
         "expires_at": _moment(token.expires_at),
-        **_scope(caller),
+        **_scope(token, names),
     }
+    if caller.application_credential_id is not None:
+        credential = await application_credentials.find(connection, id=caller.application_credential_id)
+        view["application_credential"] = {
+            "id": caller.application_credential_id,
+            "name": "" if credential is None else credential.name,
+            "restricted": not caller.may_delegate,
+        }
     if catalog.has_one(caller) and "nocatalog" not in call.query:
-        view["catalog"] = catalog.view(call)
+        view["catalog"] = await catalog.view(call, connection)
     return {"token": view}
 
 
-def _scope(caller: Caller) -> dict[str, Any]:
-    roles = {"roles": [{"id": Role(name).id, "name": name} for name in caller.roles]}
+def _scope(token: Token, names: Mapping[str, str]) -> dict[str, Any]:
+    caller = token.caller
+    roles = {"roles": [{"id": role_id, "name": name} for name, role_id in token.roles]}
     if caller.system:
         return {"system": {"all": True}, **roles}
-    if caller.project_id is None:
+    if caller.domain_id is not None:
+        return {"domain": reference(caller.domain_id, names[caller.domain_id]), **roles}
+    if caller.project_id is None or token.project_domain is None:
         return {}
-    project = {"id": caller.project_id, "name": caller.project_name, "domain": reference()}
+    domain = reference(token.project_domain, names[token.project_domain])
+    project = {"id": caller.project_id, "name": caller.project_name, "domain": domain}
     return {"project": project, "is_domain": False, **roles}
 
 

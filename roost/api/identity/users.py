@@ -5,14 +5,14 @@ from typing import Any
 from roost.api import schemas
 from roost.api.auth import REFUSAL
 from roost.api.identity import projects as project_views
-from roost.api.identity.shapes import PAGE, PROJECTS, linked
+from roost.api.identity.shapes import NAME, OPTIONS, PAGE, PROJECTS, filters, named, open_body, page, split
 from roost.api.identity.tokens import limit
 from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULL, TRUTH
-from roost.errors import Unauthorized
+from roost.errors import Invalid, Unauthorized
 from roost.identity import projects, sign_ins, users
-from roost.identity.projects import DOMAIN_ID
+from roost.identity.domains import DOMAIN_ID
 
 routes = Table(prefix="/v3/users")
 
@@ -22,44 +22,36 @@ RULES = (
     Permission("identity:get_user", _SELF_OR_ADMIN, "Show a user."),
     Permission("identity:list_user_projects", _SELF_OR_ADMIN, "List the projects in which a user has a role."),
     Permission("identity:create_user", ADMIN, "Make a user."),
-    Permission("identity:update_user", ADMIN, "Rename, enable or disable a user, or set its password."),
+    Permission("identity:update_user", ADMIN, "Change a user, or set its password."),
     Permission("identity:delete_user", ADMIN, "Delete a user."),
 )
 
-_NAME: schemas.Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"[\S]+"}
-_DOMAIN: schemas.Schema = {"enum": [DOMAIN_ID, None]}
-_CREATE = schemas.thing(
-    {
-        "user": {
-            "type": "object",
-            "properties": {
-                "name": _NAME,
-                "password": schemas.NULLABLE_STRING,
-                "enabled": TRUTH,
-                "domain_id": _DOMAIN,
-            },
-            "required": ["name"],
-        }
-    }
-)
-_CHANGEABLE = {"name": _NAME, "password": schemas.STRING, "enabled": TRUTH}
-_UPDATE = schemas.thing({"user": {"type": "object", "properties": {**_CHANGEABLE, "domain_id": _DOMAIN}}})
+_OWN: dict[str, schemas.Schema] = {
+    "name": NAME,
+    "password": schemas.NULLABLE_STRING,
+    "enabled": TRUTH,
+    "description": schemas.NULLABLE_STRING,
+    "default_project_id": schemas.NULLABLE_STRING,
+    "domain_id": schemas.NULLABLE_STRING,
+    "options": OPTIONS,
+}
+_CREATE = open_body("user", _OWN, ("name",))
+_UPDATE = open_body("user", {**_OWN, "password": schemas.STRING})
 _PASSWORD = schemas.thing(
     {"user": schemas.thing({"original_password": schemas.STRING, "password": schemas.STRING})},
 )
-_USER = linked(domain_id=schemas.STRING, enabled=TRUTH, password_expires_at=NULL)
+_USER = named(domain_id=schemas.STRING, enabled=TRUTH, password_expires_at=NULL)
 _ONE = schemas.thing({"user": _USER})
 
 
-@routes.get("", rule="identity:list_users", response=schemas.thing({"users": schemas.array(_USER), **PAGE}))
+USERS = schemas.thing({"users": schemas.array(_USER), **PAGE})
+
+
+@routes.get("", rule="identity:list_users", response=USERS)
 async def index(call: Call) -> Reply:
-    """List users, all or by name."""
+    """List users, all or by name, state or domain."""
     async with call.services.database.begin() as connection:
-        rows = await users.index(connection, **project_views.filters(call))
-    return {
-        "users": [_view(call, row) for row in rows],
-        "links": {"next": None, "self": call.url, "previous": None},
-    }
+        return page(call, "users", view, await users.index(connection, **filters(call, "name", "enabled", "domain_id")))
 
 
 @routes.get("/{user_id}", rule="identity:get_user", owned=True, response=_ONE)
@@ -67,7 +59,7 @@ async def show(call: Call) -> Reply:
     """Show a user; a name is not an id."""
     call.permit("identity:get_user", user_id=call.path["user_id"])
     async with call.services.database.begin() as connection:
-        return {"user": _view(call, await users.show(connection, call.path["user_id"]))}
+        return {"user": view(call, await users.show(connection, call.path["user_id"]))}
 
 
 @routes.get("/{user_id}/projects", rule="identity:list_user_projects", owned=True, response=PROJECTS)
@@ -81,22 +73,31 @@ async def index_projects(call: Call) -> Reply:
 
 @routes.post("", rule="identity:create_user", status=201, body=_CREATE, response=_ONE)
 async def create(call: Call) -> Reply:
-    """Make a user; of what Keystone also keeps (email, description, a default project) nothing is kept here."""
-    wanted = call.body["user"]
+    """Make a user."""
+    values, extra = split(call.body["user"], _OWN)
+    name, password = values.pop("name"), values.pop("password", None)
+    values.pop("options", None)
+    values["domain_id"] = values.get("domain_id") or call.caller.domain_id or DOMAIN_ID
     async with call.services.database.begin() as connection:
-        row = await users.create(connection, wanted["name"], wanted.get("password"), wanted.get("enabled", True))
-    return {"user": _view(call, row)}
+        row = await users.create(connection, name, password, **values, extra=extra)
+    return {"user": view(call, row)}
 
 
 @routes.patch("/{user_id}", rule="identity:update_user", body=_UPDATE, response=_ONE)
 async def update(call: Call) -> Reply:
-    """Rename, enable or disable a user, or set its password; the last two end all its tokens."""
-    changes = {key: value for key, value in call.body["user"].items() if key in _CHANGEABLE}
+    """Change a user; a new password or state ends all its tokens."""
+    changes, extra = split(call.body["user"], _OWN)
+    changes.pop("options", None)
     async with call.services.database.begin() as connection:
-        user = await users.update(connection, call.path["user_id"], changes)
+        before = await users.show(connection, call.path["user_id"])
+        if changes.pop("domain_id", None) not in (before.domain_id, None):
+            raise Invalid("A user stays in its domain.")
+        if extra:
+            changes["extra"] = {**before.extra, **extra}
+        user = await users.update(connection, before.id, changes)
         if "password" in changes:
             await sign_ins.forget(connection, user.id)
-        return {"user": _view(call, user)}
+        return {"user": view(call, user)}
 
 
 @routes.post("/{user_id}/password", public=True, status=204, body=_PASSWORD)
@@ -122,11 +123,15 @@ async def delete(call: Call) -> Reply:
     return None
 
 
-def _view(call: Call, row: Any) -> dict[str, Any]:
+def view(call: Call, row: Any) -> dict[str, Any]:
+    """A user as it is shown; what it was not given, it does not have."""
+    own = {"description": row.description, "default_project_id": row.default_project_id}
     return {
+        **row.extra,
+        **{key: value for key, value in own.items() if value is not None},
         "id": row.id,
         "name": row.name,
-        "domain_id": DOMAIN_ID,
+        "domain_id": row.domain_id,
         "enabled": row.enabled,
         "password_expires_at": None,
         "options": {},

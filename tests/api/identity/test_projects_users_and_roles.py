@@ -196,7 +196,7 @@ async def test_only_admins_change_anything(api: Api, method: str, path: str, rul
         ("users", {"user": {}}, 400, "Invalid input for field 'user': 'name' is a required property"),
         ("users", {"user": {"name": ""}}, 400, "Invalid input for field 'user/name': '' should be non-empty"),
         ("users", {"user": {"name": "x", "enabled": "no"}}, 400, "Invalid input for field 'user/enabled': 'no' is not"),
-        ("users", {"user": {"name": "x", "domain_id": "other"}}, 400, "Invalid input for field 'user/domain_id': "),
+        ("users", {"user": {"name": "x", "domain_id": "other"}}, 404, "Could not find domain: other."),
         ("projects", {"project": {"name": "x" * 65}}, 400, "Invalid input for field 'project/name': "),
         ("users", {"user": {"name": "zero \0"}}, 400, "Malformed request body"),
     ],

@@ -1,0 +1,245 @@
+"""Application credentials and their access rules: each user's own."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.api.identity.shapes import NAME, PAGE, linked, page
+from roost.api.permissions import Permission
+from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import NULLABLE_STRING, STRING, TRUTH, Schema, array, thing
+from roost.errors import Forbidden, Invalid
+from roost.identity import application_credentials, roles, users
+
+routes = Table(prefix="/v3/users/{user_id}")
+
+_OWN_OR_ADMIN = "rule:admin_api or user_id:%(user_id)s"
+RULES = (
+    Permission("identity:list_application_credentials", _OWN_OR_ADMIN, "List a user's application credentials."),
+    Permission("identity:get_application_credential", _OWN_OR_ADMIN, "Show an application credential."),
+    Permission("identity:create_application_credential", "user_id:%(user_id)s", "Make an application credential."),
+    Permission("identity:delete_application_credential", _OWN_OR_ADMIN, "Delete an application credential."),
+    Permission("identity:list_access_rules", _OWN_OR_ADMIN, "List a user's access rules."),
+    Permission("identity:get_access_rule", _OWN_OR_ADMIN, "Show an access rule."),
+    Permission("identity:delete_access_rule", _OWN_OR_ADMIN, "Delete an access rule."),
+)
+
+_RULE_FIELDS: dict[str, Schema] = {
+    "service": STRING,
+    "path": {"type": "string", "maxLength": 128},
+    "method": {"type": "string"},
+}
+_METHODS: Schema = {"enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]}
+_NEW_RULE: Schema = {"anyOf": [thing({"id": STRING}), thing({**_RULE_FIELDS, "method": _METHODS})]}
+_CREATE = thing(
+    {
+        "application_credential": thing(
+            {"name": NAME},
+            {
+                "secret": NULLABLE_STRING,
+                "description": NULLABLE_STRING,
+                "expires_at": NULLABLE_STRING,
+                "unrestricted": {"type": ["boolean", "null"]},
+                "roles": array({"type": "object", "properties": {"id": STRING, "name": STRING}}),
+                "access_rules": {"type": ["array", "null"], "items": _NEW_RULE},
+                "project_id": STRING,
+            },
+        )
+    }
+)
+_ROLE = thing({"id": STRING, "name": STRING}, additionalProperties=True)
+_RULE = linked(**_RULE_FIELDS)
+_CREDENTIAL = linked(
+    name=STRING,
+    description=NULLABLE_STRING,
+    project_id=STRING,
+    user_id=STRING,
+    expires_at=NULLABLE_STRING,
+    unrestricted=TRUTH,
+    roles=array(_ROLE),
+)
+_ONE = thing({"application_credential": _CREDENTIAL})
+_MOMENT = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+@routes.get(
+    "/application_credentials",
+    rule="identity:list_application_credentials",
+    owned=True,
+    response=thing({"application_credentials": array(_CREDENTIAL), **PAGE}),
+)
+async def index(call: Call) -> Reply:
+    """List a user's application credentials, all or by name."""
+    user_id = _permit(call, "list_application_credentials")
+    async with call.services.database.begin() as connection:
+        await users.show(connection, user_id)
+        found = await application_credentials.index(connection, user_id, call.query.get("name"))
+        view = await _viewer(connection, user_id)
+    return page(call, "application_credentials", view, found)
+
+
+@routes.get(
+    "/application_credentials/{credential_id}",
+    rule="identity:get_application_credential",
+    owned=True,
+    response=_ONE,
+)
+async def show(call: Call) -> Reply:
+    """Show an application credential, without its secret."""
+    user_id = _permit(call, "get_application_credential")
+    async with call.services.database.begin() as connection:
+        row = await application_credentials.show(connection, user_id, call.path["credential_id"])
+        return {"application_credential": (await _viewer(connection, user_id))(call, row)}
+
+
+@routes.post(
+    "/application_credentials",
+    rule="identity:create_application_credential",
+    owned=True,
+    status=201,
+    body=_CREATE,
+    response=_ONE,
+)
+async def create(call: Call) -> Reply:
+    """Make an application credential for the project of the token, with some of the token's roles or all."""
+    user_id = _permit(call, "create_application_credential")
+    wanted, caller = call.body["application_credential"], call.caller
+    _may_delegate(call)
+    if caller.project_id is None:
+        raise Invalid("An application credential is for a project: sign in for one.")
+    if wanted.get("project_id", caller.project_id) != caller.project_id:
+        raise Invalid("An application credential is for the project of the token.")
+    async with call.services.database.begin() as connection:
+        row, secret = await application_credentials.create(
+            connection,
+            user_id=user_id,
+            project_id=caller.project_id,
+            name=wanted["name"],
+            secret=wanted.get("secret"),
+            roles=await _roles(call, connection, wanted.get("roles")),
+            rules=wanted.get("access_rules"),
+            description=wanted.get("description") or "",
+            expires_at=_expiry(wanted.get("expires_at")),
+            unrestricted=bool(wanted.get("unrestricted")),
+        )
+        view = await _viewer(connection, user_id)
+    return {"application_credential": {**view(call, row), "secret": secret}}
+
+
+@routes.delete(
+    "/application_credentials/{credential_id}", rule="identity:delete_application_credential", owned=True, status=204
+)
+async def delete(call: Call) -> Reply:
+    """Delete an application credential; its tokens end."""
+    user_id = _permit(call, "delete_application_credential")
+    _may_delegate(call)
+    async with call.services.database.begin() as connection:
+        await application_credentials.delete(connection, user_id, call.path["credential_id"])
+    return None
+
+
+@routes.get(
+    "/access_rules",
+    rule="identity:list_access_rules",
+    owned=True,
+    response=thing({"access_rules": array(_RULE), **PAGE}),
+)
+async def index_rules(call: Call) -> Reply:
+    """List a user's access rules."""
+    user_id = _permit(call, "list_access_rules")
+    async with call.services.database.begin() as connection:
+        return page(call, "access_rules", _rule_view, await application_credentials.rules_of(connection, user_id))
+
+
+@routes.get(
+    "/access_rules/{rule_id}", rule="identity:get_access_rule", owned=True, response=thing({"access_rule": _RULE})
+)
+async def show_rule(call: Call) -> Reply:
+    """Show an access rule."""
+    user_id = _permit(call, "get_access_rule")
+    async with call.services.database.begin() as connection:
+        row = await application_credentials.rule(connection, user_id, call.path["rule_id"])
+    return {"access_rule": _rule_view(call, row)}
+
+
+@routes.delete("/access_rules/{rule_id}", rule="identity:delete_access_rule", owned=True, status=204)
+async def delete_rule(call: Call) -> Reply:
+    """Delete an access rule that no application credential has."""
+    user_id = _permit(call, "delete_access_rule")
+    _may_delegate(call)
+    async with call.services.database.begin() as connection:
+        await application_credentials.delete_rule(connection, user_id, call.path["rule_id"])
+    return None
+
+
+def _permit(call: Call, verb: str) -> str:
+    call.permit(f"identity:{verb}", user_id=call.path["user_id"])
+    return call.path["user_id"]
+
+
+def _may_delegate(call: Call) -> None:
+    """Else whoever has a credential could make another that outlives it."""
+    if not call.caller.may_delegate:
+        raise Forbidden("A restricted application credential cannot make or delete application credentials.")
+
+
+async def _roles(call: Call, connection: AsyncConnection, wanted: list[dict[str, str]] | None) -> list[str]:
+    held = call.caller.roles
+    if not wanted:
+        return list(held)
+    names = []
+    for each in wanted:
+        name = each["name"] if "name" in each else str((await roles.show(connection, each.get("id", ""))).name)
+        if name not in held:
+            raise Invalid(f"The role {name} is not one that the token has.")
+        names.append(name)
+    return names
+
+
+def _expiry(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise Invalid(f"Invalid time '{text}': write it as 2026-11-15T08:00:00.000000.") from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment <= datetime.now(UTC):
+        raise Invalid("The application credential would have expired already.")
+    return moment
+
+
+async def _viewer(connection: AsyncConnection, user_id: str) -> Callable[[Call, Any], dict[str, Any]]:
+    """How a user's application credentials are shown, with the roles and access rules that they name."""
+    by_name = {role.name: role for role in await roles.index(connection)}
+    rules = await application_credentials.rules_of(connection, user_id)
+
+    def view(call: Call, row: Any) -> dict[str, Any]:
+        shown = {
+            "id": row.id,
+            "name": row.name,
+            "description": row.description,
+            "project_id": row.project_id,
+            "user_id": row.user_id,
+            "expires_at": row.expires_at.astimezone(UTC).strftime(_MOMENT) if row.expires_at else None,
+            "unrestricted": row.unrestricted,
+            "roles": [{"id": by_name[name].id, "name": name} for name in row.roles if name in by_name],
+            "links": {"self": f"{call.base}/v3/users/{row.user_id}/application_credentials/{row.id}"},
+        }
+        if row.access_rules is not None:
+            shown["access_rules"] = [_rule_view(call, rule) for rule in rules if rule.id in row.access_rules]
+        return shown
+
+    return view
+
+
+def _rule_view(call: Call, row: Any) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "service": row.service,
+        "path": row.path,
+        "method": row.method,
+        "links": {"self": f"{call.base}/v3/users/{row.user_id}/access_rules/{row.id}"},
+    }

@@ -1,0 +1,479 @@
+"""Services, endpoints, regions and limits: what the catalogue lists, and what is kept about it for others to read.
+
+Roost's own services and their endpoints are listed with those that admins add, and cannot be changed here.
+"""
+
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.api.identity import catalog
+from roost.api.identity.shapes import NAME, PAGE, filters, linked, open_body, page, split
+from roost.api.permissions import ADMIN, ANYONE, Permission
+from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import NULLABLE_STRING, STRING, TRUTH, Schema, array, thing
+from roost.errors import Conflict, Forbidden, Invalid, NotFound
+from roost.identity import domains, projects
+from roost.store import rows
+from roost.store.tables import identity as tables
+
+routes = Table(prefix="/v3")
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A noun of which rows are kept as they are given: how it is called, what it has, and what it refers to."""
+
+    singular: str
+    plural: str
+    table: sa.Table
+    known: dict[str, Schema]
+    required: tuple[str, ...]
+    filters: tuple[str, ...]
+    prepare: Callable[[Call, AsyncConnection, Values], Awaitable[None]]
+    """Looks at new values, and adds what follows from them."""
+    own: Callable[[Call], Sequence[Values]] = field(default=lambda call: ())
+    """Roost's own ones, as they are shown."""
+    read: str = ADMIN
+    in_use: str = "It is in use."
+
+    def rule(self, verb: str) -> str:
+        """The permission for a verb."""
+        return f"identity:{verb}_{self.plural if verb == 'list' else self.singular}"
+
+    @property
+    def columns(self) -> list[str]:
+        """What of it is kept under its own name."""
+        return [column.name for column in self.table.c if column.name not in ("extra", "created_at")]
+
+    @property
+    def shape(self) -> Schema:
+        """What one looks like."""
+        return linked(**{key: {} for key in self.known if key != "id"})
+
+    def view(self, call: Call, row: Any) -> Values:
+        """One of them."""
+        if isinstance(row, dict):
+            return row
+        shown = {key: getattr(row, key) for key in self.columns}
+        return {**getattr(row, "extra", {}), **shown, **_more(self, row), "links": self.links(call, row.id)}
+
+    def links(self, call: Call, identifier: str) -> dict[str, str]:
+        """Where one is found."""
+        return {"self": f"{call.base}/v3/{self.plural}/{identifier}"}
+
+    async def show(self, call: Call, connection: AsyncConnection, identifier: str) -> Any:
+        """One of them, by id and not by name."""
+        own = next((each for each in self.own(call) if each["id"] == identifier), None)
+        found = own or await rows.find(connection, self.table, id=identifier)
+        if found is None:
+            raise NotFound(f"Could not find {self.singular.replace('_', ' ')}: {identifier}.")
+        return found
+
+    def values(self, body: Values) -> Values:
+        """A body, in columns."""
+        values, extra = split(body, {*self.columns, *self.known})
+        values = {key: value for key, value in values.items() if key in self.columns}
+        return {**values, "extra": extra} if extra and "extra" in self.table.c else values
+
+
+def _more(noun: Kept, row: Any) -> Values:
+    return {"region": row.region_id} if noun.plural == "endpoints" else {}
+
+
+async def _service(call: Call, connection: AsyncConnection, service_id: str) -> None:
+    """Raise `Invalid` unless there is this service."""
+    own = service_id in {service.id for service in catalog.OWN}
+    if not own and await rows.find(connection, tables.services, id=service_id) is None:
+        raise Invalid(f"Could not find service: {service_id}.")
+
+
+async def _region(call: Call, connection: AsyncConnection, region_id: str | None) -> None:
+    """Raise `Invalid` unless there is this region."""
+    own = region_id in (None, call.services.settings.region)
+    if not own and await rows.find(connection, tables.regions, id=region_id) is None:
+        raise Invalid(f"Could not find region: {region_id}.")
+
+
+async def _prepare_service(call: Call, connection: AsyncConnection, values: Values) -> None:
+    return None
+
+
+async def _prepare_endpoint(call: Call, connection: AsyncConnection, values: Values) -> None:
+    if "service_id" in values:
+        await _service(call, connection, values["service_id"])
+    region = call.body["endpoint"].get("region_id", call.body["endpoint"].get("region"))
+    if "region" in call.body["endpoint"] and "region_id" not in values:
+        values["region_id"] = region
+        # An old way to name a region makes it too.
+        if region is not None and region != call.services.settings.region:
+            await rows.ensure(connection, tables.regions, {"id": region})
+    await _region(call, connection, values.get("region_id"))
+
+
+async def _prepare_region(call: Call, connection: AsyncConnection, values: Values) -> None:
+    parent = values.get("parent_region_id")
+    if parent is not None and await rows.find(connection, tables.regions, id=parent) is None:
+        raise NotFound(f"Could not find region: {parent}.")
+    if values.get("id") == call.services.settings.region:
+        raise Conflict(f"Conflict occurred attempting to store region - Duplicate ID, {values['id']}.")
+
+
+async def _prepare_registered_limit(call: Call, connection: AsyncConnection, values: Values) -> None:
+    if "service_id" in values:
+        await _service(call, connection, values["service_id"])
+    await _region(call, connection, values.get("region_id"))
+    if {"service_id", "resource_name"} <= values.keys():
+        twin = {key: values.get(key) for key in ("service_id", "region_id", "resource_name")}
+        if await rows.index(connection, tables.registered_limits, **twin):
+            raise Conflict("Conflict occurred attempting to store registered_limit - Duplicate entry.")
+
+
+_OWN_DESCRIPTION = "Part of Roost"
+
+
+def _own_services(call: Call) -> list[Values]:
+    return [
+        {
+            "id": own.id,
+            "type": own.type,
+            "name": own.name,
+            "description": _OWN_DESCRIPTION,
+            "enabled": True,
+            "links": SERVICES.links(call, own.id),
+        }
+        for own in catalog.OWN
+    ]
+
+
+def _own_endpoints(call: Call) -> list[Values]:
+    return [
+        {**each, "service_id": own.id, "enabled": True, "links": ENDPOINTS.links(call, each["id"])}
+        for own in catalog.OWN
+        for each in catalog.own_endpoints(call, own)
+    ]
+
+
+def _own_regions(call: Call) -> list[Values]:
+    region = call.services.settings.region
+    links = {"self": f"{call.base}/v3/regions/{region}"}
+    return [{"id": region, "description": _OWN_DESCRIPTION, "parent_region_id": None, "links": links}]
+
+
+SERVICES = Kept(
+    "service",
+    "services",
+    tables.services,
+    {"type": NAME, "name": NULLABLE_STRING, "description": NULLABLE_STRING, "enabled": TRUTH},
+    ("type",),
+    ("type", "name"),
+    _prepare_service,
+    _own_services,
+)
+ENDPOINTS = Kept(
+    "endpoint",
+    "endpoints",
+    tables.endpoints,
+    {
+        "service_id": STRING,
+        "interface": {"enum": [*catalog.INTERFACES]},
+        "url": {"type": "string", "minLength": 1},
+        "region": NULLABLE_STRING,
+        "region_id": NULLABLE_STRING,
+        "enabled": TRUTH,
+    },
+    ("service_id", "interface", "url"),
+    ("service_id", "interface", "region_id"),
+    _prepare_endpoint,
+    _own_endpoints,
+)
+REGIONS = Kept(
+    "region",
+    "regions",
+    tables.regions,
+    {"id": {**NAME, "pattern": "^[^/]+$"}, "description": NULLABLE_STRING, "parent_region_id": NULLABLE_STRING},
+    (),
+    ("parent_region_id",),
+    _prepare_region,
+    _own_regions,
+    ANYONE,
+    "Unable to delete region: there are regions below it.",
+)
+REGISTERED_LIMITS = Kept(
+    "registered_limit",
+    "registered_limits",
+    tables.registered_limits,
+    {
+        "service_id": STRING,
+        "region_id": NULLABLE_STRING,
+        "resource_name": NAME,
+        "default_limit": {"type": "integer", "minimum": -1, "maximum": 2147483647},
+        "description": NULLABLE_STRING,
+    },
+    ("service_id", "resource_name", "default_limit"),
+    ("service_id", "region_id", "resource_name"),
+    _prepare_registered_limit,
+    read=ANYONE,
+    in_use="Unable to delete the registered limit: there are limits of it.",
+)
+_ALL = (SERVICES, ENDPOINTS, REGIONS)
+
+RULES = (
+    *tuple(
+        Permission(noun.rule(verb), noun.read if verb in ("list", "get") else ADMIN, f"{word} {noun.plural}.")
+        for noun in (*_ALL, REGISTERED_LIMITS)
+        for verb, word in (
+            *(("list", "List"), ("get", "Show")),
+            *(("create", "Make"), ("update", "Change"), ("delete", "Delete")),
+        )
+    ),
+    Permission("identity:list_limits", ANYONE, "List limits: one's own, or with admin rights all."),
+    Permission("identity:get_limit", ANYONE, "Show a limit."),
+    Permission("identity:create_limits", ADMIN, "Make limits."),
+    Permission("identity:update_limit", ADMIN, "Change a limit."),
+    Permission("identity:delete_limit", ADMIN, "Delete a limit."),
+)
+
+
+def _read(noun: Kept) -> None:
+    @routes.get(
+        f"/{noun.plural}",
+        rule=noun.rule("list"),
+        response=thing({noun.plural: array(noun.shape), **PAGE}),
+    )
+    async def index(call: Call) -> Reply:
+        """List all, or those with the values asked for."""
+        wanted = filters(call, *noun.filters)
+        async with call.services.database.begin() as connection:
+            stored = await rows.index(connection, noun.table, "created_at", "id", **wanted)
+        own = [each for each in noun.own(call) if all(each.get(key) == value for key, value in wanted.items())]
+        return page(call, noun.plural, noun.view, [*own, *stored])
+
+    @routes.get(
+        f"/{noun.plural}/{{{noun.singular}_id}}", rule=noun.rule("get"), response=thing({noun.singular: noun.shape})
+    )
+    async def show(call: Call) -> Reply:
+        """Show one."""
+        async with call.services.database.begin() as connection:
+            found = await noun.show(call, connection, call.path[f"{noun.singular}_id"])
+        return {noun.singular: noun.view(call, found)}
+
+
+def _changed(noun: Kept) -> None:
+    path = f"/{noun.plural}/{{{noun.singular}_id}}"
+
+    @routes.patch(
+        path,
+        rule=noun.rule("update"),
+        body=open_body(noun.singular, noun.known),
+        response=thing({noun.singular: noun.shape}),
+    )
+    async def update(call: Call) -> Reply:
+        """Change one that is not Roost's own."""
+        changes = noun.values(call.body[noun.singular])
+        changes.pop("id", None)
+        async with call.services.database.begin() as connection:
+            before = await _stored(noun, call, connection)
+            await noun.prepare(call, connection, changes)
+            if "extra" in changes:
+                changes["extra"] = {**before.extra, **changes["extra"]}
+            row = await rows.change(connection, noun.table, changes, id=before.id)
+        return {noun.singular: noun.view(call, row)}
+
+    @routes.delete(path, rule=noun.rule("delete"), status=204)
+    async def delete(call: Call) -> Reply:
+        """Delete one that is not Roost's own."""
+        async with call.services.database.begin() as connection:
+            row = await _stored(noun, call, connection)
+            if noun is SERVICES:
+                await rows.remove(connection, tables.endpoints, service_id=row.id)
+            await rows.remove(connection, noun.table, Forbidden(noun.in_use), id=row.id)
+        return None
+
+
+async def _stored(noun: Kept, call: Call, connection: AsyncConnection) -> Any:
+    found = await noun.show(call, connection, call.path[f"{noun.singular}_id"])
+    if isinstance(found, dict):
+        raise Forbidden(f"This {noun.singular} is Roost's own, and cannot be changed.")
+    return found
+
+
+def _made(noun: Kept) -> None:
+    @routes.post(
+        f"/{noun.plural}",
+        rule=noun.rule("create"),
+        status=201,
+        body=open_body(noun.singular, noun.known, noun.required),
+        response=thing({noun.singular: noun.shape}),
+    )
+    async def create(call: Call) -> Reply:
+        """Make one."""
+        async with call.services.database.begin() as connection:
+            row = await _insert(noun, call, connection, call.body[noun.singular])
+        return {noun.singular: noun.view(call, row)}
+
+
+async def _insert(noun: Kept, call: Call, connection: AsyncConnection, body: Values) -> Any:
+    values = noun.values(body)
+    if values.get("description", "") is None and not noun.table.c.description.nullable:
+        values["description"] = ""
+    await noun.prepare(call, connection, values)
+    duplicate = f"Conflict occurred attempting to store {noun.singular} - Duplicate ID, {values.get('id')}."
+    return await rows.add(connection, noun.table, {"id": uuid.uuid4().hex, **values}, Conflict(duplicate))
+
+
+for _noun in _ALL:
+    _read(_noun)
+    _made(_noun)
+    _changed(_noun)
+_read(REGISTERED_LIMITS)
+_changed(REGISTERED_LIMITS)
+
+
+@routes.post(
+    "/registered_limits",
+    rule="identity:create_registered_limit",
+    status=201,
+    body=thing(
+        {
+            "registered_limits": array(
+                thing(
+                    {key: REGISTERED_LIMITS.known[key] for key in REGISTERED_LIMITS.required}, REGISTERED_LIMITS.known
+                ),
+                minItems=1,
+            )
+        }
+    ),
+    response=thing({"registered_limits": array(REGISTERED_LIMITS.shape)}, {"links": {}}),
+)
+async def create_registered_limits(call: Call) -> Reply:
+    """Say how much of something every project may have by default, for several things at once."""
+    async with call.services.database.begin() as connection:
+        made = [await _insert(REGISTERED_LIMITS, call, connection, one) for one in call.body["registered_limits"]]
+    return page(call, "registered_limits", REGISTERED_LIMITS.view, made)
+
+
+# Limits: what one project or domain may have of what is registered
+
+_LIMIT = linked(**{key: {} for key in ("service_id", "resource_name", "resource_limit", "description")})
+_AMOUNT: Schema = REGISTERED_LIMITS.known["default_limit"]
+_NEW_LIMIT = thing(
+    {"service_id": STRING, "resource_name": STRING, "resource_limit": _AMOUNT},
+    {"project_id": NULLABLE_STRING, "domain_id": NULLABLE_STRING, "region_id": NULLABLE_STRING}
+    | {"description": NULLABLE_STRING},
+)
+_registered = tables.registered_limits
+
+
+def _limits() -> sa.Select[Any]:
+    of = (_registered.c.service_id, _registered.c.region_id, _registered.c.resource_name)
+    return sa.select(tables.limits, *of).join(_registered).order_by(tables.limits.c.created_at)
+
+
+def _limit_view(call: Call, row: Any) -> Values:
+    keys = ("id", "project_id", "domain_id", "service_id", "region_id", "resource_name", "resource_limit")
+    shown = {key: getattr(row, key) for key in (*keys, "description")}
+    return {**shown, "links": {"self": f"{call.base}/v3/limits/{row.id}"}}
+
+
+@routes.get("/limits", rule="identity:list_limits", response=thing({"limits": array(_LIMIT), **PAGE}))
+async def index_limits(call: Call) -> Reply:
+    """List limits: those of one's own project, or with admin rights all."""
+    wanted = filters(call, "service_id", "region_id", "resource_name", "project_id", "domain_id")
+    if not call.caller.is_admin:
+        wanted["project_id"] = call.caller.project_id or ""
+    query = _limits()
+    for key, value in wanted.items():
+        table = tables.limits if key in ("project_id", "domain_id") else _registered
+        query = query.where(table.c[key] == value)
+    async with call.services.database.begin() as connection:
+        return page(call, "limits", _limit_view, await connection.execute(query))
+
+
+@routes.get("/limits/{limit_id}", rule="identity:get_limit", response=thing({"limit": _LIMIT}))
+async def show_limit(call: Call) -> Reply:
+    """Show a limit."""
+    async with call.services.database.begin() as connection:
+        return {"limit": _limit_view(call, await _limit(call, connection))}
+
+
+@routes.post(
+    "/limits",
+    rule="identity:create_limits",
+    status=201,
+    body=thing({"limits": array(_NEW_LIMIT, minItems=1)}),
+    response=thing({"limits": array(_LIMIT)}, {"links": {}}),
+)
+async def create_limits(call: Call) -> Reply:
+    """Say how much of something a project or a domain may have, for several at once."""
+    async with call.services.database.begin() as connection:
+        ids = [await _new_limit(call, connection, one) for one in call.body["limits"]]
+        made = await connection.execute(_limits().where(tables.limits.c.id.in_(ids)))
+        return page(call, "limits", _limit_view, made)
+
+
+async def _new_limit(call: Call, connection: AsyncConnection, one: Values) -> str:
+    what = {"service_id": one["service_id"], "region_id": one.get("region_id"), "resource_name": one["resource_name"]}
+    registered = next(iter(await rows.index(connection, _registered, **what)), None)
+    if registered is None:
+        raise Forbidden("Unable to create limits because there are no registered limits for them.")
+    owner: Values = {key: one.get(key) for key in ("project_id", "domain_id")}
+    if (owner["project_id"] is None) == (owner["domain_id"] is None):
+        raise Invalid("A limit is that of one project or one domain.")
+    if owner["project_id"] is not None:
+        await projects.show(connection, owner["project_id"])
+    else:
+        await domains.show(connection, owner["domain_id"])
+    if await rows.index(connection, tables.limits, registered_limit_id=registered.id, **owner):
+        raise Conflict("Conflict occurred attempting to store limit - Duplicate entry.")
+    amount = {"resource_limit": one["resource_limit"], "description": one.get("description")}
+    row = {"id": uuid.uuid4().hex, "registered_limit_id": registered.id, **owner, **amount}
+    return str((await rows.add(connection, tables.limits, row)).id)
+
+
+@routes.patch(
+    "/limits/{limit_id}",
+    rule="identity:update_limit",
+    body=thing({"limit": thing({}, {"resource_limit": _AMOUNT, "description": NULLABLE_STRING})}),
+    response=thing({"limit": _LIMIT}),
+)
+async def update_limit(call: Call) -> Reply:
+    """Change a limit."""
+    async with call.services.database.begin() as connection:
+        await _limit(call, connection)
+        await rows.change(connection, tables.limits, call.body["limit"], id=call.path["limit_id"])
+        return {"limit": _limit_view(call, await _limit(call, connection))}
+
+
+@routes.delete("/limits/{limit_id}", rule="identity:delete_limit", status=204)
+async def delete_limit(call: Call) -> Reply:
+    """Delete a limit."""
+    async with call.services.database.begin() as connection:
+        await _limit(call, connection)
+        await rows.remove(connection, tables.limits, id=call.path["limit_id"])
+    return None
+
+
+async def _limit(call: Call, connection: AsyncConnection) -> Any:
+    limit_id = call.path["limit_id"]
+    row = (await connection.execute(_limits().where(tables.limits.c.id == limit_id))).one_or_none()
+    hidden = row is not None and not call.caller.is_admin and row.project_id != call.caller.project_id
+    if row is None or hidden:
+        raise NotFound(f"Could not find limit: {limit_id}.")
+    return row
+
+
+@routes.get(
+    "/limits/model",
+    rule="identity:list_limits",
+    response=thing({"model": thing({"name": STRING, "description": STRING})}, {"links": {}}),
+)
+async def show_model(call: Call) -> Reply:
+    """How limits of projects in a tree bear on each other: not at all."""
+    return {"model": {"name": "flat", "description": "Limits of projects do not bear on those below them."}}
