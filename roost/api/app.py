@@ -259,6 +259,7 @@ class App:
             base=site + exchange.api.prefix,
             url=site + exchange.scope["path"],
             forbidden=exchange.api.forbidden,
+            has_project=partial(self._authenticator.has_project, exchange.headers.get("x-auth-token", "")),
             identify=partial(self._authenticator.authenticate, exchange.headers.get("x-auth-token", "")),
         )
 

@@ -5,11 +5,12 @@ import logging
 import time
 from collections.abc import Mapping
 from typing import Protocol
+from urllib.parse import quote
 
 from roost import threads
 from roost.config import Settings
 from roost.errors import Invalid, Unauthorized, Unavailable
-from roost.identity import tokens
+from roost.identity import projects, tokens
 from roost.identity.tokens import Caller
 from roost.store.database import Database
 
@@ -18,6 +19,7 @@ logger = logging.getLogger(__name__)
 REFUSAL = "The request you have made requires authentication."
 _SILENT = "Keystone does not answer; try again in a moment."
 _CACHE_SIZE = 10_000
+_KEYSTONE_SECONDS = 10
 
 
 class Authenticator(Protocol):
@@ -28,6 +30,10 @@ class Authenticator(Protocol):
 
     async def authenticate(self, secret: str, service: str | None = None) -> Caller:
         """Raise `Unauthorized` if the token is not valid now, or the token of a service beside it is not."""
+        ...
+
+    async def has_project(self, secret: str, project_id: str) -> bool:
+        """Whether there is a project with this id, as far as the token's owner may see."""
         ...
 
 
@@ -55,6 +61,10 @@ class RoostAuthenticator:
             raise Unauthorized(REFUSAL)
         self._remember(key, token)
         return token.caller
+
+    async def has_project(self, secret: str, project_id: str) -> bool:
+        async with self._database.begin() as connection:
+            return await projects.find(connection, project_id=project_id) is not None
 
     async def forget(self, payload: str) -> None:
         """A token was revoked here or elsewhere; anything but a digest means that any may have been."""
@@ -103,6 +113,22 @@ class KeystoneAuthenticator:
             raise Unauthorized(REFUSAL)
         # keystonemiddleware blocks while it asks Keystone, so it works off the event loop.
         return await asyncio.to_thread(self._ask, given)
+
+    async def has_project(self, secret: str, project_id: str) -> bool:
+        return await asyncio.to_thread(self._has_project, secret, project_id)
+
+    def _has_project(self, secret: str, project_id: str) -> bool:
+        from keystoneauth1 import exceptions, session, token_endpoint
+
+        address = f"{(self.sign_in_at or '').removesuffix('/').removesuffix('/v3')}/v3"
+        keystone = session.Session(auth=token_endpoint.Token(address, secret), timeout=_KEYSTONE_SECONDS)
+        try:
+            keystone.get(f"{address}/projects/{quote(project_id, safe='')}")
+        except (exceptions.NotFound, exceptions.Forbidden):
+            return False
+        except exceptions.ClientException as error:
+            raise Unavailable(_SILENT) from error
+        return True
 
     def _ask(self, given: Mapping[str, str]) -> Caller:
         """Send the middleware a request of its own kind, and read what it adds for the application behind it."""

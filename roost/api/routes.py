@@ -73,6 +73,8 @@ class Call:
     """The address of this request, without its query."""
     forbidden: str
     """What this API says to those who may not, with a place for the rule."""
+    has_project: "Callable[[str], Awaitable[bool]]"
+    """Whether there is a project with this id, as far as the caller may see."""
     identify: "Callable[[], Awaitable[Caller]]"
     """Who the token speaks for by now: for answers that go on for long. Raises `Unauthorized` once it is not valid."""
     answer_headers: dict[str, str] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from oslo_utils import strutils
 from roost.api.versions import Version
 from roost.errors import Invalid
 from roost.store.uuids import is_uuid
+from roost.suggestions import known_names
 
 Schema = dict[str, Any]
 Sentence = Callable[[ValidationError, str], str]
@@ -53,6 +54,8 @@ INTEGER: Schema = {"type": "integer"}
 TRUTH: Schema = {"type": "boolean"}
 NULL: Schema = {"type": "null"}
 ANY: Schema = {}
+NOUN = "x-noun"
+"""What one property of an object is called where the refusal of an unknown one lists those that are known."""
 
 
 def thing(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None, **more: Any) -> Schema:
@@ -112,12 +115,35 @@ class Validator:
 
 
 def nova_sentence(error: ValidationError, where: str) -> str:
-    """Nova's words."""
+    """Nova's words; where the schema has a noun for its properties, also which ones there are."""
+    error = _precise(error)
     if error.validator == "format" and error.validator_value == "name":
         return NAME_ERROR
+    message = _message(error)
     if not error.absolute_path:
+        return message
+    return f"Invalid input for {where} {error.absolute_path[-1]}. Value: {error.instance}. {message}"
+
+
+def _precise(error: ValidationError) -> ValidationError:
+    """The error itself; where none of several schemas fits, what keeps the nearest of them from it."""
+    while error.context:
+        error = min(error.context, key=_distance)
+    return error
+
+
+def _distance(error: ValidationError) -> tuple[bool, int, int]:
+    """Another kind of thing is farthest, then a wrong choice; the deeper the error, the nearer the schema."""
+    return error.validator == "type", error.validator in ("enum", "const"), -len(error.absolute_path)
+
+
+def _message(error: ValidationError) -> str:
+    schema = error.schema if isinstance(error.schema, dict) else {}
+    if error.validator != "additionalProperties" or NOUN not in schema or not isinstance(error.instance, dict):
         return error.message
-    return f"Invalid input for {where} {error.absolute_path[-1]}. Value: {error.instance}. {error.message}"
+    known = schema["properties"]
+    wrong = min(name for name in error.instance if name not in known)
+    return f"'{wrong}' is not a {schema[NOUN]}: {known_names(wrong, known)}"
 
 
 def keystone_sentence(error: ValidationError, where: str) -> str:

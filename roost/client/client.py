@@ -28,7 +28,10 @@ class Client:
     # Policy scopes
 
     def policy_scopes(self, *, as_project: str | None = None) -> list[PolicyScope]:
-        """Every scope; for operators, also with the identifiers that a project sees."""
+        """Every scope; for operators, also with the identifiers that a project, by name or id, sees."""
+        if as_project is not None:
+            project = self._connection.identity.find_project(as_project, ignore_missing=True)
+            as_project = as_project if project is None else project.id
         found = self._ask("GET", "/os-policy-scopes", params=_present(as_tenant_id=as_project))
         return [PolicyScope.of(each) for each in found["policy_scopes"]]
 

@@ -15,7 +15,7 @@ import yaml
 from roost import config
 from roost.api.app import App, make_services
 from roost.api.auth import KeystoneAuthenticator, RoostAuthenticator
-from roost.errors import Invalid, Unauthorized
+from roost.errors import Invalid, Unauthorized, Unavailable
 from roost.identity import tokens
 from roost.store.database import Database
 from tests.api.identity.test_tokens import by_password
@@ -253,3 +253,15 @@ def test_a_section_that_cannot_be_used_is_said_at_the_start(tmp_path: Path, opti
     with pytest.raises(Invalid) as caught:
         KeystoneAuthenticator(config.load(file))
     assert caught.value.message.startswith(message)
+
+
+async def test_keystone_is_asked_whether_there_is_a_project(served: Served, database: Database, tmp_path: Path) -> None:
+    file = keystone_config(tmp_path, served.url, password_of(served, "roost-admin"))
+    keystone = KeystoneAuthenticator(config.with_database(config.load(file), str(database.url)))
+    secret = await sign_in(served, "roost-admin", of_project("admin"))
+    project = (await keystone.authenticate(secret)).project_id or ""
+    assert await keystone.has_project(secret, project)
+    assert not await keystone.has_project(secret, "admin")
+    keystone.sign_in_at = "http://127.0.0.1:1/identity"
+    with pytest.raises(Unavailable):
+        await keystone.has_project(secret, project)

@@ -49,7 +49,7 @@ def test_a_scope_travels_in_the_rules_of_the_stock_client(client: Client) -> Non
     )
     assert made["rules"] == {"scope": "availability_zone", "identifier": "zone2"}
     refused = client.refusal("server", "group", "create", "--policy", "affinity", "--rule", "scope=moon", "x")
-    assert "There is no policy scope 'moon'." in refused
+    assert "There is no policy scope 'moon': " in refused
 
 
 @pytest.mark.parametrize(("version", "policy"), [("2.1", "affinity"), ("2.15", "soft-anti-affinity")])

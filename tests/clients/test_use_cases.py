@@ -249,4 +249,5 @@ def test_obfuscated_targeting(deployer: Deployer, tenant: Person, other: Person)
     for unknown in (sorted(seen[id(other)])[0], str(parts["zone1"])):
         body = {"server_group": {"name": "x", "policies": [f"affinity:maintenance_zone:{unknown}"]}}
         status, message = tenant.refusal("POST", "/os-server-groups", body)
-        assert (status, message) == (400, f"The policy scope 'maintenance_zone' has no '{unknown}'.")
+        assert status == 400
+        assert message.startswith(f"The policy scope 'maintenance_zone' has no '{unknown}': ")

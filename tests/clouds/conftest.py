@@ -41,6 +41,11 @@ class Keystone:
         user, project = token["user"], token["project"]
         return Caller(user["id"], user["name"], project["id"], project["name"], roles)
 
+    async def has_project(self, secret: str, project_id: str) -> bool:
+        async with httpx.AsyncClient() as http:
+            answer = await http.get(f"{self.url}/identity/v3/projects/{project_id}", headers={"X-Auth-Token": secret})
+        return answer.status_code == 200
+
 
 @dataclass
 class Person:

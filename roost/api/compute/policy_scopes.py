@@ -14,6 +14,7 @@ from roost.api.schemas import Schema, array, boolean, thing
 from roost.api.versions import Version
 from roost.compute.inventory import scopes
 from roost.compute.inventory.scopes import Scope, ScopePart
+from roost.errors import Invalid
 
 routes = Table(prefix="/v2.1")
 
@@ -90,10 +91,11 @@ def _view(call: Call, scope: Scope, inside: Sequence[ScopePart]) -> dict[str, An
     # With the namespace, anybody could find out which aggregate is behind an identifier.
     if real:
         view["obfuscate_namespace_uuid"] = str(scope.namespace) if scope.namespace else None
-    if real or scope.allow_identifiers:
-        view["aggregates"] = [_aggregate_view(call, scope, aggregate, real) for aggregate in inside]
-    else:
-        view["aggregates"] = []
+    shown = inside if real or scope.allow_identifiers else ()
+    view["aggregates"] = [_aggregate_view(call, scope, aggregate, real) for aggregate in shown]
+    if not real and scope.obfuscate_identifiers:
+        # In the order of the real identifiers, every project's first one would be the same aggregate.
+        view["aggregates"].sort(key=lambda each: str(each["group_id"]))
     return view
 
 
@@ -128,10 +130,18 @@ _SCOPES = "/os-policy-scopes"
 _SCOPE = "/os-policy-scopes/{policy_scope_id}"
 
 
+async def _check_tenant(call: Call) -> None:
+    tenant = call.query.get("as_tenant_id")
+    if tenant is None:
+        return
+    call.permit(SHOW_REAL)
+    if not await call.has_project(tenant):
+        raise Invalid(f"There is no project with the ID '{tenant}': as_tenant_id takes a project's ID, not its name.")
+
+
 async def index(call: Call) -> Reply:
     """List policy scopes, the built-in ones first."""
-    if "as_tenant_id" in call.query:
-        call.permit(SHOW_REAL)
+    await _check_tenant(call)
     async with call.services.database.begin() as connection:
         found = await scopes.index(connection)
     return {"policy_scopes": [_view(call, scope, inside) for scope, inside in found]}
@@ -139,8 +149,7 @@ async def index(call: Call) -> Reply:
 
 async def show(call: Call) -> Reply:
     """Show a policy scope, with the identifiers that the project may use (`as_tenant_id`: that one would)."""
-    if "as_tenant_id" in call.query:
-        call.permit(SHOW_REAL)
+    await _check_tenant(call)
     async with call.services.database.begin() as connection:
         scope, inside = await scopes.show(connection, call.path["policy_scope_id"])
     return {"policy_scope": _view(call, scope, inside)}

@@ -83,22 +83,18 @@ def _shown_as(optional: dict[str, Schema] | None = None, **more: Schema) -> Sche
 _LIMIT: Schema = {**schemas.POSITIVE_INTEGER, "maximum": 10**schemas.MOST_DIGITS}
 _LIMITS: dict[str, Schema] = dict.fromkeys(map(str, placement.Limit), _LIMIT)
 _PLACE: dict[str, Schema] = {"scope": schemas.STRING, "identifier": schemas.STRING}
-_NESTED_POLICY: Schema = {
-    "oneOf": [
-        thing(
-            {"name": {"type": "string", "enum": ["anti-affinity"]}},
-            {"rules": thing({}, {"max_server_per_host": _LIMIT})},
-        ),
-        thing({"name": {"type": "string", "enum": ["affinity", "soft-anti-affinity", "soft-affinity"]}}),
-    ]
-}
+_AS_LIMITS = {schemas.NOUN: "limit"}
+_NESTED_POLICY = thing(
+    {"name": {"type": "string", "enum": _TYPES}},
+    {"rules": thing({}, {"max_server_per_host": _LIMIT}, **_AS_LIMITS)},
+)
 _SCOPED_POLICIES = array(
     {"type": "string", "minLength": 1, "maxLength": 1024}, minItems=1, uniqueItems=True, maxItems=_MOST_POLICIES
 )
 POLICIES = array(
     thing(
         {"name": {"type": "string", "enum": _TYPES}},
-        {"scope": schemas.STRING, "identifier": schemas.NULLABLE_STRING, "rules": thing({}, _LIMITS)},
+        {"scope": schemas.STRING, "identifier": schemas.NULLABLE_STRING, "rules": thing({}, _LIMITS, **_AS_LIMITS)},
     ),
     minItems=1,
     maxItems=_MOST_POLICIES,
@@ -219,16 +215,21 @@ def asked_policies(body: Mapping[str, Any], version: Version) -> list[GroupPolic
     if version < _NESTED:
         return [_flat(body["policy"], body.get("rules", {}))]
     if version < _SCOPED:
+        if "rules" in body["policy"] and body["policy"]["name"] != "anti-affinity":
+            raise Invalid(_ONLY_ANTI_AFFINITY)
         return [_policy(body["policy"]["name"], limits=body["policy"].get("rules", {}))]
     if version < _JOINED:
         return [_written(text) for text in body["policies"]]
     return [_object(policy) for policy in body["policies"]]
 
 
+_ONLY_ANTI_AFFINITY = "Only anti-affinity policy supports rules."
+
+
 def _flat(name: str, rules: Mapping[str, Any]) -> GroupPolicy:
     limits = {key: value for key, value in rules.items() if key not in _PLACE}
     if limits and name != "anti-affinity":
-        raise Invalid("Only anti-affinity policy supports rules.")
+        raise Invalid(_ONLY_ANTI_AFFINITY)
     return _policy(name, rules.get("scope"), rules.get("identifier"), limits)
 
 

@@ -38,6 +38,7 @@ from roost.placement.rules import HOST
 from roost.store.tables.answers import plans
 from roost.store.tables.compute import hosts
 from roost.store.tables.servers import server_groups, servers
+from roost.suggestions import known_names
 
 _KEPT = "1 day"
 
@@ -358,7 +359,7 @@ async def hosts_inside(
     known = await load_scopes(connection)
     scope = known.get(change.scope)
     if scope is None:
-        raise Invalid(f"There is no policy scope '{change.scope}'.")
+        raise Invalid(f"There is no policy scope '{change.scope}': {known_names(change.scope, known)}")
     if not scope.allow_identifiers and not change.real:
         raise Invalid(f"The policy scope '{scope.name}' does not allow identifiers.")
     for aggregate in await aggregates_in(connection, scope):

@@ -36,6 +36,7 @@ from roost.store.pages import EVERYTHING, PageRequest, SortKey
 from roost.store.tables.compute import aggregates, scopes
 from roost.store.tables.servers import project_usage, server_group_policies, server_groups, servers
 from roost.store.uuids import is_uuid
+from roost.suggestions import known_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,7 +495,8 @@ async def _resolve(
     for policy in policies:
         scope = known.get(policy.rule.scope)
         if scope is None:
-            raise Invalid(f"There is no policy scope '{policy.rule.scope}'.")
+            every = known_names(policy.rule.scope, await load_scopes(connection))
+            raise Invalid(f"There is no policy scope '{policy.rule.scope}': {every}")
         identifier = await _real(connection, scope, project_id, policy.rule.identifier)
         rows.append(_row(policy, scope, identifier))
         rules.append(identifiers.shown(replace(policy.rule, identifier=identifier), known, project_id))
@@ -516,12 +518,15 @@ async def _real(connection: AsyncConnection, scope: Scope, project_id: str, iden
     if not scope.allow_identifiers:
         raise Invalid(f"The policy scope '{scope.name}' does not allow identifiers: leave out '{identifier}'.")
     every = await aggregates_in(connection, scope)
+    if scope.obfuscate_identifiers and is_uuid(identifier):
+        identifier = identifier.lower()
     called_so = [aggregate for aggregate in every if identifier in scope.names_for(project_id, aggregate)]
     # One may be called by name what another is by number: the number wins.
     for aggregate in sorted(called_so, key=lambda found: found.identifier != identifier):
         if await _stays(connection, scope, aggregate):
             return aggregate.identifier
-    raise Invalid(f"The policy scope '{scope.name}' has no '{identifier}'.")
+    shown = known_names(identifier, (scope.identifier_for(project_id, each.identifier) for each in every))
+    raise Invalid(f"The policy scope '{scope.name}' has no '{identifier}': {shown}")
 
 
 async def _stays(connection: AsyncConnection, scope: Scope, aggregate: ScopePart) -> bool:

@@ -274,14 +274,14 @@ def is_name(name: str) -> bool:
 
 
 def _readable(name: str) -> bool:
-    return ":" not in name and not any(character.isspace() for character in name)
+    return not any(character in ":," or character.isspace() for character in name)
 
 
 def _check_name(name: str) -> None:
     if name in _BUILT_IN_NAMES:
         raise Conflict(f"The policy scope '{name}' is built in.")
     if not _readable(name):
-        raise Invalid(f"'{name}' cannot be the name of a policy scope: it must have no colon and no blank.")
+        raise Invalid(f"'{name}' cannot be the name of a policy scope: it must have no colons, commas or spaces.")
 
 
 def _taken(name: str) -> Conflict:

@@ -291,3 +291,27 @@ async def test_a_renamed_scope_keeps_its_groups(api: Api) -> None:
         newest = sa.select(fleet_changes.c.host_ids).order_by(fleet_changes.c.generation.desc()).limit(1)
         assert len((await connection.execute(newest)).scalar_one()) == 48
         assert (await connection.execute(sa.select(server_groups.c.version))).scalar_one() == 2
+
+
+async def test_each_project_lists_obfuscated_identifiers_in_an_order_of_its_own(api: Api) -> None:
+    scope = await make(api, allow_identifiers=True, obfuscate_identifiers=True)
+    for number in range(8):
+        await act(api, scope["id"], "add_aggregate", await new_aggregate(api, f"zone {number}"))
+    projects = {row["name"]: row["id"] for row in (await api.get("/identity/v3/projects")).json()["projects"]}
+    orders = []
+    for cloud, project in (("roost", "demo"), ("roost-alt", "alt")):
+        seen = await show(api, scope["id"], as_tenant_id=projects[project])
+        real = {each["obfuscated_group_id"]: each["group_id"] for each in seen["aggregates"]}
+        own = [each["group_id"] for each in (await show(api, scope["id"], cloud=cloud))["aggregates"]]
+        assert own == sorted(own)
+        orders.append([real[each] for each in own])
+    assert orders[0] != orders[1]
+
+
+async def test_what_a_project_sees_is_shown_only_for_a_project_that_exists(api: Api) -> None:
+    scope = await make(api, allow_identifiers=True, obfuscate_identifiers=True)
+    for wrong in ("demo", "nonsense"):
+        for path in (SCOPES, f"{SCOPES}/{scope['id']}"):
+            answer = await api.get(path, version="2.1003", params={"as_tenant_id": wrong})
+            assert answer.status_code == 400
+            assert f"no project with the ID '{wrong}'" in message(answer)

@@ -57,9 +57,10 @@ async def configure(api: Api, scope: str, **values: Any) -> str:
 
 
 async def identifiers(api: Api, scope: str, *, cloud: str = "roost") -> list[str]:
-    """What a tenant may call the aggregates of a scope."""
-    answer = await api.get(f"{SCOPES}/{await scope_id(api, scope)}", cloud=cloud, version="2.1003")
-    return [aggregate["group_id"] for aggregate in answer.json()["policy_scope"]["aggregates"]]
+    """What a tenant may call the aggregates of a scope, in the order in which the aggregates were made."""
+    path, tenant = f"{SCOPES}/{await scope_id(api, scope)}", {"as_tenant_id": await project(api, cloud)}
+    answer = await api.get(path, version="2.1003", params=tenant)
+    return [aggregate["obfuscated_group_id"] for aggregate in answer.json()["policy_scope"]["aggregates"]]
 
 
 async def obfuscated_zone(api: Api) -> list[str]:
@@ -102,22 +103,37 @@ async def test_without_rules_the_rules_are_an_empty_object(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    "policy",
+    ("policy", "why"),
     [
-        {"name": "affinity", "rules": {"max_server_per_host": 3}},
-        {"name": "affinity", "rules": {}},
-        {"name": "anti-affinity", "rules": {"max_server_per_host": 0}},
-        {"name": "anti-affinity", "rules": {"scope": "rack"}},
-        {"name": "wrong"},
-        {"rules": {}},
-        "anti-affinity",
+        ({"name": "affinity", "rules": {"max_server_per_host": 3}}, "Only anti-affinity policy supports rules."),
+        ({"name": "affinity", "rules": {}}, "Only anti-affinity policy supports rules."),
+        ({"name": "anti-affinity", "rules": {"max_server_per_host": 0}}, "0 is less than the minimum of 1"),
+        ({"name": "anti-affinity", "rules": {"scope": "rack"}}, "'scope' is not a limit: max_server_per_host"),
+        ({"name": "wrong"}, "'wrong' is not one of ['anti-affinity', 'affinity', 'soft-"),
+        ({"rules": {}}, "'name' is a required property"),
+        ("anti-affinity", "'anti-affinity' is not of type 'object'"),
     ],
 )
-async def test_the_complex_policy_schema_refuses_what_it_does_not_name(api: Api, policy: Any) -> None:
+async def test_the_complex_policy_refuses_what_it_does_not_name_and_says_why(api: Api, policy: Any, why: str) -> None:
     answer = await create(api, "2.1001", policy=policy)
     assert answer.status_code == 400
-    assert "is not valid under any of the given schemas" in message(answer)
+    assert why in message(answer)
     assert await count_groups(api) == 0
+
+
+async def test_an_unknown_limit_or_scope_is_answered_with_the_nearest_one(api: Api) -> None:
+    wrong = {"name": "anti-affinity", "rules": {"max_servers_per_host": 2}}
+    answer = await create(api, "2.1003", policies=[wrong])
+    limits = "max_server_per_aggregate, max_server_per_host, max_skew, partitions"
+    assert f"'max_servers_per_host' is not a limit: {limits}; did you mean max_server_per_host?" in message(answer)
+    answer = await create(api, "2.1003", policies=[{"name": "affinity", "scope": "rakc"}])
+    assert "There is no policy scope 'rakc': " in message(answer)
+    assert message(answer).endswith("; did you mean rack?")
+
+
+async def test_an_obfuscated_identifier_may_be_written_in_upper_case(api: Api) -> None:
+    zone, *_ = await obfuscated_zone(api)
+    assert (await make(api, f"affinity:zone:{zone.upper()}"))["policies"] == [f"affinity:zone:{zone}"]
 
 
 async def test_the_scoped_policy_example_is_created_with_the_tenants_own_identifier(api: Api) -> None:
@@ -318,7 +334,11 @@ FIELD = "Invalid input for field/attribute"
             f"{FIELD} policy. Value: anti-affinity:maintenance_zone. 'anti-affinity:maintenance_zone' is not one of "
             f"{TYPES}",
         ),
-        ("2.64", {"policy": "anti-affinity", "rules": {"scope": "moon"}}, "There is no policy scope 'moon'."),
+        (
+            "2.64",
+            {"policy": "anti-affinity", "rules": {"scope": "moon"}},
+            "There is no policy scope 'moon': availability_zone, host",
+        ),
         (
             "2.64",
             {"policy": "anti-affinity", "rules": {"scope": "rack", "max_server_per_host": 2}},
@@ -332,7 +352,11 @@ FIELD = "Invalid input for field/attribute"
         ("2.1002", {"policies": ["affinity: rack"]}, "the scope of 'affinity: rack' is empty or has blanks around it"),
         ("2.1002", {"policies": ["affinity:rack:"]}, "the identifier of 'affinity:rack:' is empty"),
         ("2.1002", {"policies": ["affinity:host:h1"]}, "single hosts cannot be targeted"),
-        ("2.1002", {"policies": ["affinity:moon"]}, "There is no policy scope 'moon'."),
+        (
+            "2.1002",
+            {"policies": ["affinity:moon"]},
+            "There is no policy scope 'moon': availability_zone, host",
+        ),
         ("2.1002", {"policies": ["affinity:ra\nck"]}, "A policy has characters that cannot be printed."),
         (
             "2.1002",
@@ -342,7 +366,7 @@ FIELD = "Invalid input for field/attribute"
         (
             "2.1002",
             {"policies": ["affinity:availability_zone:zone9"]},
-            "The policy scope 'availability_zone' has no 'zone9'.",
+            "The policy scope 'availability_zone' has no 'zone9': zone1, zone2, zone3; did you mean zone",
         ),
         ("2.1002", {"policies": []}, "[] should be non-empty"),
         ("2.1002", {"policies": ["affinity", "affinity"]}, "has non-unique elements"),
@@ -410,12 +434,13 @@ async def test_where_nothing_is_hidden_a_target_may_be_named_too(api: Api, ident
 
 
 async def test_another_tenants_identifier_is_as_unknown_as_none(api: Api) -> None:
-    own, *_ = await obfuscated_zone(api)
+    own = await obfuscated_zone(api)
     other, *_ = await identifiers(api, "zone", cloud="roost-alt")
-    assert own != other
+    assert other not in own
     for foreign in (other, str(uuid.uuid4()), "5", "zone1-switch1"):
         answer = await create(api, "2.1002", policies=[f"affinity:zone:{foreign}"])
-        assert (answer.status_code, message(answer)) == (400, f"The policy scope 'zone' has no '{foreign}'.")
+        assert answer.status_code == 400
+        assert message(answer) == f"The policy scope 'zone' has no '{foreign}': {', '.join(sorted(own))}"
     assert await count_groups(api) == 0
 
 
