@@ -63,3 +63,39 @@ async def test_the_operators_policy_file_is_obeyed(api: Api, database: Database,
         assert (await http.get("/identity/v3/projects", headers=headers)).status_code == 200
         assert (await http.get("/image/v2/images", headers=headers)).status_code == 403
     assert (await api.get("/identity/v3/projects", cloud="roost-reader")).status_code == 403
+
+
+USE = "os_compute_api:os-server-groups:use_policy"
+
+
+@pytest.mark.parametrize(
+    ("check", "allowed", "refused"),
+    [
+        ("role:admin or not 'rack':%(scope)s", ["affinity:switch"], ["affinity:rack"]),
+        ("role:admin or 'False':%(targeted)s", ["affinity:rack"], ["affinity:availability_zone:zone1"]),
+        ("role:admin or '1':%(policies)s", ["affinity:rack"], ["affinity:rack", "anti-affinity"]),
+    ],
+)
+async def test_scopes_targets_and_several_policies_can_be_kept_for_some(
+    api: Api, database: Database, tmp_path: Path, check: str, allowed: list[str], refused: list[str]
+) -> None:
+    (tmp_path / "policy.yaml").write_text(f'"{USE}": "{check}"\n')
+    (tmp_path / "roost.conf").write_text(f"[oslo_policy]\npolicy_file = {tmp_path / 'policy.yaml'}\n")
+    loaded = config.with_database(config.load(tmp_path / "roost.conf"), str(database.url))
+    app = App(make_services(loaded, database), RoostAuthenticator(database, 0))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://roost.test") as http:
+
+        async def ask(cloud: str, policies: list[str], path: str = "", **more: str) -> httpx.Response:
+            headers = {"X-Auth-Token": await api.token(cloud), "OpenStack-API-Version": "compute 2.1002"}
+            body = {"server_group": {**more, "policies": policies}}
+            return await http.post(f"/compute/v2.1/os-server-groups{path}", json=body, headers=headers)
+
+        made = await ask("roost", allowed, name="g")
+        assert made.status_code == 200
+        for answer in (
+            await ask("roost", refused, name="g"),
+            await ask("roost", refused, f"/{made.json()['server_group']['id']}"),
+        ):
+            assert answer.status_code == 403
+            assert answer.json()["forbidden"]["message"].startswith(f"Policy doesn't allow {USE} to be performed: ")
+        assert (await ask("roost-admin", refused, name="g")).status_code == 200

@@ -124,7 +124,7 @@ async def _change(call: Call, connection: Any, group: Group) -> Change:
     if "create" in asked:
         return await _create(call, connection, group, asked["create"])
     if "policies" in asked:
-        policies = server_groups.asked_policies(asked, call.version)
+        policies = server_groups.asked_policies(call, asked)
         if front is not None:
             await front.check_change(group.id, [policy.rule for policy in policies])
         return ChangePolicies(tuple(policies))

@@ -27,7 +27,7 @@ from roost.compute.answers import audit
 from roost.compute.fronting import mirror
 from roost.compute.groups import groups
 from roost.compute.groups.groups import Group, GroupPolicy
-from roost.errors import Invalid
+from roost.errors import Forbidden, Invalid
 from roost.placement import rules as placement
 
 routes = Table(prefix="/v2.1")
@@ -36,6 +36,7 @@ _RULE = "os_compute_api:os-server-groups:"
 INDEX, ALL_PROJECTS, SHOW = _RULE + "index", _RULE + "index:all_projects", _RULE + "show"
 CREATE, UPDATE, DELETE = _RULE + "create", _RULE + "update", _RULE + "delete"
 ADD_INSTANCE, REMOVE_INSTANCE, AUDIT = _RULE + "add_instance", _RULE + "remove_instance", _RULE + "audit"
+USE_POLICY = _RULE + "use_policy"
 
 RULES = (
     Permission(INDEX, READER, "List server groups."),
@@ -47,6 +48,14 @@ RULES = (
     Permission(ADD_INSTANCE, MEMBER, "Make an existing server a member of a server group."),
     Permission(REMOVE_INSTANCE, MEMBER, "Take a server out of a server group."),
     Permission(AUDIT, READER, "See where the members of a server group are."),
+    Permission(
+        USE_POLICY,
+        MEMBER,
+        "Give a server group a policy; asked for each one. The check can compare %(scope)s, %(type)s (such as "
+        "soft-affinity), %(targeted)s (True where an identifier is named) and %(policies)s (how many the group gets). "
+        "To keep the scope rack and all targeting for the role gold: "
+        "\"role:gold or (not 'rack':%(scope)s and 'False':%(targeted)s)\".",
+    ),
 )
 
 _FLAT = Version(2, 64)
@@ -208,8 +217,20 @@ def rule_view(rule: placement.Rule) -> dict[str, Any]:
 # What is asked for
 
 
-def asked_policies(body: Mapping[str, Any], version: Version) -> list[GroupPolicy]:
-    """The policies that a body asks for, in the words of its version."""
+def asked_policies(call: Call, body: Mapping[str, Any]) -> list[GroupPolicy]:
+    """The policies that a body asks for, in the words of its version; all of them such as the caller may use."""
+    policies = _asked_policies(body, call.version)
+    for each in policies:
+        target = {"scope": each.rule.scope, "type": each.name, "targeted": str(each.rule.identifier is not None)}
+        if not call.may(USE_POLICY, **target, policies=str(len(policies))):
+            raise Forbidden(
+                f"Policy doesn't allow {USE_POLICY} to be performed: '{each}', as one of {len(policies)} policies, "
+                "cannot be used in this project. Leave it out, or ask the operator of this cloud."
+            )
+    return policies
+
+
+def _asked_policies(body: Mapping[str, Any], version: Version) -> list[GroupPolicy]:
     if version < _FLAT:
         return [_policy(name) for name in body["policies"]]
     if version < _NESTED:
@@ -289,7 +310,7 @@ async def index(call: Call) -> Reply:
 async def create(call: Call) -> Reply:
     """Make a server group."""
     body = call.body["server_group"]
-    policies, project_id = asked_policies(body, call.version), call.caller.project_id or ""
+    policies, project_id = asked_policies(call, body), call.caller.project_id or ""
     front, underneath = call.services.front, None
     try:
         async with call.services.database.begin() as connection:
@@ -348,7 +369,7 @@ async def delete(call: Call) -> Reply:
 async def update(call: Call) -> Reply:
     """Rename a server group, or give it other policies; members that break them are left alone."""
     body = call.body["server_group"]
-    policies = asked_policies(body, call.version) if "policies" in body else None
+    policies = asked_policies(call, body) if "policies" in body else None
     async with call.services.database.begin() as connection:
         group = await find(call, connection, UPDATE)
         if call.services.front is not None and policies is not None:

@@ -220,7 +220,7 @@ async def test_a_loss_is_told_for_a_tenant_and_for_the_cloud(compute: Compute) -
     ("aggregate", "status", "sentence"),
     [
         ({"scope": "rack", "identifier": "1"}, 400, "The policy scope 'rack' does not allow identifiers."),
-        ({"scope": "nosuch", "identifier": "1"}, 400, "There is no policy scope 'nosuch': availability_zone, host,"),
+        ({"scope": "nosuch", "identifier": "1"}, 400, "There is no policy scope 'nosuch': availability_zone, host, rack, switch"),
         ({"scope": "host", "identifier": "x"}, 400, "There is no host 'x' that you could name."),
         ({"scope": "availability_zone", "identifier": "x"}, 404, "The policy scope 'availability_zone' has no 'x'."),
     ],
