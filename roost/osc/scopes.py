@@ -90,7 +90,9 @@ class _OfScope:
 class ShowPolicyScope(_OfScope, ShowOne):
     """Show a policy scope and the identifiers of its aggregates."""
 
-    options = (option("--as-project", metavar="<project>", help="Show what this project (name or ID) sees (admin only)"),)
+    options = (
+        option("--as-project", metavar="<project>", help="Show what this project (name or ID) sees (admin only)"),
+    )
 
     def take_action(self, given: argparse.Namespace) -> One:
         return _row(self.roost.find_policy_scope(given.scope, as_project=given.as_project))
