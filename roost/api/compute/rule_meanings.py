@@ -42,5 +42,5 @@ def meaning_view(rules: list[Rule]) -> dict[str, Any]:
 )
 async def describe(call: Call) -> Reply:
     """Put the policies of `groups` into words, in the order given. Nothing is made."""
-    asked = [server_groups.asked_policies({"policies": each}, call.version) for each in call.body["groups"]]
+    asked = [server_groups.written_policies({"policies": each}, call.version) for each in call.body["groups"]]
     return {"meanings": [meaning_view([policy.rule for policy in policies]) for policies in asked]}

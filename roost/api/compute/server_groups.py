@@ -219,7 +219,7 @@ def rule_view(rule: placement.Rule) -> dict[str, Any]:
 
 def asked_policies(call: Call, body: Mapping[str, Any]) -> list[GroupPolicy]:
     """The policies that a body asks for, in the words of its version; all of them such as the caller may use."""
-    policies = _asked_policies(body, call.version)
+    policies = written_policies(body, call.version)
     for each in policies:
         target = {"scope": each.rule.scope, "type": each.name, "targeted": str(each.rule.identifier is not None)}
         if not call.may(USE_POLICY, **target, policies=str(len(policies))):
@@ -230,7 +230,8 @@ def asked_policies(call: Call, body: Mapping[str, Any]) -> list[GroupPolicy]:
     return policies
 
 
-def _asked_policies(body: Mapping[str, Any], version: Version) -> list[GroupPolicy]:
+def written_policies(body: Mapping[str, Any], version: Version) -> list[GroupPolicy]:
+    """The policies that a body writes in the words of its version, whoever may use them."""
     if version < _FLAT:
         return [_policy(name) for name in body["policies"]]
     if version < _NESTED:
