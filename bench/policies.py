@@ -114,11 +114,10 @@ class Bench:
     async def load(self, cluster_id: str, action: str) -> tuple[ActionView, list[bindings.Bound]]:
         """All that an engine reads before it asks."""
         async with self.database.begin() as connection:
-            row = await state.cluster_row(connection, cluster_id)
-            assert row is not None
+            row = (await state.clusters_by_id(connection, [cluster_id]))[cluster_id]
             bound = bindings.chain(await state.bindings(connection, cluster_id), self.plugins.restore_policy)
             members = await state.members(connection, cluster_id)
-            profiles = await state.profile_rows(connection, [row.profile_id])
+            profiles = await state.profiles_by_id(connection, [row.profile_id])
         view = ActionView(
             action=action,
             cluster=state.cluster_view(row, members, profiles),
@@ -201,7 +200,7 @@ async def memory_section(bench: Bench) -> list[str]:
     for criteria, theirs in SENLIN_VICTIMS_MS.items():
         spec = {"type": "senlin.policy.deletion", "version": "1.0", "properties": {"criteria": criteria}}
         policy = bench.plugins.policy("senlin.policy.deletion-1.0")("d", spec, id="d")
-        own = bindings.Bound(policy, Binding("d", {}, True, 400, {}, None, datetime.now(UTC)))
+        own = bindings.Bound(policy, Binding("d", policy.row, True, 400, {}, None, datetime.now(UTC)))
         plan = {f"zone{at}": 2 for at in range(1, ZONES + 1)}
 
         async def choose(own: bindings.Bound = own, plan: dict[str, int] = plan) -> None:

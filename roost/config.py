@@ -147,12 +147,14 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
         cfg.MultiStrOpt(
             "policies",
             default=[],
-            help="Policy types besides those that installed packages offer, as module:Class; one a line.",
+            help="Policy types besides those that installed packages offer, as module:Class; several with commas, or "
+            "one a line.",
         ),
         cfg.MultiStrOpt(
             "profiles",
             default=[],
-            help="Profile types besides those that installed packages offer, as module:Class; one a line.",
+            help="Profile types besides those that installed packages offer, as module:Class; several with commas, or "
+            "one a line.",
         ),
         cfg.IntOpt(
             "health_interval_min", default=60, min=1, help="Least seconds between two looks at a node's health."

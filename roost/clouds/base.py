@@ -99,6 +99,9 @@ class Hypervisor:
     hostname: str
     service_host: str
     zone: str | None = None
+    """None where the cloud does not say."""
+    up: bool = True
+    """Whether it is enabled and answers, so that it can take servers."""
 
 
 @dataclass(frozen=True, slots=True)

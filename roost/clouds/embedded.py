@@ -316,7 +316,11 @@ class EmbeddedCloud:
     async def hypervisors(self) -> list[Hypervisor]:
         """Every host is its own hypervisor."""
         async with self.database.begin() as connection:
-            return [Hypervisor(host.name, host.name, zones.zone_of(host)) for host in await hosts.index(connection)]
+            found = await hosts.index(connection)
+        return [
+            Hypervisor(host.name, host.name, zones.zone_of(host), host.enabled and not host.forced_down)
+            for host in found
+        ]
 
     async def regions(self) -> list[str]:
         """The one that the catalogue names."""

@@ -348,7 +348,13 @@ class OpenStackCloud:
     async def hypervisors(self) -> list[Hypervisor]:
         """For administrators only."""
         rows = await self._ask(lambda connection: list(connection.compute.hypervisors(details=True)))
-        return [Hypervisor(row.name, (row.service_details or {}).get("host") or row.name) for row in rows]
+        found = await self._ask(lambda connection: list(connection.compute.services(binary="nova-compute")))
+        services = {service.host: service for service in found}
+        hosts = [(row, (row.service_details or {}).get("host") or row.name) for row in rows]
+        return [
+            Hypervisor(row.name, host, services[host].availability_zone if host in services else None, _up(row))
+            for row, host in hosts
+        ]
 
     async def regions(self) -> list[str]:
         """The one that this process signs in to."""
@@ -729,3 +735,7 @@ _OPERATIONS: Mapping[str, Callable[[Any, str, Mapping[str, Any]], Any]] = {
 
 def _image_of(compute: Any, server_id: str, given: Mapping[str, Any]) -> str:
     return str(given.get("image") or compute.get_server(server_id).image.id)
+
+
+def _up(hypervisor: Any) -> bool:
+    return (hypervisor.state or "up", hypervisor.status or "enabled") == ("up", "enabled")

@@ -26,6 +26,7 @@ from roost.clusters.plugins import Plugins
 from roost.clusters.policies import chain
 from roost.clusters.policies.base import ClusterView, Policy
 from roost.clusters.spec import InvalidSpec
+from roost.clusters.spec_type import SpecRow
 from roost.clusters.states import ActionName, Recovery
 from roost.config import ClusterSettings
 from roost.errors import Conflict, OverQuota
@@ -56,6 +57,12 @@ class RequestContext:
     async def refer(self, table: sa.Table, noun: str, identity: str) -> sa.Row[Any]:
         """What a body refers to."""
         return await lookup.refer(self.connection, table, noun, identity, self.caller)
+
+    async def view(self, cluster: sa.Row[Any]) -> ClusterView:
+        """A cluster as policies see it, without its nodes."""
+        record = (await state.clusters_by_id(self.connection, [cluster.id]))[cluster.id]
+        profiles_ = await state.profiles_by_id(self.connection, [cluster.profile_id])
+        return state.cluster_view(record, (), profiles_)
 
     async def accept(self, action: ActionName, cluster: sa.Row[Any], inputs: Mapping[str, Any], **more: Any) -> str:
         """Have something done to a cluster."""
@@ -119,10 +126,10 @@ async def _governing(request: RequestContext, cluster: sa.Row[Any]) -> list[str]
         named = [name.strip() for name in named.split(",") if name.strip()]
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise BadRequest(f"The '{POLICIES}' of a cluster's config is a list of policies: '{named}'.")
-    view = state.cluster_view(cluster, (), await state.profile_rows(request.connection, [cluster.profile_id]))
+    view = await request.view(cluster)
     found: list[Policy] = []
     for name in named:
-        policy = request.plugins.restore_policy((await request.refer(policies, "policy", name))._asdict())
+        policy = request.plugins.restore_policy(SpecRow.of(await request.refer(policies, "policy", name)))
         _check_fit(request, policy, view, found)
         found.append(policy)
     return [policy.id for policy in found]
@@ -196,7 +203,7 @@ async def scale(request: RequestContext, identity: str, action: ActionName, coun
     present = await state.count_members(request.connection, cluster.id)
     if count is not None and direction == "out":
         refusal = sizes.misfit(
-            state.sizes(cluster), present + count, strict=False, max_nodes=request.settings.max_nodes
+            sizes.Sizes.of(cluster), present + count, strict=False, max_nodes=request.settings.max_nodes
         )
         if refusal is not None:
             raise BadRequest(refusal)
@@ -226,7 +233,7 @@ async def resize(request: RequestContext, identity: str, given: Mapping[str, Any
     if number is not None and kind != sizes.CHANGE_IN_PERCENTAGE:
         inputs["number"] = int(number)
     present = await state.count_members(request.connection, cluster.id)
-    wanted = sizes.resize(inputs, state.sizes(cluster), present, request.settings.max_nodes)
+    wanted = sizes.resize(inputs, sizes.Sizes.of(cluster), present, request.settings.max_nodes)
     if isinstance(wanted, str):
         raise BadRequest(wanted)
     return await request.accept(ActionName.CLUSTER_RESIZE, cluster, inputs)
@@ -239,8 +246,7 @@ async def add_nodes(request: RequestContext, identity: str, given: Sequence[str]
     """Have nodes that are in no cluster join."""
     cluster = await request.find(identity)
     known, missing = await _resolve_nodes(request, given)
-    found = await state.nodes_by_id(request.connection, known)
-    problem = await cluster_plans.why_not_joinable(request.connection, cluster, [*known, *missing], found)
+    problem = await cluster_plans.why_not_joinable(request.connection, cluster.profile_id, [*known, *missing])
     if problem:
         raise BadRequest(problem)
     present = await state.count_members(request.connection, cluster.id)
@@ -329,7 +335,7 @@ async def _refuse_if_busy(request: RequestContext, action: str, node_ids: Sequen
 
 
 def _check_size(request: RequestContext, cluster: sa.Row[Any], desired: int) -> None:
-    refusal = sizes.misfit(state.sizes(cluster), desired, strict=True, max_nodes=request.settings.max_nodes)
+    refusal = sizes.misfit(sizes.Sizes.of(cluster), desired, strict=True, max_nodes=request.settings.max_nodes)
     if refusal is not None:
         raise BadRequest(refusal)
 
@@ -342,10 +348,10 @@ async def attach_policy(request: RequestContext, identity: str, policy_name: str
     cluster = await request.find(identity)
     row = await request.refer(policies, "policy", policy_name)
     bindings = await state.bindings(request.connection, cluster.id)
-    if any(binding.policy["id"] == row.id for binding in bindings):
+    if any(binding.policy.id == row.id for binding in bindings):
         raise Conflict(f"The policy '{policy_name}' is already attached to the cluster '{identity}'.")
-    policy = request.plugins.restore_policy(row._asdict())
-    view = state.cluster_view(cluster, (), await state.profile_rows(request.connection, [cluster.profile_id]))
+    policy = request.plugins.restore_policy(SpecRow.of(row))
+    view = await request.view(cluster)
     others = [request.plugins.restore_policy(binding.policy) for binding in bindings]
     _check_fit(request, policy, view, others)
     return await request.accept(ActionName.CLUSTER_ATTACH_POLICY, cluster, {"policy_id": policy.id, "enabled": enabled})
@@ -418,7 +424,7 @@ async def operate(
 ) -> str:
     """Have one of the profile's operations done to the nodes that the filters leave."""
     cluster = await request.find(identity)
-    profile = (await state.profile_rows(request.connection, [cluster.profile_id]))[cluster.profile_id]
+    profile = (await state.profiles_by_id(request.connection, [cluster.profile_id]))[cluster.profile_id]
     check_operation(request.plugins, profile.type, operation, params)
     query = sa.select(nodes.c.id).where(nodes.c.cluster_id == cluster.id)
     for key, value in filters.items():

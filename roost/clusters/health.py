@@ -30,7 +30,8 @@ from roost.clusters.policies.health import (
     HealthPolicy,
 )
 from roost.clusters.profiles.base import Profile
-from roost.clusters.states import ActionName
+from roost.clusters.state import ClusterRecord
+from roost.clusters.states import ActionName, NodeStatus
 from roost.errors import Conflict, RoostError
 from roost.store.database import Database
 from roost.store.tables.clusters import actions, clusters, health_registry, nodes, unfinished
@@ -101,7 +102,7 @@ _TAKE = (
 class Watched:
     """A cluster that is looked at."""
 
-    cluster: sa.Row[Any]
+    cluster: ClusterRecord
     policy: HealthPolicy
     profile: Profile
     nodes: tuple[NodeView, ...]
@@ -120,14 +121,14 @@ async def _look_at(database: Database, clouds: Clouds, plugins: Plugins, cluster
 
 
 async def _load(connection: AsyncConnection, plugins: Plugins, cluster_id: str) -> Watched | None:
-    cluster = await state.cluster_row(connection, cluster_id)
+    cluster = (await state.clusters_by_id(connection, [cluster_id])).get(cluster_id)
     bound = [binding for binding in await state.bindings(connection, cluster_id) if binding.enabled]
     found = [plugins.restore_policy(binding.policy) for binding in bound]
     policy = next((each for each in found if isinstance(each, HealthPolicy)), None)
     if cluster is None or policy is None:
         return None
-    profiles = await state.profile_rows(connection, [cluster.profile_id])
-    profile = plugins.restore_profile(profiles[cluster.profile_id]._asdict())
+    profiles = await state.profiles_by_id(connection, [cluster.profile_id])
+    profile = plugins.restore_profile(profiles[cluster.profile_id])
     settled = timedelta(seconds=policy.detection["node_update_timeout"])
     members = await _settled(connection, cluster_id, settled)
     return Watched(cluster, policy, profile, members)
@@ -138,7 +139,7 @@ async def _settled(connection: AsyncConnection, cluster_id: str, since: timedelt
     changed = sa.func.greatest(nodes.c.init_at, nodes.c.created_at, nodes.c.updated_at)
     query = sa.select(*state.MEMBER_COLUMNS).where(
         nodes.c.cluster_id == cluster_id,
-        nodes.c.status.in_(("ACTIVE", "WARNING", "ERROR")),
+        nodes.c.status.in_((NodeStatus.ACTIVE, NodeStatus.WARNING, NodeStatus.ERROR)),
         changed <= sa.func.now() - since,
     )
     return tuple(NodeView._make(row) for row in (await connection.execute(query.order_by(nodes.c.index))).all())
@@ -149,7 +150,7 @@ async def _recover(connection: AsyncConnection, watched: Watched, ill: Ill) -> N
     cluster = watched.cluster
     await connection.execute(sa.select(clusters.c.id).where(clusters.c.id == cluster.id).with_for_update())
     reason = sa.case(ill, value=nodes.c.id, else_=nodes.c.status_reason)
-    mark = nodes.update().where(nodes.c.id.in_(ill)).values(status="ERROR", status_reason=reason)
+    mark = nodes.update().where(nodes.c.id.in_(ill)).values(status=NodeStatus.ERROR, status_reason=reason)
     owner = Owner(cluster.user_id, cluster.project_id, cluster.domain_id)
     request = ActionRequest(ActionName.CLUSTER_RECOVER, cluster.id, cluster.id, cluster.timeout)
     try:

@@ -31,8 +31,8 @@ async def _accept(
 ) -> str:
     timeout = request.settings.timeout
     if node.cluster_id is not None:
-        cluster = await state.cluster_row(request.connection, node.cluster_id)
-        timeout = cluster.timeout if cluster is not None else timeout
+        query = sa.select(clusters.c.timeout).where(clusters.c.id == node.cluster_id)
+        timeout = await request.connection.scalar(query) or timeout
     wanted = ActionRequest(action, node.id, node.cluster_id, timeout, inputs, **more)
     return await accept(request.connection, Owner.of(request.caller), wanted)
 
@@ -61,7 +61,7 @@ async def _enter(request: RequestContext, cluster: sa.Row[Any], profile: sa.Row[
     if profile.type != await request.connection.scalar(query):
         raise BadRequest("Node and cluster have different profile type, operation aborted.")
     present = await state.count_members(request.connection, cluster.id)
-    refusal = sizes.misfit(state.sizes(cluster), present + 1, strict=True, max_nodes=request.settings.max_nodes)
+    refusal = sizes.misfit(sizes.Sizes.of(cluster), present + 1, strict=True, max_nodes=request.settings.max_nodes)
     if refusal is not None:
         raise BadRequest(refusal)
     change = clusters.update().where(clusters.c.id == cluster.id).values(next_index=cluster.next_index + 1)
@@ -139,7 +139,7 @@ async def recover(request: RequestContext, identity: str, given: Mapping[str, An
 async def operate(request: RequestContext, identity: str, operation: str, params: Mapping[str, Any]) -> str:
     """Have one of the profile's operations done."""
     node = await find(request, identity)
-    profile = (await state.profile_rows(request.connection, [node.profile_id]))[node.profile_id]
+    profile = (await state.profiles_by_id(request.connection, [node.profile_id]))[node.profile_id]
     check_operation(request.plugins, profile.type, operation, params)
     inputs = {"operation": operation, "params": dict(params)}
     return await _accept(request, ActionName.NODE_OPERATION, node, inputs, name=f"node_{operation}_{node.id[:8]}")
@@ -147,11 +147,11 @@ async def operate(request: RequestContext, identity: str, operation: str, params
 
 async def details(request: RequestContext, cloud: Cloud, rows: list[sa.Row[Any]]) -> dict[str, Mapping[str, Any]]:
     """All that the cloud shows of what these nodes stand for, by node id."""
-    found = await state.profile_rows(request.connection, [row.profile_id for row in rows])
+    found = await state.profiles_by_id(request.connection, [row.profile_id for row in rows])
     shown: dict[str, Mapping[str, Any]] = {}
     for key, profile in found.items():
         views = [view(row) for row in rows if row.profile_id == key]
-        shown |= await request.plugins.restore_profile(profile._asdict()).details(cloud, views)
+        shown |= await request.plugins.restore_profile(profile).details(cloud, views)
     return shown
 
 

@@ -20,14 +20,16 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
+from roost.clouds.base import Cloud
 from roost.clusters.errors import ResourceNotFound
 from roost.clusters.policies import base as policies
-from roost.clusters.policies.base import OF_THE_ENGINE, Policy
+from roost.clusters.policies.base import OF_THE_ENGINE, NodeView, Policy
 from roost.clusters.profiles import base as profiles
-from roost.clusters.profiles.base import Profile
+from roost.clusters.profiles.base import NodeOutcome, Profile
 from roost.clusters.spec import version_number
+from roost.clusters.spec_type import SpecRow
 from roost.config import Settings
 from roost.errors import Invalid
 
@@ -39,7 +41,84 @@ class PluginError(Invalid):
     """A policy or profile type cannot be used."""
 
 
-T = TypeVar("T", type[Policy], type[Profile])
+PACKAGE = "package"
+"""The item of a policy's data, or of a profile's metadata, that names the package its type came from."""
+
+
+def _not_installed(row: SpecRow, noun: str) -> str:
+    package = row.kept.get(PACKAGE)
+    come = f"which came with {package} and is not installed" if package else "which no installed package offers"
+    return f"The {noun} '{row.name}' is of type {row.type}, {come}."
+
+
+class MissingPolicy(Policy):
+    """Stands in for a policy whose type is no longer installed, so that its clusters can outlive it."""
+
+    PRIORITY = 0
+
+    def __init__(self, row: SpecRow) -> None:
+        """Keep what is known without the type."""
+        self.id, self.name, self.spec, self.spec_data = row.id, row.name, row.spec, {}
+        self._type = row.type
+        self.sentence = _not_installed(row, "policy")
+        """What is missing."""
+        self.left_over = "Its detach was skipped: what it made may be left over."
+
+    @property
+    def type(self) -> str:
+        """The type that is missing."""
+        return self._type
+
+
+class MissingProfile(Profile):
+    """Stands in for a profile whose type is no longer installed: its nodes can only be forgotten, by force."""
+
+    def __init__(self, row: SpecRow) -> None:
+        """Keep what is known without the type."""
+        self.id, self.name, self.spec, self.spec_data = row.id, row.name, row.spec, {}
+        self._type = row.type
+        self.sentence = _not_installed(row, "profile")
+
+    @property
+    def type(self) -> str:
+        """The type that is missing."""
+        return self._type
+
+    def _refused(self, nodes: Sequence[NodeView]) -> list[NodeOutcome]:
+        return [NodeOutcome(node.id, False, node.physical_id, self.sentence) for node in nodes]
+
+    async def create(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str | None) -> list[NodeOutcome]:
+        """Refused."""
+        return self._refused(nodes)
+
+    async def delete(self, cloud: Cloud, nodes: Sequence[NodeView], *, force: bool = False) -> list[NodeOutcome]:
+        """Refused, unless by force: then the nodes are forgotten, and what they stand for is left to the operator."""
+        if not force:
+            return self._refused(nodes)
+        return [
+            NodeOutcome(node.id, True, None, f"{self.sentence} {node.physical_id or 'Nothing'} was left in the cloud.")
+            for node in nodes
+        ]
+
+    async def check(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[NodeOutcome]:
+        """Refused."""
+        return self._refused(nodes)
+
+    async def update(self, cloud: Cloud, nodes: Sequence[NodeView], new: Profile) -> list[NodeOutcome]:
+        """Refused."""
+        return self._refused(nodes)
+
+    async def recover(
+        self, cloud: Cloud, nodes: Sequence[NodeView], operation: str, params: Mapping[str, Any], cluster_id: str | None
+    ) -> list[NodeOutcome]:
+        """Refused."""
+        return self._refused(nodes)
+
+    async def operate(
+        self, cloud: Cloud, nodes: Sequence[NodeView], operation: str, params: Mapping[str, Any]
+    ) -> list[NodeOutcome]:
+        """Refused."""
+        return self._refused(nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +127,8 @@ class Plugins:
 
     policies: Mapping[str, type[Policy]]
     profiles: Mapping[str, type[Profile]]
+    packages: Mapping[str, str]
+    """Where each type that is not Roost's own comes from: a distribution, or a module that the configuration names."""
 
     def policy(self, name: str) -> type[Policy]:
         """The policy type of this name and version, or `ResourceNotFound`."""
@@ -61,13 +142,13 @@ class Plugins:
             raise ResourceNotFound("profile_type", name)
         return self.profiles[name]
 
-    def restore_policy(self, row: Mapping[str, Any]) -> Policy:
-        """The policy of a row."""
-        return self.policy(row["type"]).from_row(row)
+    def restore_policy(self, row: SpecRow) -> Policy:
+        """The policy of a row; a stand-in if its type is no longer installed."""
+        return self.policies[row.type].from_row(row) if row.type in self.policies else MissingPolicy(row)
 
-    def restore_profile(self, row: Mapping[str, Any]) -> Profile:
-        """The profile of a row."""
-        return self.profile(row["type"]).from_row(row)
+    def restore_profile(self, row: SpecRow) -> Profile:
+        """The profile of a row; a stand-in if its type is no longer installed."""
+        return self.profiles[row.type].from_row(row) if row.type in self.profiles else MissingProfile(row)
 
     def chain(self) -> list[type[Policy]]:
         """The policy types in the order in which policies of them are asked."""
@@ -76,23 +157,39 @@ class Plugins:
 
 def load(settings: Settings) -> Plugins:
     """All types that this process may use; raise `PluginError` for the first that cannot be."""
-    return _load(tuple(settings.clusters.policies), tuple(settings.clusters.profiles))
+    return _load(_split(settings.clusters.policies), _split(settings.clusters.profiles))
+
+
+def _split(lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(" ".join(lines).replace(",", " ").split())
 
 
 @lru_cache(maxsize=8)
 def _load(policy_lines: tuple[str, ...], profile_lines: tuple[str, ...]) -> Plugins:
-    policy_types = _by_name(_found(POLICIES, policy_lines), policies.nonconformity)
-    profile_types = _by_name(_found(PROFILES, profile_lines), profiles.nonconformity)
+    packages: dict[str, str] = {}
+    policy_types = _by_name(_found(POLICIES, policy_lines), policies.nonconformity, packages)
+    profile_types = _by_name(_found(PROFILES, profile_lines), profiles.nonconformity, packages)
     _check_reads(policy_types.values())
-    return Plugins(policy_types, profile_types)
+    return Plugins(policy_types, profile_types, MappingProxyType(packages))
 
 
-def _found(group: str, lines: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Every class that is offered, and where it is said to be."""
+class _Offer(NamedTuple):
+    """A class that is offered as a type: by whom, and of which package."""
+
+    place: str
+    package: str
+    kind: Any
+
+
+def _found(group: str, lines: Sequence[str]) -> Iterator[_Offer]:
+    """Every class that is offered."""
     for entry in sorted(entry_points(group=group), key=attrgetter("name")):
-        yield f"entry point '{entry.name}' of {group}", _imported(entry.value, f"Entry point '{entry.name}' of {group}")
+        place = f"entry point '{entry.name}' of {group}"
+        package = entry.dist.name if entry.dist else entry.value
+        yield _Offer(place, package, _imported(entry.value, place.capitalize()))
     for line in lines:
-        yield f"line '{line}' of the configuration", _imported(line, "The configuration")
+        module = line.strip().partition(":")[0]
+        yield _Offer(f"line '{line}' of the configuration", module, _imported(line, "The configuration"))
 
 
 def _imported(place: str, who: str) -> Any:
@@ -108,10 +205,12 @@ def _imported(place: str, who: str) -> Any:
     return found
 
 
-def _by_name(found: Iterable[tuple[str, T]], nonconformity: Callable[[object], str | None]) -> Mapping[str, T]:
-    types: dict[str, T] = {}
+def _by_name(
+    found: Iterable[_Offer], nonconformity: Callable[[object], str | None], packages: dict[str, str]
+) -> Mapping[str, Any]:
+    types: dict[str, Any] = {}
     places: dict[str, str] = {}
-    for place, kind in found:
+    for place, package, kind in found:
         if sentence := nonconformity(kind):
             raise PluginError(f"The {place} cannot be used: {sentence}")
         for version in kind.VERSIONS:
@@ -119,6 +218,8 @@ def _by_name(found: Iterable[tuple[str, T]], nonconformity: Callable[[object], s
             if types.get(name, kind) is not kind:
                 raise PluginError(f"The {place} offers {name}, which the {places[name]} offers already.")
             types[name], places[name] = kind, place
+            if package != "roost":
+                packages[name] = package
     return MappingProxyType(dict(sorted(types.items(), key=_type_and_version)))
 
 

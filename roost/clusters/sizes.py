@@ -19,6 +19,11 @@ class Sizes:
     max_size: int
     desired_capacity: int
 
+    @classmethod
+    def of(cls, cluster: Any) -> "Sizes":
+        """Those of a cluster, as a row or as a policy sees it."""
+        return cls(cluster.min_size, cluster.max_size, cluster.desired_capacity)
+
 
 @dataclass(frozen=True, slots=True)
 class Resize:

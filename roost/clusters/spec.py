@@ -14,10 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from roost.errors import Invalid
+from oslo_utils import strutils
 
-_TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
-_FALSE = frozenset({"0", "f", "false", "off", "n", "no"})
+from roost.errors import Invalid
 
 
 class InvalidSpec(Invalid):
@@ -124,10 +123,10 @@ class Boolean(Property):
 
     def convert(self, value: Any) -> bool:
         """Read yes and no, on and off, and their like."""
-        word = str(value).strip().lower()
-        if word not in _TRUE | _FALSE:
-            raise InvalidSpec(f"The value '{value}' is not a valid Boolean")
-        return word in _TRUE
+        try:
+            return bool(strutils.bool_from_string(value, strict=True))
+        except ValueError:
+            raise InvalidSpec(f"The value '{value}' is not a valid Boolean") from None
 
 
 class Integer(Property):

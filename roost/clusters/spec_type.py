@@ -2,15 +2,48 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Self
 
+import sqlalchemy as sa
+
+from roost.clouds.base import Cloud
 from roost.clusters import spec
 from roost.clusters.spec import InvalidSpec, Property
+from roost.config import ClusterSettings
 
 EXPERIMENTAL, SUPPORTED, DEPRECATED, UNSUPPORTED = "EXPERIMENTAL", "SUPPORTED", "DEPRECATED", "UNSUPPORTED"
 _OWNER = ("user", "project", "domain")
 _TIMES = ("created_at", "updated_at")
+
+
+def spec_columns(kept: str) -> tuple[str, ...]:
+    """The columns of a policy or a profile, whose table keeps `kept` beside the spec."""
+    return ("id", "name", "type", "spec", kept, *(f"{key}_id" for key in _OWNER), *_TIMES)
+
+
+@dataclass(frozen=True, slots=True)
+class SpecRow:
+    """The row of a policy or of a profile."""
+
+    id: str
+    name: str
+    type: str
+    spec: Mapping[str, Any]
+    kept: Mapping[str, Any]
+    """What it keeps beside the spec: the data of a policy, the metadata of a profile."""
+    user_id: str
+    project_id: str
+    domain_id: str
+    created_at: datetime | None
+    updated_at: datetime | None
+
+    @classmethod
+    def of(cls, row: sa.Row[Any]) -> Self:
+        """From a whole row of either table."""
+        found = row._mapping
+        return cls(*(found[name] for name in spec_columns("data" if "data" in found else "metadata")))
 
 
 class SpecType:
@@ -63,20 +96,38 @@ class SpecType:
     def check_spec(self) -> None:
         """Raise `InvalidSpec` for what the schema allows and the type does not; for a type to override."""
 
-    def to_row(self) -> dict[str, Any]:
-        """The row that the object is kept in; the times are the database's."""
-        shown = self.to_dict()
-        return {
-            **{key: shown[key] for key in ("id", "name", "type", "spec", self.KEEPS)},
-            **{f"{key}_id": shown[key] for key in _OWNER},
-        }
+    async def validate(self, cloud: Cloud, settings: ClusterSettings) -> str | None:
+        """Why the cloud, or the operator's settings, do not allow what the spec asks for; None if they do."""
+        return None
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
+    def from_row(cls, row: SpecRow) -> Self:
         """The object of a row."""
-        return cls.from_dict(
-            {key: row[key] for key in ("id", "name", "spec", cls.KEEPS, *_TIMES)}
-            | {key: row[f"{key}_id"] for key in _OWNER}
+        return cls(
+            row.name,
+            row.spec,
+            id=row.id,
+            user=row.user_id,
+            project=row.project_id,
+            domain=row.domain_id,
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+            **{cls.KEEPS: row.kept},
+        )
+
+    @property
+    def row(self) -> SpecRow:
+        """The row that the object was read from, or will be."""
+        owner = (self.user, self.project, self.domain)
+        return SpecRow(
+            self.id,
+            self.name,
+            self.type,
+            self.spec,
+            getattr(self, self.KEEPS),
+            *owner,
+            self.created_at,
+            self.updated_at,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from functools import cache
 from typing import Any
 
 from roost import config
+from roost.clouds.memory import MemoryCloud
 from roost.clusters import plugins
 from roost.clusters.bindings import Consultation, chain, consult
 from roost.clusters.policies.base import ActionView, ClusterView, NodeView, Policy, ProfileView, Verdict
 from roost.clusters.state import Binding
-from tests.clusters.memory_cloud import MemoryCloud
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 SETTINGS = config.load()
@@ -120,5 +120,5 @@ async def detach(asked: Policy, view: ActionView) -> Verdict:
 async def ask_all(when: str, view: ActionView, *asked: tuple[Policy, Mapping[str, Any]]) -> Consultation:
     """Ask several policies, each with what it keeps in its binding, in the order in which the engine does."""
     own = {each.id: each for each, _ in asked}
-    kept = [Binding(each.id, {"id": each.id}, True, each.PRIORITY, data, view.last_op, NOW) for each, data in asked]
-    return await consult(chain(kept, lambda row: own[row["id"]]), when, view)
+    kept = [Binding(each.id, each.row, True, each.PRIORITY, data, view.last_op, NOW) for each, data in asked]
+    return await consult(chain(kept, lambda row: own[row.id]), when, view)

@@ -10,7 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from roost.clouds.embedded import EmbeddedCloud
-from roost.clusters.actions import runner
+from roost.clusters.actions import queue, runner
+from roost.clusters.actions.journal import Journal
 from roost.clusters.actions.work import Engine, Superseded, Work
 from roost.clusters.plugins import load
 from roost.compute.scheduling.scheduler import Scheduler
@@ -215,8 +216,12 @@ async def test_whoever_was_overtaken_writes_nothing_more(house: House) -> None:
         house.settings.clusters,
         load(house.settings),
         FaultyClouds(house.database, house.settings, Scheduler(house.database, house.settings)),
+        Journal(house.database),
     )
-    await runner.carry_out(second, identifier)
+    async with house.database.begin() as connection:
+        await connection.execute(actions.update().where(actions.c.id == identifier).values(owner="a dead engine"))
+        [work], _ = await queue.claim(connection, second, {}, 10)
+    await runner.carry_out(work)
     ended = await house.ended(identifier)
     gate.open.set()
     await asyncio.sleep(0.5)
@@ -232,8 +237,9 @@ async def test_an_attempt_that_is_not_the_current_one_may_not_write(house: House
     await gate.reached.wait()
     async with house.database.begin() as connection:
         row = (await connection.execute(sa.select(actions).where(actions.c.status == "RUNNING"))).one()
-    engine = Engine("old", house.database, house.settings.clusters, load(house.settings), None)  # type: ignore[arg-type]
-    work = Work.of(engine, row)
+    journal = Journal(house.database)
+    engine = Engine("old", house.database, house.settings.clusters, load(house.settings), None, journal)  # type: ignore[arg-type]
+    work = Work.of(engine, row._asdict())
     work.attempt -= 1
     with pytest.raises(Superseded):
         async with work.write():
@@ -256,22 +262,20 @@ async def test_a_node_that_something_is_done_to_cannot_join(database_url: str) -
         assert answer.json()["error"]["type"] == "ResourceIsLocked"
 
 
-async def test_a_deletion_of_a_node_that_has_joined_a_cluster_waits_for_the_cluster(house: House) -> None:
-    profile = await house.profile()
-    cluster = await house.cluster(0, profile=profile)
-    node = await house.node(profile_id=profile["id"])
-    await house.act(cluster, "add_nodes", {"nodes": [node["id"]]})
-    deleting = await house.call("DELETE", f"/nodes/{node['id']}")
-    async with house.database.begin() as connection:
-        # As if it had been asked for before the node joined.
-        await connection.execute(
-            actions.update()
-            .where(actions.c.action == "NODE_DELETE", actions.c.status == "READY")
-            .values(cluster_id=None, lock=node["id"])
-        )
-    assert (await house.done(deleting))["status"] == "SUCCEEDED"
-    now = await house.show(cluster)
-    assert (now["nodes"], now["desired_capacity"]) == ([], 0)
+async def test_a_deletion_of_a_node_that_has_joined_a_cluster_waits_for_the_cluster(database_url: str) -> None:
+    async with clustering(database_url, engine=False, clusters__concurrency=1) as house:
+        async with working_engine(house.settings, house.database):
+            profile = await house.profile()
+            cluster = await house.cluster(0, profile=profile)
+            node = await house.node(profile_id=profile["id"])
+        body = {"add_nodes": {"nodes": [node["id"]]}}
+        joining = await house.post(f"/clusters/{cluster['id']}/actions", body)
+        deleting = await house.call("DELETE", f"/nodes/{node['id']}")
+        async with working_engine(house.settings, house.database):
+            assert (await house.done(joining))["status"] == "SUCCEEDED"
+            assert (await house.done(deleting))["status"] == "SUCCEEDED"
+        now = await house.show(cluster)
+        assert (now["nodes"], now["desired_capacity"]) == ([], 0)
 
 
 async def test_an_action_whose_job_was_lost_is_found_again(house: House) -> None:
@@ -316,11 +320,11 @@ async def test_a_node_waits_for_its_life_cycle_to_be_completed(house: House) -> 
     [token] = waiting["depends_on"]
     step = await house.get(f"/actions/{token}")
     assert (step["status"], step["depended_by"]) == ("WAITING_LIFECYCLE_COMPLETION", [identifier])
-    told = await house.until(f"/events?oid={step['target']}", lambda events: "could not be told" in str(events))
+    told = await house.until(f"/events?oid={step['target']}", lambda events: "did not get the message" in str(events))
     assert token in [event["meta_data"].get("lifecycle_action_token") for event in told]
-    [failure] = [event["status_reason"] for event in told if "could not be told" in event["status_reason"]]
+    [failure] = [event["status_reason"] for event in told if "did not get the message" in event["status_reason"]]
     assert failure.startswith(
-        "The queue q could not be told: The embedded cloud has no queues: use a hook of type webhook"
+        "The queue q did not get the message: The embedded cloud has no queues: use a hook of type webhook"
     )
     body = {"complete_lifecycle": {"lifecycle_action_token": token}}
     assert (await house.post(f"/clusters/{cluster['id']}/actions", body)).json() == {"action": token}

@@ -9,12 +9,12 @@ import pytest
 import sqlalchemy as sa
 
 from roost.clouds.base import CloudServer
+from roost.clouds.memory import MemoryCloud
 from roost.clusters import health
 from roost.clusters.policies.health import HealthPolicy
 from roost.clusters.profiles.nova_server import ServerProfile
 from tests.clusters.builders import node, policy
 from tests.clusters.house import House
-from tests.clusters.memory_cloud import MemoryCloud
 
 STATUS = {"type": "NODE_STATUS_POLLING"}
 HYPERVISOR = {"type": "HYPERVISOR_STATUS_POLLING"}

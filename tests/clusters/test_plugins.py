@@ -24,6 +24,7 @@ from roost.clusters.policies.scaling import ScalingPolicy
 from roost.clusters.profiles.base import Profile
 from roost.clusters.profiles.nova_server import ServerProfile
 from roost.clusters.spec import Integer
+from roost.clusters.spec_type import SpecRow, spec_columns
 from roost.clusters.states import ActionName
 from tests.clusters.builders import action, ask_all, attach, cluster, nodes
 from tests.clusters.house import clustering
@@ -127,6 +128,9 @@ def test_the_types_of_the_house() -> None:
 
 
 def test_a_policy_and_a_profile_are_restored_from_their_rows() -> None:
+    def spec_row(row: dict[str, Any], kept: str) -> SpecRow:
+        return SpecRow(*(row[name] for name in spec_columns(kept)))
+
     row: dict[str, Any] = {
         "id": "1",
         "name": "mine",
@@ -140,13 +144,13 @@ def test_a_policy_and_a_profile_are_restored_from_their_rows() -> None:
         "created_at": None,
         "updated_at": None,
     }
-    restored = load().restore_policy(row)
+    restored = load().restore_policy(spec_row(row, "data"))
     assert isinstance(restored, DeletionPolicy)
-    assert {key: value for key, value in row.items() if key in restored.to_row()} == restored.to_row()
+    assert restored.row == spec_row(row, "data")
     assert DeletionPolicy.from_dict(restored.to_dict()).to_dict() == restored.to_dict()
 
     spec = {"type": "os.nova.server", "version": "1.0", "properties": {"flavor": "1"}}
-    profile = load().restore_profile({**row, "type": "os.nova.server-1.0", "spec": spec})
+    profile = load().restore_profile(spec_row({**row, "type": "os.nova.server-1.0", "spec": spec}, "metadata"))
     assert isinstance(profile, ServerProfile)
     assert profile.to_dict()["project"] == "p"
 

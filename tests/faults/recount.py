@@ -36,7 +36,6 @@ TABLES = (
     "nodes",
     "actions",
     "outbox",
-    "procrastinate_jobs",
     "rehearsal_witness",
 )
 UNFINISHED = {"INIT", "READY", "RUNNING", "WAITING", "WAITING_LIFECYCLE_COMPLETION", "SUSPENDED"}
@@ -83,7 +82,6 @@ def unrest(truth: Truth) -> Iterator[str]:
     yield from (
         f"repair {row['id']} is {row['status']}" for row in truth["repairs"] if row["status"] in ("running", "stopping")
     )
-    yield from (f"job {row['id']} is {row['status']}" for row in truth["procrastinate_jobs"])
     yield from (f"notification {row['id']} waits" for row in truth["outbox"])
 
 

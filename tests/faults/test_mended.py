@@ -2,18 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import procrastinate.manager
 import pytest
 import sqlalchemy as sa
 import time_machine
-from procrastinate.exceptions import ConnectorException
 
 from roost.clouds.embedded import EmbeddedCloud
-from roost.clusters.actions import control, queue
+from roost.clusters.actions import control, queue, runner
+from roost.clusters.actions.work import Work
 from roost.identity import tokens, users
 from roost.store.database import Database
 from roost.store.tables.clusters import actions
@@ -42,75 +41,63 @@ async def full_disk(database: Database, table: str) -> AsyncIterator[None]:
 async def test_a_queue_that_cannot_be_written_to_is_503_and_nothing_is_done(database_url: str) -> None:
     async with clustering(database_url, engine=False) as house:
         profile = await house.profile()
-        async with full_disk(house.database, "procrastinate_jobs"):
+        async with full_disk(house.database, "actions"):
             answer = await house.post("/clusters", {"cluster": {"name": "c", "profile_id": profile["id"]}})
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert await house.get("/clusters") == []
 
 
-async def test_a_queue_that_cannot_be_written_to_is_a_database_that_fails(database: Database) -> None:
-    """And so does not end an engine, whose every loop outlives one."""
-    async with full_disk(database, "procrastinate_jobs"):
-        with pytest.raises(sa.exc.OperationalError, match="No space left on device"):
-            async with database.begin() as connection:
-                await queue.enqueue(connection, ["action"])
-
-
-async def test_a_job_whose_end_the_database_did_not_hear_of_does_not_stay(
+async def test_an_action_that_its_own_engine_has_dropped_is_taken_up_again(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finish, failures = procrastinate.manager.JobManager.finish_job_by_id_async, [ConnectorException()]
+    """As when the database does not answer at the end of an attempt: the engine lives, and nobody is at it."""
+    carry_out, failures = runner.carry_out, [sa.exc.OperationalError("end", None, OSError("gone"))]
 
-    async def fail_once(self: procrastinate.manager.JobManager, **given: Any) -> None:
+    async def fail_once(work: Work) -> None:
         if failures:
             raise failures.pop()
-        await finish(self, **given)
+        await carry_out(work)
 
-    monkeypatch.setattr(procrastinate.manager.JobManager, "finish_job_by_id_async", fail_once)
+    monkeypatch.setattr(runner, "carry_out", fail_once)
+    async with clustering(database_url) as house:
+        cluster = await house.cluster(1)
+        assert len(cluster["nodes"]) == 1
+    assert not failures
+
+
+async def test_an_engine_outlives_a_database_that_does_not_answer(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, failures = queue.claim, [sa.exc.OperationalError("claim", None, OSError("gone")) for _ in range(3)]
+
+    async def lose(*given: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await claim(*given)
+
+    monkeypatch.setattr(queue, "claim", lose)
     async with clustering(database_url) as house:
         await house.cluster(1)
-        for _ in range(1200):
-            async with house.database.begin() as connection:
-                left = await connection.scalar(sa.text("SELECT count(*) FROM procrastinate_jobs"))
-            if not left:
-                break
-            await asyncio.sleep(0.05)
     assert not failures
-    assert left == 0
 
 
-async def test_a_queue_that_was_lost_is_found_again_though_nobody_heard_of_its_end(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+async def test_an_error_that_no_code_foresaw_ends_an_action_after_a_few_tries(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In Python 3.11 a cancellation may be lost where something is waited for, as the pool of connections does."""
-    looking, again, looks = asyncio.Event(), asyncio.Event(), []
+    tries = []
 
-    async def look(self: procrastinate.manager.JobManager, **given: Any) -> list[Any]:
-        looks.append(given)
-        if len(looks) == 1:
-            looking.set()
-            with suppress(asyncio.CancelledError):
-                await asyncio.Event().wait()
-        return []
+    async def break_down(work: Work, *_: Any) -> None:
+        tries.append(work.id)
+        raise KeyError("mars")
 
-    async def lose(self: procrastinate.App, **given: Any) -> None:
-        if looking.is_set():
-            again.set()
-        await looking.wait()
-        raise ConnectorException
-
-    monkeypatch.setattr(procrastinate.manager.JobManager, "get_stalled_jobs", look)
-    monkeypatch.setattr(procrastinate.App, "run_worker_async", lose)
-
-    async def carry_out(action_id: str) -> None:
-        raise AssertionError(action_id)
-
-    work = asyncio.create_task(queue.work(database, carry_out, concurrency=1, heartbeat=0.05, dead_after=1.0))
-    async with asyncio.timeout(60):
-        await again.wait()
-    while not work.done():
-        work.cancel()  # as an engine that ends does, more than once
-        await asyncio.wait([work], timeout=0.1)
+    async with clustering(database_url) as house:
+        cluster = await house.cluster(0)
+        monkeypatch.setattr(runner, "end", break_down)
+        action = await house.act(cluster, "check")
+        monkeypatch.undo()
+        assert (action["status"], len(tries)) == ("FAILED", 3)
+        assert "failed unexpectedly: KeyError: 'mars'" in action["status_reason"]
+        assert (await house.act(cluster, "scale_out"))["status"] == "SUCCEEDED"
 
 
 @pytest.mark.parametrize("ahead", [timedelta(days=1), timedelta(days=-1)])

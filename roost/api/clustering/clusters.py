@@ -20,6 +20,7 @@ from roost.api.schemas import ANY, NULL, NULLABLE_STRING, STRING, UUID, Schema, 
 from roost.api.versions import CLUSTERING, Version
 from roost.clusters import clusters, nodes
 from roost.clusters.actions import rehearsals
+from roost.clusters.actions.journal import Journal
 from roost.clusters.actions.work import Engine
 from roost.clusters.clusters import RequestContext
 from roost.clusters.errors import BadRequest, ResourceNotFound
@@ -420,12 +421,19 @@ async def act(call: Call) -> Reply:
 async def _rehearse(call: Call, request: RequestContext, action: _Action, given: Mapping[str, Any]) -> Reply:
     """Say what an action would come to: it is accepted as always, planned, and taken back."""
     services = call.services
-    engine = Engine(new_id(), services.database, services.settings.clusters, request.plugins, services.clouds)
+    engine = Engine(
+        new_id(),
+        services.database,
+        services.settings.clusters,
+        request.plugins,
+        services.clouds,
+        Journal(services.database),
+    )
     async with request.connection.begin_nested() as savepoint:
         action_id = await action.do(call, request, given)
         rehearsal = await rehearsals.rehearse(engine, request.connection, action_id)
         await savepoint.rollback()
-    return JSONResponse({"dry_run": rehearsal.as_data(), "warnings": list(request.warnings)})
+    return JSONResponse({"dry_run": rehearsal.to_json(), "warnings": list(request.warnings)})
 
 
 def unsupported(version: Version) -> Invalid:

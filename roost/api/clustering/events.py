@@ -12,7 +12,7 @@ from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULL, array, thing
 from roost.clusters import lookup
 from roost.clusters.errors import BadRequest
-from roost.clusters.events import LEVELS
+from roost.clusters.events import Severity
 from roost.clusters.states import ActionName
 from roost.store.tables.clusters import events
 
@@ -21,11 +21,10 @@ routes = Table("/v1/events")
 
 
 def _level(value: str) -> int:
-    if value in LEVELS:
-        return LEVELS[value]
-    by_number = {str(level): level for level in LEVELS.values()}
-    if value in by_number:
-        return by_number[value]
+    if value in Severity.__members__:
+        return Severity[value]
+    if value in {str(int(level)) for level in Severity}:
+        return Severity(int(value))
     raise BadRequest(f"Field value {value} is invalid")
 
 
@@ -63,7 +62,7 @@ def _view(row: sa.Row[Any]) -> dict[str, Any]:
     }
 
 
-_LEVEL = {"enum": [str(level) for level in LEVELS.values()]}
+_LEVEL = {"enum": [str(int(level)) for level in Severity]}
 _EVENT = thing(shapes.of(events, hides=("domain_id",), cluster=NULL, level=_LEVEL))
 
 

@@ -1,45 +1,53 @@
 """Policies come to clusters, change, and go."""
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.clusters import bindings, state
+from roost.clusters import bindings, events
+from roost.clusters.actions.context import PlanningContext
+from roost.clusters.actions.program import PolicyInputs
 from roost.clusters.actions.work import ActionRefused, Work
-from roost.clusters.bindings import Bound, Consultation
+from roost.clusters.bindings import Bound, Consultation, HookFailed
+from roost.clusters.events import Event, Severity
 from roost.clusters.ids import new_id
+from roost.clusters.plugins import MissingPolicy
 from roost.clusters.policies import chain
 from roost.clusters.policies.base import ActionView
+from roost.clusters.spec_type import SpecRow
 from roost.clusters.states import ActionName
-from roost.store.database import now
-from roost.store.tables.clusters import cluster_policies, clusters, policies
+from roost.store.tables.clusters import cluster_policies, policies
 
 logger = logging.getLogger(__name__)
 
 
 async def _attach(work: Work) -> str:
-    return await attach(work, work.inputs["policy_id"], work.inputs.get("enabled", True))
+    inputs = PolicyInputs.from_json(work.inputs)
+    return await attach(work, inputs.policy_id, inputs.enabled is not False)
 
 
 async def attach(work: Work, policy_id: str, enabled: bool = True) -> str:
-    """Have a policy govern the cluster of the action; what was done, or `Refused`."""
+    """Have a policy govern the cluster of the action; what was done, or `ActionRefused`."""
+    context = await work.engine.journal.context(work)
     async with work.engine.database.begin() as connection:
-        view, bound = await _scene(work, connection)
-        query = sa.select(policies).where(policies.c.id == policy_id)
-        row = (await connection.execute(query)).one_or_none()
+        row = (await connection.execute(sa.select(policies).where(policies.c.id == policy_id))).one_or_none()
     if row is None:
         raise ActionRefused(f"The specified policy '{policy_id}' could not be found.")
-    if any(one.binding.policy["id"] == row.id for one in bound):
+    if any(one.binding.policy.id == row.id for one in context.bound):
         return "Policy already attached."
-    policy = work.engine.plugins.restore_policy(row._asdict())
-    refusals = chain.fit(policy, view.cluster, [one.policy for one in bound]).refusals
+    policy = work.engine.plugins.restore_policy(SpecRow.of(row))
+    await context.all_members()
+    view = await context.view()
+    refusals = chain.fit(policy, view.cluster, [one.policy for one in context.bound]).refusals
     if refusals:
         raise ActionRefused(" ".join(refusals))
-    ok, answer = await _answered(policy.attach(view.cluster.id, view))
+    try:
+        ok, answer = await bindings.call(policy, policy.attach, view)
+        kept = bindings.as_json(answer or {}, "the binding") if ok else {}
+        bindings.check_effects(view.effects)
+    except HookFailed as failure:
+        raise ActionRefused(f"Failed policy '{policy.name}': {failure}") from None
     if not ok:
         raise ActionRefused(str(answer))
     async with work.write() as connection:
@@ -50,7 +58,7 @@ async def attach(work: Work, policy_id: str, enabled: bool = True) -> str:
                 policy_id=policy.id,
                 enabled=enabled,
                 priority=policy.PRIORITY,
-                data=answer or {},
+                data=kept,
             )
         )
         await bindings.write_down(connection, view.cluster.id, Consultation(effects=view.effects), policy)
@@ -58,82 +66,70 @@ async def attach(work: Work, policy_id: str, enabled: bool = True) -> str:
 
 
 async def _detach(work: Work) -> str:
-    async with work.engine.database.begin() as connection:
-        view, bound = await _scene(work, connection)
-    one = _bound(bound, work)
-    ok, answer = await _answered(_bound_view(one, view))
+    context = await work.engine.journal.context(work)
+    one = _bound(context)
+    if isinstance(one.policy, MissingPolicy):
+        async with work.write() as connection:
+            await connection.execute(cluster_policies.delete().where(cluster_policies.c.id == one.binding.id))
+            await events.record(connection, [_skipped(work, one.policy.sentence)])
+        return f"Policy detached. {one.policy.left_over}"
+    view = await context.view()
+    try:
+        ok, answer = await _call_detach(one, view)
+    except HookFailed as failure:
+        raise ActionRefused(f"Failed policy '{one.policy.name}': {failure}") from None
     if not ok:
         raise ActionRefused(str(answer))
     async with work.write() as connection:
         await connection.execute(cluster_policies.delete().where(cluster_policies.c.id == one.binding.id))
-        await bindings.write_down(connection, view.cluster.id, Consultation(effects=view.effects), one.policy)
+        await bindings.write_down(connection, context.cluster.id, Consultation(effects=view.effects), one.policy)
     return "Policy detached."
 
 
 async def _update(work: Work) -> str:
-    async with work.engine.database.begin() as connection:
-        _, bound = await _scene(work, connection)
-    one = _bound(bound, work)
-    if work.inputs.get("enabled") is not None:
+    one = _bound(await work.engine.journal.context(work))
+    enabled = PolicyInputs.from_json(work.inputs).enabled
+    if enabled is not None:
         async with work.write() as connection:
             change = cluster_policies.update().where(cluster_policies.c.id == one.binding.id)
-            await connection.execute(change.values(enabled=work.inputs["enabled"]))
+            await connection.execute(change.values(enabled=enabled))
     return "Policy updated."
 
 
-def _bound(bound: list[Bound], work: Work) -> Bound:
-    for one in bound:
-        if one.binding.policy["id"] == work.inputs["policy_id"]:
+def _bound(context: PlanningContext) -> Bound:
+    policy_id = PolicyInputs.from_json(context.work.inputs).policy_id
+    for one in context.bound:
+        if one.binding.policy.id == policy_id:
             return one
-    raise ActionRefused(
-        f"The policy '{work.inputs['policy_id']}' is not attached to the specified cluster '{work.cluster_id}'."
-    )
+    raise ActionRefused(f"The policy '{policy_id}' is not attached to the specified cluster '{context.cluster.id}'.")
 
 
-def _bound_view(one: Bound, view: ActionView) -> Any:
+async def _call_detach(one: Bound, view: ActionView) -> tuple[bool, object]:
     view.binding, view.last_op = one.binding.data, one.binding.last_op
-    return one.policy.detach(view.cluster.id, view)
+    ok, answer = await bindings.call(one.policy, one.policy.detach, view)
+    bindings.check_effects(view.effects)
+    return ok, answer
 
 
-async def let_go(one: Bound, view: ActionView) -> None:
-    """Detach a policy from a cluster that goes: what cannot be undone is noted, and does not keep the cluster."""
+async def let_go(work: Work, one: Bound, view: ActionView) -> Event | None:
+    """Detach a policy from a cluster that goes. What cannot be undone does not keep the cluster: it is an event."""
+    if isinstance(one.policy, MissingPolicy):
+        return _skipped(work, f"{one.policy.sentence} {one.policy.left_over}")
     try:
-        ok, answer = await _answered(_bound_view(one, view))
-    except Exception:
-        logger.exception("a policy could not be detached", extra={"policy": one.policy.type})
-        return
-    if not ok:
-        logger.warning("a policy could not be detached", extra={"policy": one.policy.type, "reason": str(answer)})
+        ok, answer = await _call_detach(one, view)
+    except HookFailed as failure:
+        ok, answer = False, failure
+    if ok:
+        return None
+    logger.warning("a policy could not be detached", extra={"policy": one.policy.type, "reason": str(answer)})
+    return _skipped(work, f"The policy '{one.policy.name}' could not be detached: {answer}")
 
 
-async def _answered(answer: Any) -> tuple[bool, Any]:
-    verdict = await answer if inspect.isawaitable(answer) else answer
-    return bool(verdict[0]), verdict[1]
+def _skipped(work: Work, reason: str) -> Event:
+    return work.event("skipped", reason, Severity.WARN)
 
 
-async def _scene(work: Work, connection: AsyncConnection) -> tuple[ActionView, list[Bound]]:
-    query = sa.select(clusters).where(clusters.c.id == work.cluster_id)
-    row = (await connection.execute(query)).one_or_none()
-    if row is None:
-        raise ActionRefused(f"The cluster '{work.target}' could not be found.")
-    bound = bindings.chain(await state.bindings(connection, row.id), work.engine.plugins.restore_policy)
-    members = await state.members(connection, row.id)
-    ids = {row.profile_id, *(node.profile_id for node in members)}
-    view = ActionView(
-        action=work.action,
-        cluster=state.cluster_view(row, members, await state.profile_rows(connection, list(ids))),
-        cloud=work.cloud_of(row.project_id, row.user_id),
-        now=await now(connection),
-        id=work.id,
-        inputs=work.inputs,
-        data=work.data,
-        is_admin=work.owner.is_admin,
-        max_nodes=work.engine.settings.max_nodes,
-    )
-    return view, bound
-
-
-HANDLERS: Mapping[str, Callable[[Work], Awaitable[str]]] = {
+HANDLERS: Mapping[ActionName, Callable[[Work], Awaitable[str]]] = {
     ActionName.CLUSTER_ATTACH_POLICY: _attach,
     ActionName.CLUSTER_DETACH_POLICY: _detach,
     ActionName.CLUSTER_UPDATE_POLICY: _update,

@@ -1,279 +1,261 @@
-"""What each action comes to: from its inputs, what the policies left in its data, and the cluster as it stands.
+"""What each action on a cluster comes to: from its inputs, what policies decided, and the cluster as it stands.
 
 A planner only reads and decides. What it returns is written down before anything is done; where the action cannot be
-carried out it raises `Refused`, and nothing has changed.
+carried out it raises `ActionRefused`, and nothing has changed.
 """
 
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters import sizes, state
-from roost.clusters.actions.work import ActionPlan, ActionRefused, Work, derived
-from roost.clusters.bindings import Bound
+from roost.clusters.actions.context import PlanningContext
+from roost.clusters.actions.program import (
+    ActionPlan,
+    AddInputs,
+    ClusterChange,
+    DeleteInputs,
+    NodeInputs,
+    NodeStep,
+    OperateInputs,
+    Program,
+    RecoverInputs,
+    RemoveInputs,
+    ReplaceInputs,
+    ScaleInputs,
+    UpdateInputs,
+)
+from roost.clusters.actions.work import ActionRefused
 from roost.clusters.ids import new_id
 from roost.clusters.names import FORMAT, node_name
 from roost.clusters.policies import victims
-from roost.clusters.policies.base import NodeView
-from roost.clusters.states import ActionName
+from roost.clusters.policies.base import DELETION_CANDIDATES, DELETION_COUNT, NodeView
+from roost.clusters.policies.decisions import Decisions, Place
+from roost.clusters.states import ActionName, ClusterStatus, NodeStatus
 from roost.store.tables.clusters import nodes, profiles
 
-Planner = Callable[["PlanningContext"], Awaitable[ActionPlan]]
-
-
-@dataclass(slots=True)
-class PlanningContext:
-    """All that a planner looks at."""
-
-    work: Work
-    connection: AsyncConnection
-    cluster: sa.Row[Any]
-    bound: list[Bound]
-    members: tuple[NodeView, ...] | None
-    """None where nobody needed to know them all."""
-    count: int
-
-    async def all_members(self) -> tuple[NodeView, ...]:
-        """The nodes of the cluster."""
-        if self.members is None:
-            self.members = await state.members(self.connection, self.cluster.id)
-        return self.members
-
-    @property
-    def sizes(self) -> sizes.Sizes:
-        """The cluster's sizes as they are."""
-        return state.sizes(self.cluster)
-
-    def check_size(self, desired: int) -> None:
-        """Refuse a size outside the cluster's bounds."""
-        refusal = sizes.misfit(self.sizes, desired, strict=True, max_nodes=self.work.engine.settings.max_nodes)
-        if refusal is not None:
-            raise ActionRefused(refusal)
+Planner = Callable[[PlanningContext], Awaitable[ActionPlan]]
 
 
 # Making and removing clusters
 
 
-async def create(scene: PlanningContext) -> ActionPlan:
+async def create(context: PlanningContext) -> ActionPlan:
     """All nodes that a new cluster should have. Those that cannot be made stay, for a recovery to make."""
-    plan = grow(scene, scene.cluster.desired_capacity)
-    return replace(plan, busy="CREATING", desired=None, undo_failures=False)
+    plan = grow(context, context.cluster.desired_capacity)
+    program = replace(plan.program, desired=None, undo_failures=False)
+    return replace(plan, program=program, busy=ClusterStatus.CREATING)
 
 
-async def delete(scene: PlanningContext) -> ActionPlan:
+async def delete(context: PlanningContext) -> ActionPlan:
     """Every node goes, then the cluster."""
-    nodes = await scene.all_members()
-    config = scene.cluster.config
-    steps: list[tuple[str, str, int, Mapping[str, Any]]] = []
-    if config.get("cluster.stop_node_before_delete"):
-        stop = {"operation": "stop", "params": {}, "best_effort": True}
-        steps = [(ActionName.NODE_OPERATION, node.id, 0, stop) for node in nodes if node.physical_id]
-    part = 1 if steps else 0
-    forced: Mapping[str, Any] = {"force": True} if scene.work.inputs.get("force") else {}
-    steps += [(ActionName.NODE_DELETE, node.id, part, forced) for node in nodes]
-    return ActionPlan(derived(scene.work, steps), busy="DELETING")
+    members = await context.all_members()
+    stops: list[NodeStep] = []
+    if context.cluster.config.get("cluster.stop_node_before_delete"):
+        stop = NodeInputs(operation="stop", best_effort=True)
+        stops = [NodeStep.new(ActionName.NODE_OPERATION, node.id, 0, stop) for node in members if node.physical_id]
+    inputs = NodeInputs(force=DeleteInputs.from_json(context.work.inputs).force)
+    part = 1 if stops else 0
+    goes = [NodeStep.new(ActionName.NODE_DELETE, node.id, part, inputs) for node in members]
+    return ActionPlan(Program(), (*stops, *goes), busy=ClusterStatus.DELETING)
 
 
-async def update(scene: PlanningContext) -> ActionPlan:
+async def update(context: PlanningContext) -> ActionPlan:
     """New properties at once; a new profile node by node, in the batches that a policy may have set."""
-    inputs = scene.work.inputs
-    at_once = {key: inputs[key] for key in ("name", "metadata", "timeout", "config") if inputs.get(key) is not None}
-    plan = ActionPlan(busy="UPDATING", at_once=at_once)
-    if not inputs.get("new_profile_id"):
+    inputs = UpdateInputs.from_json(context.work.inputs)
+    at_once = ClusterChange(name=inputs.name, metadata=inputs.metadata, timeout=inputs.timeout, config=inputs.config)
+    plan = ActionPlan(Program(), busy=ClusterStatus.UPDATING, at_once=at_once)
+    if not inputs.new_profile_id:
         return plan
-    plan.change = {"profile_id": inputs["new_profile_id"]}
-    if inputs.get("profile_only"):
-        return plan
-    nodes = {node.id: node for node in await scene.all_members()}
-    decided = scene.work.data.get("update") or {}
-    batches: list[list[str]] = [list(batch) for batch in decided.get("plan") or [list(nodes)]]
-    named = {node_id for batch in batches for node_id in batch}
-    batches.append([node_id for node_id in nodes if node_id not in named])
-    change = {"new_profile_id": inputs["new_profile_id"]}
-    steps = [
-        (ActionName.NODE_UPDATE, node_id, part, change)
+    program = Program(change=ClusterChange(profile_id=inputs.new_profile_id))
+    if inputs.profile_only:
+        return replace(plan, program=program)
+    decided = context.work.decisions.update
+    members = [node.id for node in await context.all_members()]
+    batches = decided.plan or (tuple(members),)
+    named = set(itertools.chain.from_iterable(batches))
+    batches = (*batches, tuple(node_id for node_id in members if node_id not in named))
+    change = NodeInputs(new_profile_id=inputs.new_profile_id)
+    inside = set(members)
+    steps = tuple(
+        NodeStep.new(ActionName.NODE_UPDATE, node_id, part, change)
         for part, batch in enumerate(batches)
         for node_id in batch
-        if node_id in nodes
-    ]
-    plan.steps = derived(scene.work, steps)
-    plan.pause = float(decided.get("pause_time") or 0)
-    return plan
+        if node_id in inside
+    )
+    return replace(plan, program=replace(program, pause=decided.pause_time), steps=steps)
 
 
 # Growing and shrinking
 
 
-async def scale_out(scene: PlanningContext) -> ActionPlan:
+async def scale_out(context: PlanningContext) -> ActionPlan:
     """As many new nodes as asked for."""
-    count = _count(scene.work, "creation", "out")
-    scene.check_size(scene.count + count)
-    return grow(scene, count)
+    count = _count(context, context.work.decisions.creation.count, "out")
+    context.check_size(context.count + count)
+    return grow(context, count)
 
 
-async def scale_in(scene: PlanningContext) -> ActionPlan:
+async def scale_in(context: PlanningContext) -> ActionPlan:
     """As many nodes fewer as asked for; those that a policy chose, if one did."""
-    chosen = (scene.work.data.get("deletion") or {}).get("candidates")
-    count = len(chosen) if chosen else min(_count(scene.work, "deletion", "in"), scene.count)
-    scene.check_size(scene.count - count)
-    return await shrink(scene, count)
+    decided = context.work.decisions.deletion
+    count = len(decided.candidates) or min(_count(context, decided.count, "in"), context.count)
+    context.check_size(context.count - count)
+    return await shrink(context, count)
 
 
-async def resize(scene: PlanningContext) -> ActionPlan:
+async def resize(context: PlanningContext) -> ActionPlan:
     """Whatever it takes to get the size asked for, and the new bounds."""
-    wanted = sizes.resize(scene.work.inputs, scene.sizes, scene.count, scene.work.engine.settings.max_nodes)
+    work = context.work
+    wanted = sizes.resize(work.inputs, context.cluster.sizes, context.count, work.engine.settings.max_nodes)
     if isinstance(wanted, str):
         raise ActionRefused(wanted)
-    bounds = {
-        key: value for key, value in (("min_size", wanted.min_size), ("max_size", wanted.max_size)) if value is not None
-    }
-    if wanted.change > 0 or scene.work.data.get("rebalance"):
-        plan = grow(scene, wanted.change)
+    if wanted.change > 0 or work.decisions.rebalance:
+        plan = grow(context, wanted.change)
     elif wanted.change < 0:
-        plan = await shrink(scene, -wanted.change)
+        plan = await shrink(context, -wanted.change)
     else:
-        plan = ActionPlan(busy="RESIZING", desired=wanted.desired)
-    return replace(plan, change={**plan.change, **bounds})
+        plan = ActionPlan(Program(desired=wanted.desired), busy=ClusterStatus.RESIZING)
+    bounds = ClusterChange(min_size=wanted.min_size, max_size=wanted.max_size)
+    return replace(plan, program=replace(plan.program, change=bounds))
 
 
-def _count(work: Work, key: str, direction: str) -> int:
-    decided = work.data.get(key) or {}
-    given = decided.get("count", work.inputs.get("count", 1))
-    try:
-        count = int(given)
-    except (TypeError, ValueError):
-        count = 0
+def _count(context: PlanningContext, decided: int | None, direction: str) -> int:
+    count = ScaleInputs.from_json(context.work.inputs).count if decided is None else decided
     if count <= 0:
-        raise ActionRefused(f"Invalid count ({given}) for scaling {direction}.")
+        raise ActionRefused(f"Invalid count ({count}) for scaling {direction}.")
     return count
 
 
-def grow(scene: PlanningContext, count: int, places: Iterator[dict[str, Any]] | None = None) -> ActionPlan:
+def grow(context: PlanningContext, count: int, places: Iterator[Place] | None = None) -> ActionPlan:
     """That many new nodes, each in the next place that the policies gave; and nodes that move elsewhere, made anew
     before they go."""
-    moved = list(scene.work.data.get("rebalance") or ())
-    taken = itertools.islice(places or placements(scene.work.data), count + len(moved))
-    first = scene.cluster.next_index
-    new = [new_node(scene, first + number, {"placement": place} if place else {}) for number, place in enumerate(taken)]
-    steps: list[tuple[str, str, int, Mapping[str, Any]]] = [(ActionName.NODE_CREATE, node["id"], 0, {}) for node in new]
-    steps += [
-        (ActionName.NODE_DELETE, node_id, 1, {"replaced_by": successor["id"]})
-        for node_id, successor in zip(moved, new[count:], strict=True)
+    decided = context.work.decisions
+    taken = itertools.islice(places or placements(decided), count + len(decided.rebalance))
+    first = context.cluster.next_index
+    new = tuple(new_node(context, first + number, place) for number, place in enumerate(taken))
+    made = [NodeStep.new(ActionName.NODE_CREATE, node.id) for node in new]
+    moved = [
+        NodeStep.new(ActionName.NODE_DELETE, node_id, 1, NodeInputs(replaced_by=successor.id))
+        for node_id, successor in zip(decided.rebalance, new[count:], strict=True)
     ]
     return ActionPlan(
-        derived(scene.work, steps),
+        Program(desired=context.count + count, undo_failures=True),
+        (*made, *moved),
         new_nodes=new,
-        busy="RESIZING",
-        desired=scene.count + count,
-        at_once={"next_index": first + len(new)},
-        undo_failures=True,
+        busy=ClusterStatus.RESIZING,
+        at_once=ClusterChange(next_index=first + len(new)),
     )
 
 
-def placements(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def placements(decided: Decisions) -> Iterator[Place]:
     """Where each new node goes: first what was decided for it alone, then the next place in the plan of zones and
     regions; nowhere in particular when these are used up."""
-    single = iter((data.get("placement") or {}).get("placements") or ())
-    creation = data.get("creation") or {}
-    zones = _expanded(creation.get("zones"))
-    regions = _expanded(creation.get("regions"))
+    single = iter(decided.placement.placements)
+    zones, regions = _expanded(decided.creation.zones), _expanded(decided.creation.regions)
     while True:
-        place: dict[str, Any] = {}
-        if (region := next(regions, None)) is not None:
-            place["region_name"] = region
-        if (zone := next(zones, None)) is not None:
-            place["zone"] = zone
-        yield {**place, **{key: value for key, value in next(single, {}).items() if value}}
+        region, zone, own = next(regions, None), next(zones, None), next(single, Place())
+        yield Place(own.region_name or region, own.zone or zone, own.servergroup)
 
 
-def _expanded(plan: Mapping[str, int] | None) -> Iterator[str]:
-    return itertools.chain.from_iterable(itertools.repeat(name, number) for name, number in (plan or {}).items())
+def _expanded(plan: Mapping[str, int]) -> Iterator[str]:
+    return itertools.chain.from_iterable(itertools.repeat(name, number) for name, number in plan.items())
 
 
-def new_node(scene: PlanningContext, index: int, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The row of a node to be made in the cluster."""
-    return {
-        "id": new_id(),
-        "name": node_name(scene.cluster.config.get(FORMAT), index),
-        "profile_id": scene.cluster.profile_id,
-        "index": index,
-        "data": dict(data),
-    }
+def new_node(context: PlanningContext, index: int, place: Place) -> NodeView:
+    """A node to be made in the cluster."""
+    placement = place.to_json()
+    return NodeView(
+        id=new_id(),
+        name=node_name(context.cluster.config.get(FORMAT), index),
+        index=index,
+        role="",
+        status=NodeStatus.CREATING,
+        created_at=None,
+        profile_id=context.cluster.profile_id,
+        physical_id=None,
+        tainted=False,
+        data={"placement": placement} if placement else {},
+    )
 
 
-async def shrink(scene: PlanningContext, count: int) -> ActionPlan:
+async def shrink(context: PlanningContext, count: int) -> ActionPlan:
     """That many nodes go: those that the policies chose, else unhealthy ones first."""
-    decided = scene.work.data.get("deletion") or {}
-    chosen = list(decided.get("candidates") or ()) or await choose(scene, count)
-    scene.work.data["deletion"] = {**decided, "count": len(chosen), "candidates": chosen}
-    destroy = decided.get("destroy_after_deletion", True)
-    return leave(scene, chosen, destroy=destroy, desired=scene.count - len(chosen))
+    decided = context.work.decisions.deletion
+    chosen = list(decided.candidates) or await choose(context, count)
+    DELETION_COUNT.write(context.work.data, len(chosen))
+    DELETION_CANDIDATES.write(context.work.data, chosen)
+    return leave(context, chosen, destroy=decided.destroy_after_deletion is not False)
 
 
-async def choose(scene: PlanningContext, count: int) -> list[str]:
+async def choose(context: PlanningContext, count: int) -> list[str]:
     """Victims, where no policy chose them: from each zone or region as many as planned, unhealthy ones first."""
-    members = await scene.all_members()
-    decided = scene.work.data.get("deletion") or {}
-    by = victims.order(victims.RANDOM, {}, scene.work.id)
-    picked = victims.select(members, count, by, decided.get("regions"), decided.get("zones"))
-    return [node.id for node in picked]
+    decided = context.work.decisions.deletion
+    by = victims.order(victims.RANDOM, {}, context.work.id)
+    members = await context.all_members()
+    return [node.id for node in victims.select(members, count, by, decided.regions, decided.zones)]
 
 
-def leave(scene: PlanningContext, node_ids: Sequence[str], *, destroy: bool, desired: int) -> ActionPlan:
-    """These nodes go, after the time and the hooks that a policy set."""
-    decided, hooks = scene.work.data.get("deletion") or {}, scene.work.data.get("hooks") or {}
+def leave(context: PlanningContext, node_ids: Sequence[str], *, destroy: bool) -> ActionPlan:
+    """These nodes go, after the time and the hooks that a policy set, and the cluster is smaller by their number."""
+    decided = context.work.decisions
     action = ActionName.NODE_DELETE if destroy else ActionName.NODE_LEAVE
-    steps = derived(scene.work, [(action, node_id, 0, {}) for node_id in node_ids])
-    plan = ActionPlan(steps, busy="RESIZING", desired=desired, wait=float(decided.get("grace_period") or 0))
-    if hooks and hooks.get("timeout") is not None:
-        alive = {node.id for node in scene.members or () if node.status == "ACTIVE" and node.physical_id}
-        plan.steps = [replace(step, waiting=step.node_id in alive) for step in steps]
-        plan.wait = max(plan.wait, float(hooks["timeout"])) if alive & set(node_ids) else plan.wait
-        plan.more["hooks"] = hooks
-    return plan
+    steps = tuple(NodeStep.new(action, node_id) for node_id in node_ids)
+    wait, hooks = decided.deletion.grace_period, decided.hooks
+    if hooks is not None and hooks.timeout is not None:
+        alive = {node.id for node in context.members or () if node.status == NodeStatus.ACTIVE and node.physical_id}
+        steps = tuple(replace(step, waiting=step.node_id in alive) for step in steps)
+        wait = max(wait, hooks.timeout) if any(step.waiting for step in steps) else wait
+    else:
+        hooks = None
+    program = Program(desired=context.count - len(node_ids), hooks=hooks)
+    return ActionPlan(program, steps, busy=ClusterStatus.RESIZING, wait=wait)
 
 
 # Members that come and go by name
 
 
-async def add_nodes(scene: PlanningContext) -> ActionPlan:
+async def add_nodes(context: PlanningContext) -> ActionPlan:
     """Nodes that were in no cluster join."""
-    given: list[str] = list(scene.work.inputs["nodes"])
-    found = await state.nodes_by_id(scene.connection, given)
-    problem = await why_not_joinable(scene.connection, scene.cluster, given, found)
+    given = AddInputs.from_json(context.work.inputs).nodes
+    await _refuse_strangers(context, given)
+    context.check_size(context.count + len(given))
+    return _joining(context, given, desired=context.count + len(given), busy=ClusterStatus.RESIZING)
+
+
+def _joining(context: PlanningContext, node_ids: Iterable[str], desired: int | None, busy: ClusterStatus) -> ActionPlan:
+    first = context.cluster.next_index
+    steps = tuple(
+        NodeStep.new(ActionName.NODE_JOIN, node_id, 0, NodeInputs(cluster_id=context.cluster.id, index=first + number))
+        for number, node_id in enumerate(node_ids)
+    )
+    next_index = ClusterChange(next_index=first + len(steps))
+    return ActionPlan(Program(desired=desired), steps, busy=busy, at_once=next_index)
+
+
+async def _refuse_strangers(context: PlanningContext, given: Sequence[str]) -> None:
+    async with context.reading() as connection:
+        problem = await why_not_joinable(connection, context.cluster.profile_id, given)
     if problem:
         raise ActionRefused(problem)
-    scene.check_size(scene.count + len(given))
-    first = scene.cluster.next_index
-    steps = [
-        (ActionName.NODE_JOIN, node_id, 0, {"cluster_id": scene.cluster.id, "index": first + number})
-        for number, node_id in enumerate(given)
-    ]
-    return ActionPlan(
-        derived(scene.work, steps),
-        busy="RESIZING",
-        desired=scene.count + len(given),
-        at_once={"next_index": first + len(given)},
-    )
 
 
-async def why_not_joinable(
-    connection: AsyncConnection, cluster: sa.Row[Any], given: Sequence[str], found: Mapping[str, NodeView]
-) -> str | None:
-    """Why some of these nodes cannot join the cluster, if they cannot."""
+async def why_not_joinable(connection: AsyncConnection, profile_id: str, given: Sequence[str]) -> str | None:
+    """Why some of these nodes cannot join a cluster of this profile, if they cannot."""
     query = (
         sa.select(nodes.c.id, nodes.c.cluster_id, nodes.c.status, profiles.c.type)
         .join(profiles, profiles.c.id == nodes.c.profile_id)
-        .where(nodes.c.id == sa.any_(sa.bindparam("ids", list(found))))
+        .where(state.among(nodes.c.id, given))
     )
     rows = (await connection.execute(query)).all()
-    kind = await connection.scalar(sa.select(profiles.c.type).where(profiles.c.id == cluster.profile_id))
+    kind = await connection.scalar(sa.select(profiles.c.type).where(profiles.c.id == profile_id))
+    found = {row.id for row in rows}
     owned = [row.id for row in rows if row.cluster_id is not None]
-    idle = [row.id for row in rows if row.status != "ACTIVE"]
+    idle = [row.id for row in rows if row.status != NodeStatus.ACTIVE]
     other = [row.id for row in rows if row.type != kind]
     missing = [node_id for node_id in given if node_id not in found]
     sentences = [
@@ -285,89 +267,98 @@ async def why_not_joinable(
     return "\n".join(sentence for nodes_, sentence in sentences if nodes_) or None
 
 
-async def del_nodes(scene: PlanningContext) -> ActionPlan:
+async def del_nodes(context: PlanningContext) -> ActionPlan:
     """These nodes leave, or are destroyed: as the request says, else as the policy does."""
-    inside = {node.id for node in await scene.all_members()}
-    given = [node_id for node_id in scene.work.inputs["candidates"] if node_id in inside]
-    decided = scene.work.data.get("deletion") or {}
-    destroy = scene.work.inputs.get("destroy_after_deletion")
+    inputs, decided = RemoveInputs.from_json(context.work.inputs), context.work.decisions.deletion
+    inside = {node.id for node in await context.all_members()}
+    given = [node_id for node_id in inputs.candidates if node_id in inside]
+    destroy = inputs.destroy_after_deletion
     if destroy is None:
-        destroy = decided.get("destroy_after_deletion", False)
-    reduce = decided.get("reduce_desired_capacity", True)
-    desired = scene.count - len(given) if reduce else scene.cluster.desired_capacity
-    if reduce:
-        scene.check_size(scene.count - len(given))
-    plan = leave(scene, given, destroy=bool(destroy), desired=desired)
-    plan.more["keep_desired"] = not reduce
-    return plan
+        destroy = bool(decided.destroy_after_deletion)
+    plan = leave(context, given, destroy=destroy)
+    if decided.reduce_desired_capacity:
+        context.check_size(context.count - len(given))
+        return plan
+    kept = replace(plan.program, desired=context.cluster.desired_capacity, keep_desired=True)
+    return replace(plan, program=kept)
 
 
-async def replace_nodes(scene: PlanningContext) -> ActionPlan:
+async def replace_nodes(context: PlanningContext) -> ActionPlan:
     """New members join before the old ones leave."""
-    pairs: dict[str, str] = scene.work.inputs["candidates"]
-    inside = {node.id for node in await scene.all_members()}
+    pairs = ReplaceInputs.from_json(context.work.inputs).candidates
+    inside = {node.id for node in await context.all_members()}
     outside = [old for old in pairs if old not in inside]
     if outside:
         raise ActionRefused(
-            f"The specified nodes {outside} to be replaced are not members of the cluster {scene.cluster.id}."
+            f"The specified nodes {outside} to be replaced are not members of the cluster {context.cluster.id}."
         )
-    found = await state.nodes_by_id(scene.connection, list(pairs.values()))
-    problem = await why_not_joinable(scene.connection, scene.cluster, list(pairs.values()), found)
-    if problem:
-        raise ActionRefused(problem)
-    first = scene.cluster.next_index
-    steps: list[tuple[str, str, int, Mapping[str, Any]]] = [
-        (ActionName.NODE_JOIN, new, 0, {"cluster_id": scene.cluster.id, "index": first + number})
-        for number, new in enumerate(pairs.values())
-    ]
-    steps += [(ActionName.NODE_LEAVE, old, 1, {}) for old in pairs]
-    return ActionPlan(derived(scene.work, steps), busy="UPDATING", at_once={"next_index": first + len(pairs)})
+    await _refuse_strangers(context, list(pairs.values()))
+    plan = _joining(context, pairs.values(), desired=None, busy=ClusterStatus.UPDATING)
+    return replace(plan, steps=(*plan.steps, *(NodeStep.new(ActionName.NODE_LEAVE, old, 1) for old in pairs)))
 
 
 # Looking after members
 
 
-async def check(scene: PlanningContext) -> ActionPlan:
+async def check(context: PlanningContext) -> ActionPlan:
     """Every node is looked at."""
-    nothing: Mapping[str, Any] = {}
-    steps = [(ActionName.NODE_CHECK, node.id, 0, nothing) for node in await scene.all_members()]
-    return ActionPlan(derived(scene.work, steps), busy="CHECKING")
+    steps = tuple(NodeStep.new(ActionName.NODE_CHECK, node.id) for node in await context.all_members())
+    return ActionPlan(Program(), steps, busy=ClusterStatus.CHECKING)
 
 
-async def recover(scene: PlanningContext) -> ActionPlan:
+async def recover(context: PlanningContext) -> ActionPlan:
     """Nodes that are not well are made well; with `check_capacity`, missing ones are made or surplus ones removed."""
-    inputs, data = scene.work.inputs, scene.work.data
-    members = await scene.all_members()
-    broken = [node for node in members if inputs.get("check") or node.status != "ACTIVE"]
-    ways = (data.get("health") or {}).get("recover_action")
-    given = {key: inputs[key] for key in ("operation", "operation_params", "check") if inputs.get(key) is not None}
-    if "operation" not in given and ways:
-        given |= {"operation": ways[0].get("name"), "operation_params": ways[0].get("params") or {}}
-    places = placements(data)
-    steps: list[tuple[str, str, int, Mapping[str, Any]]] = []
-    for node in broken:
-        place = next(places) if node.status != "ACTIVE" else {}
-        steps.append((ActionName.NODE_RECOVER, node.id, 0, {**given, **({"placement": place} if place else {})}))
-    missing = scene.cluster.desired_capacity - scene.count if inputs.get("check_capacity") else 0
-    if missing > 0 or data.get("rebalance"):
-        plan = replace(grow(scene, max(missing, 0), places), busy="RECOVERING")
-    elif missing == 0:
-        return ActionPlan(derived(scene.work, steps), busy="RECOVERING")
-    else:
-        plan = replace(await shrink(scene, -missing), busy="RECOVERING")
-    leaving = {step.node_id for step in plan.steps}
-    plan.steps = derived(scene.work, [step for step in steps if step[1] not in leaving]) + plan.steps
-    return plan
-
-
-async def operate(scene: PlanningContext) -> ActionPlan:
-    """One of the profile's operations on each of the nodes that the request chose."""
-    inside = {node.id for node in await scene.all_members()}
-    given = {"operation": scene.work.inputs["operation"], "params": scene.work.inputs.get("params") or {}}
+    inputs, decided = RecoverInputs.from_json(context.work.inputs), context.work.decisions
+    broken = [node for node in await context.all_members() if inputs.check or node.status != NodeStatus.ACTIVE]
+    given = recovery(NodeInputs.from_json(context.work.inputs), decided)
+    places = placements(decided)
     steps = [
-        (ActionName.NODE_OPERATION, node_id, 0, given) for node_id in scene.work.inputs["nodes"] if node_id in inside
+        NodeStep.new(
+            ActionName.NODE_RECOVER,
+            node.id,
+            0,
+            replace(given, placement=_somewhere(places) if node.status != NodeStatus.ACTIVE else None),
+        )
+        for node in broken
     ]
-    return ActionPlan(derived(scene.work, steps), busy="OPERATING")
+    missing = context.cluster.desired_capacity - context.count if inputs.check_capacity else 0
+    if missing > 0 or decided.rebalance:
+        plan = grow(context, max(missing, 0), places)
+    elif missing < 0:
+        plan = await shrink(context, -missing)
+    else:
+        plan = ActionPlan(Program())
+    leaving = {step.node_id for step in plan.steps}
+    stay = [step for step in steps if step.node_id not in leaving]
+    return replace(plan, steps=(*stay, *plan.steps), busy=ClusterStatus.RECOVERING)
+
+
+def recovery(given: NodeInputs, decided: Decisions) -> NodeInputs:
+    """How nodes are recovered: as the request says, else as the policies do."""
+    plain = NodeInputs(operation=given.operation, operation_params=given.operation_params, check=given.check)
+    if plain.operation is None and decided.health.recover_action:
+        way = decided.health.recover_action[0]
+        return replace(plain, operation=way.name, operation_params=way.params)
+    return plain
+
+
+def _somewhere(places: Iterator[Place]) -> Place | None:
+    place = next(places)
+    return place if place != Place() else None
+
+
+async def operate(context: PlanningContext) -> ActionPlan:
+    """One of the profile's operations on each of the nodes that the request chose."""
+    inputs = OperateInputs.from_json(context.work.inputs)
+    inside = {node.id for node in await context.all_members()}
+    step = partial(
+        NodeStep.new,
+        ActionName.NODE_OPERATION,
+        part=0,
+        inputs=NodeInputs(operation=inputs.operation, params=inputs.params),
+    )
+    steps = tuple(step(node_id) for node_id in inputs.nodes if node_id in inside)
+    return ActionPlan(Program(), steps, busy=ClusterStatus.OPERATING)
 
 
 PLANNERS: Mapping[str, Planner] = {

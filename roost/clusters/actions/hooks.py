@@ -1,21 +1,22 @@
-"""Hooks: a URL, or a queue of the cloud, is told of each node that waits to go, while the action waits.
+"""Lifecycle hooks: a URL, or a queue of the cloud, gets a message for each node that waits to go.
 
-What comes of it changes nothing for the action: a message that does not arrive is an event, and the time for an answer
-ends as it would have. An engine that ends at this moment sends nothing; the token is in an event of the node as well.
+The action does not depend on the message: one that does not arrive is an event, and the time for an answer ends as it
+would have. An engine that stops at this moment sends nothing; the token is in an event of the node as well.
 """
 
 import asyncio
 import json
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from roost.clouds.base import CloudError, CloudRefused
 from roost.clusters import events, state, urls
-from roost.clusters.actions.work import ActionPlan, NodeStep, Work
+from roost.clusters.actions.program import ActionPlan, NodeStep
+from roost.clusters.actions.work import Work
+from roost.clusters.events import Event, Severity
 from roost.store.tables.clusters import nodes
 
 logger = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 _AT_ONCE = 8
 
 
-def message(step: NodeStep) -> dict[str, Any]:
+def message(step: NodeStep) -> dict[str, str | None]:
     """What the owner of a node needs to know to let it go."""
     return {
         "lifecycle_action_token": step.id,
@@ -33,10 +34,11 @@ def message(step: NodeStep) -> dict[str, Any]:
 
 
 def send(work: Work, plan: ActionPlan) -> None:
-    """Begin to tell the URL or the queue of the plan's hook, if it names one, of the nodes that wait."""
-    hooks = plan.more.get("hooks") or {}
-    kind, name = ("webhook", "url") if hooks.get("type") == "webhook" else ("queue", "queue")
-    where = hooks.get("params", {}).get(name)
+    """Begin to send the messages for the nodes that wait, if the plan's hook says where to."""
+    hook = plan.program.hooks
+    if hook is None:
+        return
+    kind, where = ("webhook", hook.params.url) if hook.type == "webhook" else ("queue", hook.params.queue)
     waiting = [step for step in plan.steps if step.waiting]
     if not where or not waiting:
         return
@@ -55,7 +57,7 @@ async def _send(work: Work, kind: str, where: str, steps: Sequence[NodeStep]) ->
         return  # all of them have gone
     cloud = engine.clouds.of(owner.project_id, owner.user_id)
 
-    async def tell(step: NodeStep) -> dict[str, Any] | None:
+    async def tell(step: NodeStep) -> Event | None:
         node = found.get(step.node_id)
         body = {**message(step), "resource_id": node.physical_id if node else None}
         async with turn:
@@ -65,23 +67,14 @@ async def _send(work: Work, kind: str, where: str, steps: Sequence[NodeStep]) ->
                 else:
                     await cloud.post_message(where, body)
             except (OSError, ValueError, urls.ForbiddenAddress, CloudError, CloudRefused) as error:
-                return _failure(work, step, f"The {kind} {where} could not be told: {error}")
+                return work.node_event(
+                    step, "error", f"The {kind} {where} did not get the message: {error}", Severity.WARN
+                )
         return None
 
-    told = await asyncio.gather(*(tell(step) for step in steps))
-    failures = [failure for failure in told if failure is not None]
+    failures = [failure for failure in await asyncio.gather(*(tell(step) for step in steps)) if failure is not None]
     try:
         async with engine.database.begin() as connection:
             await events.record(connection, failures)
     except SQLAlchemyError:
         logger.warning("could not write down that a hook failed", exc_info=True)
-
-
-def _failure(work: Work, step: NodeStep, reason: str) -> dict[str, Any]:
-    return {
-        **work.event("error", reason, events.WARNING),
-        "oid": step.node_id,
-        "oname": step.node_id[:8],
-        "otype": "NODE",
-        "action": step.action,
-    }

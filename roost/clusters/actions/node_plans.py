@@ -1,73 +1,40 @@
 """What an action on a single node comes to, for the node and for the cluster that it may be in."""
 
-from typing import Any
+from dataclasses import replace
 
-import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from roost.clusters import sizes, state
-from roost.clusters.actions.cluster_plans import placements
-from roost.clusters.actions.work import ActionPlan, ActionRefused, NodeStep, Work
+from roost.clusters.actions.cluster_plans import placements, recovery
+from roost.clusters.actions.context import PlanningContext
+from roost.clusters.actions.program import ActionPlan, NodeInputs, NodeStep, Program
+from roost.clusters.actions.work import ActionRefused
+from roost.clusters.policies.decisions import Place
 from roost.clusters.states import ActionName
-from roost.store.tables.clusters import nodes
 
 
-async def plan(work: Work, connection: AsyncConnection) -> ActionPlan:
+async def plan(context: PlanningContext) -> ActionPlan:
     """One step: the action itself."""
-    node = (await state.nodes_by_id(connection, [work.target])).get(work.target)
-    if node is None and work.action != ActionName.NODE_DELETE:
+    work = context.work
+    if context.node is None and work.action != ActionName.NODE_DELETE:
         raise ActionRefused(f"The node '{work.target}' could not be found.")
-    cluster = await state.cluster_row(connection, work.cluster_id) if work.cluster_id else None
-    inputs = dict(work.inputs)
-    made = ActionPlan()
-    if cluster is not None and work.action == ActionName.NODE_CREATE:
-        await _join(work, connection, cluster, made)
-    if cluster is not None and work.action == ActionName.NODE_DELETE:
-        await _leave(work, connection, cluster, made)
-    if work.action == ActionName.NODE_RECOVER:
-        _recover(work, inputs)
-    made.more |= {"inputs": inputs, "keep_desired": True}
-    made.steps = [NodeStep(work.id, work.action, work.target, 0, inputs, bool(made.more.get("hooks")))]
-    return made
+    inputs, program, wait = NodeInputs.from_json(work.inputs), Program(keep_desired=True, total=1), 0.0
+    if work.action is ActionName.NODE_RECOVER:
+        inputs = recovery(inputs, work.decisions)
+    if work.action in (ActionName.NODE_RECOVER, ActionName.NODE_CREATE) and context.found is not None:
+        place = next(placements(work.decisions))
+        inputs = replace(inputs, placement=place if place != Place() else None)
+    if context.found is not None and work.action is ActionName.NODE_CREATE:
+        context.check_size(context.count)  # it is a member from the beginning
+        program = replace(program, desired=context.cluster.desired_capacity + 1)
+    if context.found is not None and work.action is ActionName.NODE_DELETE:
+        program, wait = _leave(context, program)
+    step = NodeStep(work.id, work.action, work.target, 0, inputs, program.hooks is not None)
+    return ActionPlan(replace(program, inputs=inputs), (step,), wait=wait)
 
 
-async def _join(work: Work, connection: AsyncConnection, cluster: sa.Row[Any], made: ActionPlan) -> None:
-    """A node made in a cluster is a member from the beginning: the place for it is noted, and the size follows."""
-    count = await state.count_members(connection, cluster.id)
-    _check_size(work, cluster, count)
-    place = next(placements(work.data))
-    if place:
-        await connection.execute(
-            nodes.update()
-            .where(nodes.c.id == work.target)
-            .values(data=nodes.c.data.op("||")(sa.cast({"placement": place}, nodes.c.data.type)))
-        )
-    made.desired = cluster.desired_capacity + 1
-
-
-async def _leave(work: Work, connection: AsyncConnection, cluster: sa.Row[Any], made: ActionPlan) -> None:
-    decided = work.data.get("deletion") or {}
-    if decided.get("reduce_desired_capacity", True):
-        count = await state.count_members(connection, cluster.id)
-        _check_size(work, cluster, count - 1)
-        made.desired = max(cluster.desired_capacity - 1, 0)
-    made.wait = float(decided.get("grace_period") or 0)
-    hooks = work.data.get("hooks") or {}
-    if hooks.get("timeout") is not None:
-        made.wait = max(made.wait, float(hooks["timeout"]))
-        made.more["hooks"] = hooks
-
-
-def _check_size(work: Work, cluster: sa.Row[Any], desired: int) -> None:
-    refusal = sizes.misfit(state.sizes(cluster), desired, strict=True, max_nodes=work.engine.settings.max_nodes)
-    if refusal is not None:
-        raise ActionRefused(refusal)
-
-
-def _recover(work: Work, inputs: dict[str, Any]) -> None:
-    ways = (work.data.get("health") or {}).get("recover_action")
-    if not inputs.get("operation") and ways:
-        inputs |= {"operation": ways[0].get("name"), "operation_params": ways[0].get("params") or {}}
-    place = next(placements(work.data))
-    if place:
-        inputs["placement"] = place
+def _leave(context: PlanningContext, program: Program) -> tuple[Program, float]:
+    decided = context.work.decisions
+    if decided.deletion.reduce_desired_capacity:
+        context.check_size(context.count - 1)
+        program = replace(program, desired=max(context.cluster.desired_capacity - 1, 0))
+    if decided.hooks is None or decided.hooks.timeout is None:
+        return program, decided.deletion.grace_period
+    return replace(program, hooks=decided.hooks), max(decided.deletion.grace_period, decided.hooks.timeout)

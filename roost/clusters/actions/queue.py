@@ -1,153 +1,211 @@
-"""The queue on which actions wait for an engine: procrastinate, in the same database as the actions.
+"""How engines share the actions that wait: the table of actions is the queue.
 
-A job only says which action to look at. Which action holds a cluster, and in what order others follow, is read from
-the table of actions: an action that waits (for a hook, between two batches) holds its cluster without a job.
+An action is due when it is the oldest of its lock and is ready, has waited long enough, or belonged to an engine that
+gives no sign of life. An engine claims as many as it has room for, in one statement, and no project can take all of its
+room: a project may begin another action only while it holds fewer than are still free.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 
-import procrastinate
 import sqlalchemy as sa
-from procrastinate.exceptions import ConnectorException
-from procrastinate.jobs import DeleteJobCondition
+from prometheus_client import Counter as Metric
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.store.database import CONNECTING, Database
+from roost.clusters import events
+from roost.clusters.actions.work import Engine, Work
+from roost.clusters.states import ActionStatus
+from roost.clusters.stored import MalformedData
+from roost.store.tables.clusters import UNFINISHED, actions
 
 logger = logging.getLogger(__name__)
 
-_QUEUE = "actions"
-_TASK = "roost.clusters.actions.carry_out"
-# A notification that arrives while a worker fetches is lost to it: it looks again this soon.
-_POLL_SECONDS = 0.25
+_POLL_SECONDS = 0.1
 _STOP_SECONDS = 10.0
+_TRIES = 3
 
-_unopened = procrastinate.App(connector=procrastinate.PsycopgConnector())
+UNEXPECTED = Metric("roost_actions_unexpected", "Attempts at actions that ended in an error of Roost itself.")
+
+_OPEN = "parent_id IS NULL AND status IN (" + ", ".join(f"'{status}'" for status in UNFINISHED) + ")"
+"""As in the index that finds what is left to do."""
+
+_DUE = f"""
+    (action.status = '{ActionStatus.READY}' AND coalesce(action.wake_at <= now(), true)
+     OR action.status IN ('{ActionStatus.WAITING}', '{ActionStatus.WAITING_LIFECYCLE_COMPLETION}')
+        AND action.wake_at <= now()
+     OR action.status = '{ActionStatus.RUNNING}' AND (action.owner = :engine OR NOT EXISTS (
+        SELECT 1 FROM services WHERE services.id = action.owner
+        AND services.updated_at > now() - make_interval(secs => :dead_after))))
+    AND action.id <> ALL(:in_hand)
+    AND NOT EXISTS (SELECT 1 FROM actions AS older WHERE older.lock = action.lock
+                    AND older.sequence < action.sequence AND older.{_OPEN.replace(" AND ", " AND older.")})
+    AND NOT EXISTS (SELECT 1 FROM actions AS step WHERE step.target = action.target AND step.parent_id <> action.id
+                    AND step.{_OPEN.partition(" AND ")[2]})
+"""
+
+_CANDIDATES = sa.text(
+    f"""
+    WITH RECURSIVE project (id) AS (
+        (SELECT project_id FROM actions WHERE {_OPEN} ORDER BY project_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT project_id FROM actions WHERE {_OPEN} AND project_id > project.id ORDER BY project_id LIMIT 1)
+        FROM project WHERE project.id IS NOT NULL
+    )
+    SELECT due.id, project.id AS project_id, due.sequence
+    FROM project CROSS JOIN LATERAL (
+        SELECT action.id, action.sequence FROM actions AS action
+        WHERE action.{_OPEN.replace(" AND ", " AND action.")} AND action.project_id = project.id AND {_DUE}
+        ORDER BY action.sequence LIMIT :free
+    ) AS due
+    ORDER BY due.sequence
+    """
+).bindparams(sa.bindparam("in_hand", type_=sa.ARRAY(sa.Text)))
+
+_CLAIM = sa.text(
+    f"""
+    UPDATE actions SET attempt = attempt + 1, status = '{ActionStatus.RUNNING}', owner = :engine, wake_at = NULL,
+        status_reason = 'The action is being processed.', start_time = coalesce(start_time, now()), updated_at = now()
+    WHERE id IN (
+        SELECT action.id FROM actions AS action WHERE action.id = ANY(:ids) AND {_DUE} FOR UPDATE SKIP LOCKED
+    )
+    RETURNING actions.*, extract(epoch FROM clock_timestamp() - start_time) AS since_start
+    """
+).bindparams(sa.bindparam("in_hand", type_=sa.ARRAY(sa.Text)), sa.bindparam("ids", type_=sa.ARRAY(sa.Text)))
 
 
-async def enqueue(connection: AsyncConnection, action_ids: Iterable[str]) -> None:
-    """Have an engine look at these actions, if and when this transaction commits."""
-    raw = (await connection.get_raw_connection()).driver_connection
-    for action_id in action_ids:
-        # The lock: two jobs for one action never run at once.
-        deferrer = _unopened.configure_task(_TASK, queue=_QUEUE, lock=action_id, connection=raw)
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An action that is due."""
+
+    id: str
+    project_id: str
+
+
+def shares(due: Sequence[Candidate], held: Mapping[str, int], free: int) -> list[str]:
+    """Which of the actions that are due to begin, oldest first: the project that holds the fewest comes first, and one
+    that holds as many as are still free waits."""
+    waiting: dict[str, list[str]] = {}
+    for candidate in due:
+        waiting.setdefault(candidate.project_id, []).append(candidate.id)
+    holds, chosen = Counter(held), list[str]()
+    while waiting:
+        project = min(waiting, key=lambda each: holds[each])
+        if holds[project] >= free - len(chosen):
+            break
+        chosen.append(waiting[project].pop(0))
+        holds[project] += 1
+        if not waiting[project]:
+            del waiting[project]
+    return chosen
+
+
+async def claim(
+    connection: AsyncConnection, engine: Engine, in_hand: Mapping[str, str], free: int
+) -> tuple[list[Work], list[tuple[str, str]]]:
+    """Take up actions that are due, as many as there is room for. `in_hand` has the projects of those under way, by id.
+    Also the ids of actions whose rows cannot be read, and why."""
+    given = {"engine": engine.id, "in_hand": list(in_hand), "dead_after": engine.settings.dead_after}
+    rows = await connection.execute(_CANDIDATES, {**given, "free": free})
+    ids = shares([Candidate(row.id, row.project_id) for row in rows], Counter(in_hand.values()), free)
+    if not ids:
+        return [], []
+    works, unreadable = [], []
+    for row in (await connection.execute(_CLAIM, {**given, "ids": ids})).mappings():
         try:
-            await deferrer.defer_async(action_id=action_id)
-        except ConnectorException as error:
-            # It fails as everything else in this transaction would.
-            raise sa.exc.OperationalError("defer a job", None, error.__cause__ or error) from error
+            works.append(Work.of(engine, dict(row), float(row["since_start"])))
+        except (MalformedData, ValueError) as error:
+            unreadable.append((row["id"], str(error)))
+    await events.record(connection, [work.event("start") for work in works if work.attempt == 1])
+    return works, unreadable
 
 
-async def work(
-    database: Database,
-    carry_out: Callable[[str], Awaitable[None]],
-    *,
-    concurrency: int,
-    heartbeat: float,
-    dead_after: float,
-) -> None:
-    """Carry out actions until cancelled; those of engines without a heartbeat are taken over."""
-    while True:
-        in_hand = _InHand()
-        app = _app(database, carry_out, in_hand)
+async def fail(connection: AsyncConnection, action_id: str, reason: str) -> None:
+    """End an action that cannot be carried on, with nothing but its status and the reason."""
+    values = {"status": ActionStatus.FAILED, "status_reason": reason, "end_time": sa.func.clock_timestamp()}
+    mine = sa.or_(actions.c.id == action_id, actions.c.parent_id == action_id)
+    unended = mine & actions.c.status.in_(UNFINISHED)
+    await connection.execute(actions.update().where(unended).values(**values, owner=None, control=None, wake_at=None))
+
+
+class Worker:
+    """Claims actions and carries them out, several at a time, until it is cancelled."""
+
+    def __init__(self, engine: Engine, carry_out: Callable[[Work], Awaitable[None]]) -> None:
+        self._engine = engine
+        self._carry_out = carry_out
+        self._in_hand: dict[str, str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._errors: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        """Work until cancelled; then what is under way gets a few seconds to end."""
         try:
-            async with app.open_async(), asyncio.TaskGroup() as group:
-                takeover = group.create_task(_take_over(app, in_hand, heartbeat, dead_after))
+            while True:
+                self._changed.clear()
                 try:
-                    await app.run_worker_async(
-                        queues=[_QUEUE],
-                        concurrency=concurrency,
-                        fetch_job_polling_interval=_POLL_SECONDS,
-                        shutdown_graceful_timeout=_STOP_SECONDS,
-                        install_signal_handlers=False,
-                        delete_jobs=DeleteJobCondition.ALWAYS,
-                        update_heartbeat_interval=heartbeat,
-                        stalled_worker_timeout=dead_after,
-                    )
-                finally:
-                    in_hand.over = True
-                    takeover.cancel()
-        except* (ConnectorException, OSError) as lost:
-            logger.warning("lost the queue, trying again", extra={"error": str(lost.exceptions[0])})
-        await asyncio.sleep(1)
-
-
-@dataclass(slots=True)
-class _InHand:
-    """The jobs that this process is at. The table may say of more: the end of a job that the database did not hear of
-    leaves it to be done for ever, by a worker that lives and knows nothing of it."""
-
-    worker: int | None = None
-    over: bool = False
-    """The worker has ended. A cancellation alone may be lost on the way, in the pool of connections."""
-    jobs: set[int | None] = field(default_factory=set)
-    missing: set[int | None] = field(default_factory=set)
-    """Those of our worker that were not in hand at the last look, when they might just have begun or ended."""
-
-    async def dropped(self, app: procrastinate.App) -> list[procrastinate.jobs.Job]:
-        """The jobs that this worker is said to be at, and twice in a row was not."""
-        if self.worker is None:
-            return []
-        said = await app.job_manager.list_jobs_async(queue=_QUEUE, status="doing", worker_id=self.worker)
-        absent = [job for job in said if job.id not in self.jobs]
-        dropped = [job for job in absent if job.id in self.missing]
-        self.missing = {job.id for job in absent}
-        return dropped
-
-
-def _app(database: Database, carry_out: Callable[[str], Awaitable[None]], in_hand: _InHand) -> procrastinate.App:
-    dsn = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    connector = procrastinate.PsycopgConnector(conninfo=dsn, kwargs=dict(CONNECTING), min_size=1, max_size=4)
-    app = procrastinate.App(connector=connector)
-
-    @app.task(name=_TASK, queue=_QUEUE, pass_context=True)
-    async def carry_out_action(context: procrastinate.JobContext, action_id: str) -> None:
-        in_hand.worker = context.job.worker_id
-        in_hand.jobs.add(context.job.id)
-        try:
-            await carry_out(action_id)
+                    more = await self._begin()
+                except SQLAlchemyError as error:
+                    logger.warning("could not look for actions, trying again", extra={"error": str(error)})
+                    more = False
+                if not more:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_POLL_SECONDS):
+                            await self._changed.wait()
         finally:
-            in_hand.jobs.discard(context.job.id)
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=_STOP_SECONDS)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    return app
+    async def _begin(self) -> bool:
+        """Begin what there is room for; whether that was anything."""
+        free = self._engine.settings.concurrency - len(self._in_hand)
+        if free <= 0:
+            return False
+        async with self._engine.database.begin() as connection:
+            works, unreadable = await claim(connection, self._engine, self._in_hand, free)
+            for action_id, reason in unreadable:
+                logger.error("an action cannot be read", extra={"action": action_id, "reason": reason})
+                await fail(connection, action_id, f"The action cannot be carried on: {reason}")
+        for work in works:
+            self._in_hand[work.id] = work.owner.project_id
+            task = asyncio.create_task(self._work_on(work))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return bool(works)
 
-
-async def _take_over(app: procrastinate.App, in_hand: _InHand, heartbeat: float, dead_after: float) -> None:
-    while not in_hand.over:
-        await asyncio.sleep(heartbeat)
+    async def _work_on(self, work: Work) -> None:
         try:
-            for job in await app.job_manager.get_stalled_jobs(queue=_QUEUE, seconds_since_heartbeat=dead_after):
-                logger.warning("taking over from an engine that gives no sign of life", extra={"job": job.task_kwargs})
-                await _again(app, job)
-            for job in await in_hand.dropped(app):
-                logger.warning("a job ended without the database hearing of it", extra={"job": job.task_kwargs})
-                await _again(app, job)
-        except ConnectorException:
-            logger.warning("could not look for jobs that nobody is at, trying again", exc_info=True)
+            await self._carry_out(work)
+            self._errors.pop(work.id, None)
+        except OperationalError as error:
+            # The database is gone, or another transaction won: the rows say what is left to do.
+            logger.warning("an action is interrupted", extra={"action": work.id, "error": str(error)})
+        except Exception as error:
+            await self._unexpected(work, error)
+        finally:
+            del self._in_hand[work.id]
+            self._changed.set()
 
-
-async def _again(app: procrastinate.App, job: procrastinate.jobs.Job) -> None:
-    # Whoever's clock is ahead must not put it off: any moment in the past is now.
-    with suppress(ConnectorException):  # another engine was faster
-        await app.job_manager.retry_job(job, retry_at=datetime.fromtimestamp(0, UTC))
-
-
-LOST = sa.text(
-    """
-    SELECT id FROM actions AS action
-    WHERE action.status IN ('READY', 'RUNNING') AND action.parent_id IS NULL
-      AND coalesce(action.updated_at, action.created_at) < now() - make_interval(secs => :seconds)
-      AND NOT EXISTS (SELECT 1 FROM procrastinate_jobs WHERE lock = action.id AND status IN ('todo', 'doing'))
-      AND NOT EXISTS (
-        SELECT 1 FROM actions AS earlier
-        WHERE earlier.lock = action.lock AND earlier.sequence < action.sequence AND earlier.parent_id IS NULL
-          AND earlier.status IN ('INIT', 'READY', 'RUNNING', 'WAITING', 'WAITING_LIFECYCLE_COMPLETION', 'SUSPENDED')
-      )
-    """
-)
-"""Actions that nobody will look at: their job ended without them, as when an engine lost the database for a while."""
+    async def _unexpected(self, work: Work, error: Exception) -> None:
+        """An error that the action did not foresee ends it after a few tries."""
+        UNEXPECTED.inc()
+        self._errors[work.id] += 1
+        logger.exception("an action failed unexpectedly", extra={"action": work.id})
+        if self._errors[work.id] < _TRIES:
+            await asyncio.sleep(_POLL_SECONDS)
+            return
+        del self._errors[work.id]
+        reason = f"{work.label} failed unexpectedly: {type(error).__name__}: {error}"
+        try:
+            async with work.write() as connection:
+                await fail(connection, work.id, reason)
+        except Exception:
+            logger.exception("an action could not be ended", extra={"action": work.id})

@@ -10,10 +10,13 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters import bindings
-from roost.clusters.actions import cluster_plans, runner
-from roost.clusters.actions.work import ActionPlan, ActionRefused, Engine, Work
+from roost.clusters.actions import cluster_plans, context
+from roost.clusters.actions.context import PlanningContext
+from roost.clusters.actions.program import ActionPlan
+from roost.clusters.actions.work import ActionRefused, Engine, Work
 from roost.clusters.policies.base import BEFORE
 from roost.clusters.states import ActionName
+from roost.clusters.stored import MalformedData
 from roost.errors import Invalid
 from roost.store.tables.clusters import actions
 
@@ -33,14 +36,14 @@ class Rehearsal:
     then: int = 0
     distribution: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def as_data(self) -> dict[str, Any]:
-        """For the one who asked."""
+    def to_json(self) -> dict[str, Any]:
+        """As the API shows it."""
         if self.refusal is not None:
             sentence = f"{self.action} would be refused: {self.refusal}"
         else:
             counts = Counter(step["action"] for step in self.steps)
-            told = ", ".join(f"{number} {action}" for action, number in counts.items()) or "nothing"
-            sentence = f"{self.action} would do {told}; the cluster would go from {self.now} to {self.then} nodes."
+            listed = ", ".join(f"{number} {action}" for action, number in counts.items()) or "nothing"
+            sentence = f"{self.action} would do {listed}; the cluster would go from {self.now} to {self.then} nodes."
         return {
             "action": self.action,
             "accepted": self.refusal is None,
@@ -54,28 +57,31 @@ class Rehearsal:
 
 
 async def rehearse(engine: Engine, connection: AsyncConnection, action_id: str) -> Rehearsal:
-    """Plan an action that was accepted in this transaction, which the caller takes back."""
-    row = (await connection.execute(sa.select(actions).where(actions.c.id == action_id))).one()
-    work = Work.of(engine, row)
-    scene = await runner.planning_context(work, connection)
-    if scene is None or work.action not in cluster_plans.PLANNERS:
-        raise Invalid(f"The action {row.action} cannot be rehearsed.")
-    rehearsal = Rehearsal(work.action, now=scene.count, then=scene.count)
+    """Plan an action that was accepted in this transaction, which the caller rolls back."""
+    query = sa.select(actions).where(actions.c.id == action_id)
+    work = Work.of(engine, dict((await connection.execute(query)).mappings().one()))
+    [found] = await context.read(connection, [work])
+    found.connection = connection
+    if found.found is None or work.action not in cluster_plans.PLANNERS:
+        raise Invalid(f"The action {work.action} cannot be rehearsed.")
+    rehearsal = Rehearsal(work.action, now=found.count, then=found.count)
     try:
-        await _consult(work, scene, rehearsal)
-        plan = await cluster_plans.PLANNERS[work.action](scene)
-    except ActionRefused as refusal:
+        await _consult(work, found, rehearsal)
+        plan = await cluster_plans.PLANNERS[work.action](found)
+    except (ActionRefused, MalformedData) as refusal:
         rehearsal.refusal = str(refusal)
         return rehearsal
-    await _tell(scene, plan, rehearsal)
+    await _describe(found, plan, rehearsal)
     return rehearsal
 
 
-async def _consult(work: Work, scene: cluster_plans.PlanningContext, rehearsal: Rehearsal) -> None:
+async def _consult(work: Work, found: PlanningContext, rehearsal: Rehearsal) -> None:
     """Ask the policies one by one, to see what each decides."""
-    view = await runner.view_of(work, scene)
+    if refusal := bindings.missing(found.bound, work.action):
+        raise ActionRefused(refusal)
+    view = await found.view()
     view.cloud = _ReadOnlyCloud(view.cloud)
-    for one in scene.bound:
+    for one in found.bound:
         if not one.wants(BEFORE, work.action):
             continue
         before = deepcopy(view.data)
@@ -90,20 +96,19 @@ async def _consult(work: Work, scene: cluster_plans.PlanningContext, rehearsal: 
     work.data = view.data
 
 
-async def _tell(scene: cluster_plans.PlanningContext, plan: ActionPlan, rehearsal: Rehearsal) -> None:
-    new = {node["id"]: node for node in plan.new_nodes}
-    names = {node.id: node.name for node in await scene.all_members()}
+async def _describe(found: PlanningContext, plan: ActionPlan, rehearsal: Rehearsal) -> None:
+    new = {node.id: node for node in plan.new_nodes}
+    names = {node.id: node.name for node in (*await found.all_members(), *plan.new_nodes)}
     for step in plan.steps:
-        made = new.get(step.node_id)
-        place = (made or {}).get("data", {}).get("placement")
-        told = {"action": step.action, "node": made["name"] if made else names.get(step.node_id, step.node_id)}
-        rehearsal.steps.append({**told, **({"placement": place} if place else {})})
-    leaving = {step.node_id for step in plan.steps if step.action in (ActionName.NODE_DELETE, ActionName.NODE_LEAVE)}
-    stay = [node for node in await scene.all_members() if node.id not in leaving]
-    coming = sum(step.action == ActionName.NODE_JOIN for step in plan.steps)
+        shown = {"action": step.action, "node": names.get(step.node_id, step.node_id)}
+        place = new[step.node_id].placement if step.node_id in new else None
+        rehearsal.steps.append({**shown, "placement": place} if place else shown)
+    going = (ActionName.NODE_DELETE, ActionName.NODE_LEAVE)
+    leaving = {step.node_id for step in plan.steps if step.action in going}
+    stay = [node for node in await found.all_members() if node.id not in leaving]
+    coming = sum(step.action is ActionName.NODE_JOIN for step in plan.steps)
     rehearsal.then = len(stay) + len(new) + coming
-    places: list[Mapping[str, Any]] = [node.placement for node in stay]
-    places += [node["data"].get("placement") or {} for node in plan.new_nodes]
+    places: list[Mapping[str, Any]] = [node.placement for node in (*stay, *plan.new_nodes)]
     for key in ("zone", "region_name"):
         counts = Counter(str(place[key]) for place in places if place.get(key))
         if counts:

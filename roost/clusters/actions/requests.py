@@ -1,4 +1,4 @@
-"""From a request to an action: refused while something else is at work, else written down and queued at once."""
+"""From a request to an action: refused while something else is at work, else written down for the engines to find."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,14 +7,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.clusters.actions import queue
 from roost.clusters.errors import ActionConflict, ResourceIsLocked
 from roost.clusters.ids import new_id
 from roost.clusters.states import ActionName, ActionStatus
 from roost.identity.tokens import Caller
 from roost.store.tables.clusters import actions, unfinished
 
-REQUESTED, DERIVED, HOOKED = "RPC Request", "Derived Action", "Derived Action with Lifecycle Hook"
+REQUESTED, DERIVED = "RPC Request", "Derived Action"
 
 _QUEUED_WHATEVER_RUNS = frozenset({ActionName.CLUSTER_DELETE, ActionName.NODE_DELETE, ActionName.NODE_OPERATION})
 _SHORT_NAMES: Mapping[str, str] = {
@@ -26,7 +25,7 @@ _SHORT_NAMES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whom a thing belongs to."""
+    """Who a cluster, node or action belongs to."""
 
     user_id: str
     project_id: str
@@ -57,7 +56,7 @@ class ActionRequest:
 
 
 async def accept(connection: AsyncConnection, owner: Owner, request: ActionRequest) -> str:
-    """Write the action down and queue it; the caller holds the row of its target. Returns the action's id."""
+    """Write the action down; the caller holds the row of its target. Returns the action's id."""
     await _refuse_if_busy(connection, request)
     identifier = new_id()
     await connection.execute(
@@ -79,7 +78,6 @@ async def accept(connection: AsyncConnection, owner: Owner, request: ActionReque
             is_admin=owner.is_admin,
         )
     )
-    await queue.enqueue(connection, [identifier])
     return identifier
 
 
@@ -94,16 +92,3 @@ async def _refuse_if_busy(connection: AsyncConnection, request: ActionRequest) -
         raise ResourceIsLocked(request.action, "cluster" if on_cluster else "node", request.target)
     if others:
         raise ActionConflict(request.action, request.target, [other.id for other in others])
-
-
-async def follow(connection: AsyncConnection, lock: str | None) -> None:
-    """Queue the first of the actions that wait for this lock."""
-    query = (
-        sa.select(actions.c.id)
-        .where(actions.c.lock == lock, actions.c.parent_id.is_(None), unfinished)
-        .order_by(actions.c.sequence)
-        .limit(1)
-    )
-    following = await connection.scalar(query)
-    if following is not None:
-        await queue.enqueue(connection, [following])

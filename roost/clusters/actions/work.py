@@ -1,34 +1,33 @@
-"""One attempt at one action: what it is about, what it may write, and when it must stop.
+"""One attempt at one action: what it is about, and when it must stop.
 
-Every write goes through `Work.write`, which checks that this attempt is still the current one. An engine that was
-taken for dead, and whose work another has taken over, finds out at its next write and does nothing more.
+Every write checks that this attempt is still the current one. An engine that was taken for dead, and whose work another
+has taken over, finds out at its next write and does nothing more.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.base import Cloud, Clouds
-from roost.clusters import events
-from roost.clusters.actions.requests import DERIVED, Owner
-from roost.clusters.ids import new_id
+from roost.clusters.actions.program import NodeStep, Outputs, Program
+from roost.clusters.actions.requests import Owner
+from roost.clusters.events import Event, Severity
 from roost.clusters.plugins import Plugins
+from roost.clusters.policies.decisions import Decisions
+from roost.clusters.states import ActionName, Signal
 from roost.config import ClusterSettings
 from roost.store.database import Database
 from roost.store.tables.clusters import actions, unfinished
 
 if TYPE_CHECKING:
+    from roost.clusters.actions.journal import Journal
     from roost.clusters.actions.steps import NodeBatch, Report
-
-CANCEL, SUSPEND = "CANCEL", "SUSPEND"
-SUCCEEDED, FAILED, CANCELLED = "SUCCEEDED", "FAILED", "CANCELLED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,9 @@ class Engine:
     settings: ClusterSettings
     plugins: Plugins
     clouds: Clouds
+    journal: "Journal"
     errands: set["asyncio.Task[None]"] = field(default_factory=set)
-    """What it does besides, which nothing waits for."""
+    """What it does on the side, and no action waits for."""
 
 
 class Superseded(Exception):
@@ -49,62 +49,15 @@ class Superseded(Exception):
 
 
 class Interrupted(Exception):
-    """Somebody asked for the action to be cancelled or suspended."""
+    """The action was asked to stop."""
 
-    def __init__(self, signal: str) -> None:
+    def __init__(self, signal: Signal) -> None:
         super().__init__(signal)
         self.signal = signal
 
 
 class ActionRefused(Exception):
-    """The action cannot be carried out, for a reason that its owner is told."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeStep:
-    """What an action does to one node: a derived action of its own, or (for an action on a node) the action itself."""
-
-    id: str
-    action: str
-    node_id: str
-    part: int = 0
-    inputs: Mapping[str, Any] = field(default_factory=dict)
-    waiting: bool = False
-    """Until somebody completes its life cycle, or the time for that is over."""
-
-
-@dataclass(slots=True)
-class ActionPlan:
-    """What is to be done, written down before anything is."""
-
-    steps: list[NodeStep] = field(default_factory=list)
-    new_nodes: list[dict[str, Any]] = field(default_factory=list)
-    busy: str | None = None
-    """The status of the cluster meanwhile."""
-    desired: int | None = None
-    """The size of the cluster if all goes well."""
-    change: dict[str, Any] = field(default_factory=dict)
-    """Columns of the cluster to set if all goes well."""
-    at_once: dict[str, Any] = field(default_factory=dict)
-    """Columns of the cluster to set now."""
-    undo_failures: bool = False
-    """Whether nodes that could not be made are forgotten, so that the cluster is not left larger than it is."""
-    pause: float = 0.0
-    """Seconds between two parts."""
-    wait: float = 0.0
-    """Seconds before the first part."""
-    more: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """What of it must survive this process; steps and nodes are rows of their own."""
-        return {
-            "desired": self.desired,
-            "change": self.change,
-            "undo_failures": self.undo_failures,
-            "pause": self.pause,
-            "total": len(self.steps),
-            **self.more,
-        }
+    """The action cannot be carried out; the message is for its owner."""
 
 
 @dataclass(slots=True)
@@ -114,21 +67,22 @@ class Work:
     engine: Engine
     id: str
     name: str
-    action: str
+    action: ActionName
     target: str
     cluster_id: str | None
-    lock: str
     attempt: int
     timeout: int
     deadline: float
-    """By a clock that nobody sets; how long earlier attempts have taken is told by the database's."""
+    """By the monotonic clock; how long earlier attempts took comes from the database's."""
     owner: Owner
-    inputs: dict[str, Any]
+    inputs: Mapping[str, Any]
+    """As policies see them; a planner reads them as one of the types in `program`."""
     data: dict[str, Any]
-    outputs: dict[str, Any]
-    plan: dict[str, Any] | None
-    signal: str | None = None
-    steps: list[NodeStep] | None = None
+    """What policies have decided, as they see it; the engine reads it as `Decisions`."""
+    outputs: Outputs
+    program: Program | None
+    signal: Signal | None = None
+    steps: tuple[NodeStep, ...] | None = None
     """Those not yet done; None if they are still to be read."""
     in_hand: "NodeBatch | None" = None
     """What the cloud is making at this moment."""
@@ -136,40 +90,45 @@ class Work:
     """What became of the steps, once all are done."""
 
     @classmethod
-    def of(cls, engine: Engine, row: sa.Row[Any], since_start: float = 0.0) -> "Work":
+    def of(cls, engine: Engine, row: Mapping[str, Any], since_start: float = 0.0) -> "Work":
         """The work of a row of the table of actions, which began so many seconds ago."""
         return cls(
             engine=engine,
-            id=row.id,
-            name=row.name,
-            action=row.action,
-            target=row.target,
-            cluster_id=row.cluster_id,
-            lock=row.lock,
-            attempt=row.attempt,
-            timeout=row.timeout,
-            deadline=time.monotonic() + row.timeout - since_start,
-            owner=Owner(row.user_id, row.project_id, row.domain_id, row.is_admin),
-            inputs=dict(row.inputs),
-            data=dict(row.data),
-            outputs=dict(row.outputs),
-            plan=row.plan,
-            signal=row.control,
+            id=row["id"],
+            name=row["name"],
+            action=ActionName(row["action"]),
+            target=row["target"],
+            cluster_id=row["cluster_id"],
+            attempt=row["attempt"],
+            timeout=row["timeout"],
+            deadline=time.monotonic() + row["timeout"] - since_start,
+            owner=Owner(row["user_id"], row["project_id"], row["domain_id"], row["is_admin"]),
+            inputs=row["inputs"],
+            data=dict(row["data"]),
+            outputs=Outputs.from_json(row["outputs"]),
+            program=None if row["plan"] is None else Program.from_json(row["plan"], "The plan"),
+            signal=Signal(row["control"]) if row["control"] else None,
         )
 
+    @property
+    def decisions(self) -> Decisions:
+        """What policies have decided; `MalformedData` if that cannot be followed."""
+        return Decisions.from_json(self.data, "action.data")
+
+    @property
+    def planned(self) -> Program:
+        """The program, once there is one."""
+        assert self.program is not None
+        return self.program
+
     def cloud_of(self, project_id: str, user_id: str) -> Cloud:
-        """The cloud of whom a thing belongs to, with what the one who asked for this may do there."""
+        """The cloud of the owner of a cluster or node, with the rights of the one who asked for this action."""
         return self.engine.clouds.of(project_id, user_id, privileged=self.owner.is_admin)
 
     @property
     def label(self) -> str:
         """How the action is called in sentences."""
         return f"{self.action} [{self.id[:8]}]"
-
-    @property
-    def on_cluster(self) -> bool:
-        """Whether this is about a cluster as a whole."""
-        return self.action.startswith("CLUSTER_")
 
     @property
     def seconds_left(self) -> float:
@@ -184,85 +143,34 @@ class Work:
             row = (await connection.execute(query.where(unfinished).with_for_update())).one_or_none()
             if row is None:
                 raise Superseded
-            self.signal = row.control
+            self.signal = Signal(row.control) if row.control else None
             yield connection
 
     def check_signal(self) -> None:
-        """Stop here if somebody asked for it."""
-        if self.signal in (CANCEL, SUSPEND):
+        """Stop here if the action was asked to."""
+        if self.signal is not None:
             raise Interrupted(self.signal)
 
-    def event(self, status: str, reason: str = "", level: int = events.INFO, **more: Any) -> dict[str, Any]:
-        """A row for the table of events."""
-        return {
-            "oid": self.target,
-            "oname": self.outputs.get("name") or self.name,
-            "otype": "CLUSTER" if self.on_cluster else "NODE",
-            "cluster_id": self.cluster_id,
-            "level": level,
-            "action": self.action,
-            "status": status,
-            "status_reason": reason,
-            "meta_data": {"action": {"id": self.id, "name": self.name, **more}},
-            "user_id": self.owner.user_id,
-            "project_id": self.owner.project_id,
-            "domain_id": self.owner.domain_id,
-        }
+    def event(self, status: str, reason: str = "", level: Severity = Severity.INFO, **more: Any) -> Event:
+        """An event about the target of the action."""
+        return Event(
+            oid=self.target,
+            oname=self.name,
+            otype="CLUSTER" if self.action.on_cluster else "NODE",
+            cluster_id=self.cluster_id,
+            level=level,
+            action=self.action,
+            status=status,
+            status_reason=reason,
+            meta_data={"action": {"id": self.id, "name": self.name}, **more},
+            user_id=self.owner.user_id,
+            project_id=self.owner.project_id,
+            domain_id=self.owner.domain_id,
+        )
 
-
-def derived(work: Work, specs: Sequence[tuple[str, str, int, Mapping[str, Any]]]) -> list[NodeStep]:
-    """Steps of an action on a cluster, from (action, node, part, inputs)."""
-    return [NodeStep(new_id(), action, node_id, part, inputs) for action, node_id, part, inputs in specs]
-
-
-async def insert_steps(connection: AsyncConnection, work: Work, steps: Sequence[NodeStep]) -> None:
-    """Write steps down as derived actions, all in one statement."""
-    rows = [
-        {
-            "id": step.id,
-            "name": f"{step.action.lower()}_{step.node_id[:8]}",
-            "action": step.action,
-            "target": step.node_id,
-            "part": step.part,
-            "inputs": dict(step.inputs),
-            "status": "WAITING_LIFECYCLE_COMPLETION" if step.waiting else "READY",
-        }
-        for step in steps
-    ]
-    values = {
-        "rows": rows,
-        "cluster_id": work.cluster_id,
-        "parent_id": work.id,
-        "cause": DERIVED,
-        "timeout": work.timeout,
-        "user_id": work.owner.user_id,
-        "project_id": work.owner.project_id,
-        "domain_id": work.owner.domain_id,
-    }
-    if rows:
-        await connection.execute(_INSERT_STEPS, values)
-
-
-_INSERT_STEPS = sa.text(
-    """
-    INSERT INTO actions (id, name, action, target, part, inputs, status, cluster_id, parent_id, cause, timeout,
-                         user_id, project_id, domain_id, start_time)
-    SELECT given.id, given.name, given.action, given.target, given.part, given.inputs, given.status,
-           :cluster_id, :parent_id, :cause, :timeout, :user_id, :project_id, :domain_id, now()
-    FROM jsonb_to_recordset(:rows)
-         AS given(id text, name text, action text, target text, part integer, inputs jsonb, status text)
-    """
-).bindparams(sa.bindparam("rows", type_=JSONB))
-
-
-async def read_steps(connection: AsyncConnection, work: Work) -> list[NodeStep]:
-    """The steps that are not yet done, in order."""
-    query = (
-        sa.select(actions.c.id, actions.c.action, actions.c.target, actions.c.part, actions.c.inputs, actions.c.status)
-        .where(actions.c.parent_id == work.id, unfinished)
-        .order_by(actions.c.part, actions.c.sequence)
-    )
-    return [
-        NodeStep(row.id, row.action, row.target, row.part, row.inputs, row.status == "WAITING_LIFECYCLE_COMPLETION")
-        for row in (await connection.execute(query)).all()
-    ]
+    def node_event(
+        self, step: NodeStep, status: str, reason: str, level: Severity, name: str | None = None, **more: Any
+    ) -> Event:
+        """An event about one of the nodes that the action works on."""
+        about = self.event(status, reason, level, **more)
+        return about.of_node(step.node_id, name or step.node_id[:8], step.action)

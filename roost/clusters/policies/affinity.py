@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, islice, repeat
 from typing import Any
 
-from roost.clouds.base import Cloud, CloudError, CloudGroup
+from roost.clouds.base import Cloud, CloudError, CloudGroup, Hypervisor
 from roost.clusters.policies.base import (
     BEFORE,
     CHECK_ERROR,
@@ -124,7 +124,22 @@ class AffinityPolicy(Policy):
         return f"The specified availability_zone '{zone}' could not be found."
 
     def objections(self, cluster: ClusterView) -> list[Objection]:
-        """A profile that is pinned to another zone."""
+        """A profile that is pinned to another zone, and rules that one vSphere host cannot keep for many servers."""
+        return [*self._pinned_elsewhere(cluster), *self._crowded(cluster)]
+
+    def _crowded(self, cluster: ClusterView) -> Iterator[Objection]:
+        if not self.spec_data["enable_drs_extension"]:
+            return
+        room = min((rule.limit for rule in self.rules if rule.limit is not None), default=None)
+        if room is not None and (cluster.max_size < 0 or room < max(cluster.max_size, cluster.desired_capacity)):
+            nodes = "one node" if room == 1 else f"{room} nodes"
+            yield Objection(
+                f"Policy '{self.name}' places all servers on one vSphere host, and its rules keep them apart: the "
+                f"cluster can hold {nodes} only.",
+                fatal=False,
+            )
+
+    def _pinned_elsewhere(self, cluster: ClusterView) -> list[Objection]:
         pinned, zone = cluster.profile.properties.get("availability_zone"), self.spec_data["availability_zone"]
         if not pinned or not zone or pinned == zone:
             return []
@@ -218,17 +233,23 @@ class AffinityPolicy(Policy):
             host = await self._drs_host(action)
             if host is None:
                 return
-            zone = f"{zone or 'nova'}:{host}"
+            zone = f"{zone or host.zone or 'nova'}:{host.hostname}"
         group = {"servergroup": self.kept(action.binding).get("servergroup_id")}
         places = [{"zone": place, **group} if place else dict(group) for place in islice(_zones(action, zone), count)]
         action.data["placement"] = {"count": count, "placements": places}
 
-    async def _drs_host(self, action: ActionView) -> str | None:
+    async def _drs_host(self, action: ActionView) -> Hypervisor | None:
+        """The first vSphere host that can take servers and is in the policy's zone, if it has one."""
         if not action.is_admin:
             action.refuse(NOT_ADMIN)
             return None
-        names = (hypervisor.hostname for hypervisor in await action.cloud.hypervisors())
-        found = next((name for name in names if "drs" in name.lower()), None)
+        zone = self.spec_data["availability_zone"]
+        suitable = (
+            host
+            for host in await action.cloud.hypervisors()
+            if host.up and "drs" in host.hostname.lower() and (not zone or host.zone in (zone, None))
+        )
+        found = next(suitable, None)
         if found is None:
             action.data.update(status=CHECK_ERROR, status_reason=NO_DRS_HOST)
         return found

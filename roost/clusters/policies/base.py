@@ -18,7 +18,6 @@ from roost.clusters.spec_type import SUPPORTED as SUPPORTED
 from roost.clusters.spec_type import UNSUPPORTED as UNSUPPORTED
 from roost.clusters.spec_type import SpecType, type_problem
 from roost.clusters.states import ActionName as ActionName
-from roost.config import ClusterSettings
 
 BEFORE, AFTER = "BEFORE", "AFTER"
 ANY = "ANY"
@@ -210,6 +209,8 @@ class Policy(SpecType):
     """Lower is asked earlier."""
     ORDER: ClassVar[int] = 0
     """Among types of the same priority, lower is asked earlier."""
+    deadline: float = 60.0
+    """The seconds that each of its hooks may take."""
     SINGLETON: ClassVar[bool] = True
     """Whether a cluster can have only one policy of this type."""
     READS: ClassVar[Sequence[DataKey[Any]]] = ()
@@ -223,10 +224,6 @@ class Policy(SpecType):
         super().__init__(name, spec_, **about)
 
     # What a policy type overrides
-
-    async def validate(self, cloud: Cloud, settings: ClusterSettings) -> str | None:
-        """Why the cloud, or the operator's settings, do not allow what the spec asks for, if they do not."""
-        return None
 
     def objections(self, cluster: ClusterView) -> "list[Objection]":
         """What speaks against this policy on that cluster."""

@@ -52,8 +52,7 @@ def unplaced(action: ActionView, wanted: SizeChange) -> frozenset[str]:
 
 def sizes_of(action: ActionView) -> sizes.Sizes:
     """The sizes of the cluster before the action."""
-    cluster = action.cluster
-    return sizes.Sizes(cluster.min_size, cluster.max_size, cluster.desired_capacity)
+    return sizes.Sizes.of(action.cluster)
 
 
 def recreated_nodes(action: ActionView) -> list[NodeView]:

@@ -147,6 +147,7 @@ class LoadBalancingPolicy(Policy):
 
     def check_spec(self) -> None:
         """A load balancer has an address somewhere, and an existing one has a pool."""
+        self.deadline = 60.0 + self.spec_data["lb_status_timeout"]
         vip, pool = self.spec_data["vip"], self.spec_data["pool"]
         if not vip["subnet"] and not vip["network"]:
             raise InvalidSpec("At least one of VIP Subnet or Network must be defined.")

@@ -13,8 +13,6 @@ from roost.clusters.policies.base import NodeView
 from roost.clusters.spec import Operation
 from roost.clusters.spec_type import SpecType, type_problem
 
-RECREATE, REBUILD, REBOOT = "RECREATE", "REBUILD", "REBOOT"
-
 
 @dataclass(frozen=True, slots=True)
 class NodeOutcome:
@@ -44,10 +42,6 @@ class Profile(SpecType):
         super().__init__(name, spec_, **about)
 
     # What a profile type overrides
-
-    async def validate(self, cloud: Cloud) -> str | None:
-        """Why the cloud cannot make what the spec asks for, if it cannot."""
-        return None
 
     async def create(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str | None) -> list[NodeOutcome]:
         """Make what these nodes stand for. A node that was made already is found again, never made twice."""

@@ -6,8 +6,10 @@ from typing import Any
 
 from roost.clouds.base import Cloud, CloudResource, CloudServer, ServerOutcome, ServerRequest
 from roost.clusters.policies.base import SUPPORTED, NodeView
-from roost.clusters.profiles.base import REBOOT, REBUILD, RECREATE, NodeOutcome, Profile
+from roost.clusters.profiles.base import NodeOutcome, Profile
 from roost.clusters.spec import AllowedValues, Boolean, Integer, InvalidSpec, List, Map, Operation, String
+from roost.clusters.states import Recovery
+from roost.config import ClusterSettings
 
 _NO_SERVER = "The node has no server."
 _NOT_YOURS = "Only an administrator of the cloud may choose a host."
@@ -144,7 +146,7 @@ class ServerProfile(Profile):
                     "(supported types are: normal, direct, macvtap)"
                 )
 
-    async def validate(self, cloud: Cloud) -> str | None:
+    async def validate(self, cloud: Cloud, settings: ClusterSettings) -> str | None:
         """The zone, flavor, image, key pair and networks exist."""
         zone = self.spec_data["availability_zone"]
         if _chooses_host(zone) and not cloud.privileged:
@@ -317,14 +319,14 @@ class ServerProfile(Profile):
         cluster_id: str | None,
     ) -> list[NodeOutcome]:
         """Make servers anew, rebuild them from their image, or reboot them."""
-        if operation.upper() == RECREATE:
+        if operation.upper() == Recovery.RECREATE:
             return await self._recreate(cloud, nodes, cluster_id, force=bool(params.get("force_recreate")))
-        if operation.upper() == REBUILD:
+        if operation.upper() == Recovery.REBUILD:
             asked, given = "rebuild", await self._rebuild_params(cloud)
         else:
             asked, given = "reboot", {"type": str(params.get("type") or "HARD").upper()}
         outcomes = await _each(nodes, lambda node, server_id: cloud.operate(server_id, asked, given))
-        return [_noted(outcome, REBUILD if asked == "rebuild" else REBOOT) for outcome in outcomes]
+        return [_noted(outcome, Recovery.REBUILD if asked == "rebuild" else Recovery.REBOOT) for outcome in outcomes]
 
     async def _rebuild_params(self, cloud: Cloud) -> dict[str, Any]:
         image = await cloud.find_image(self.spec_data["image"]) if self.spec_data["image"] else None
@@ -336,7 +338,7 @@ class ServerProfile(Profile):
         gone = await self.delete(cloud, nodes, force=force)
         stuck = {outcome.node_id: outcome for outcome in gone if not outcome.ok}
         made = await self.create(cloud, [node for node in nodes if node.id not in stuck], cluster_id)
-        outcomes = {outcome.node_id: _noted(outcome, RECREATE) for outcome in made}
+        outcomes = {outcome.node_id: _noted(outcome, Recovery.RECREATE) for outcome in made}
         return [stuck.get(node.id) or outcomes[node.id] for node in nodes]
 
     async def operate(

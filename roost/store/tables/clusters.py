@@ -149,7 +149,7 @@ actions = sa.Table(
     # The part of the parent's plan that this belongs to; parts are carried out one after the other.
     sa.Column("part", sa.Integer, nullable=False, server_default="0"),
     sa.Column("owner", sa.Text),
-    # How often an engine has taken this up. Whoever holds an older number may not write any more.
+    # How often an engine has taken this up; an engine with an older number may not write any more.
     sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
     sa.Column("interval", sa.Integer, nullable=False, server_default="-1"),
     sa.Column("timeout", sa.Integer, nullable=False),
@@ -170,6 +170,9 @@ actions = sa.Table(
     created_at(),
     updated_at(),
     *_owner(),
+    sa.Index(
+        "ix_actions_open", "project_id", "sequence", postgresql_where=sa.text(f"parent_id IS NULL AND {_unfinished}")
+    ),
     sa.Index("ix_actions_unfinished_lock", "lock", "sequence", postgresql_where=_unfinished),
     sa.Index("ix_actions_unfinished_target", "target", postgresql_where=_unfinished),
     sa.Index("ix_actions_wake_at", "wake_at", postgresql_where=sa.text("wake_at IS NOT NULL")),

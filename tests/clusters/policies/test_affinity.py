@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from roost.clouds.base import CloudGroup
+from roost.clouds.memory import MemoryCloud
 from roost.clusters.policies.affinity import NOT_ADMIN
 from roost.clusters.policies.base import (
     BEFORE,
@@ -25,7 +26,6 @@ from tests.clusters.builders import (
     pinned,
     policy,
 )
-from tests.clusters.memory_cloud import MemoryCloud
 
 INHERITED = {"AffinityPolicy": {"version": 1.0, "data": {"servergroup_id": "XYZ-ABCD", "inherited_group": True}}}
 TWO_PLACES = {

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from roost.clouds.memory import MemoryCloud
 from roost.clusters.policies.base import (
     BEFORE,
     ActionView,
@@ -14,7 +15,6 @@ from roost.clusters.policies.base import (
 from roost.clusters.policies.chain import Fit, fit
 from roost.clusters.states import ActionName
 from tests.clusters.builders import action, ask_all, cluster, nodes, pinned, policy, types
-from tests.clusters.memory_cloud import MemoryCloud
 
 GROUP = {"AffinityPolicy": {"version": 1.0, "data": {"servergroup_id": "XYZ-ABCD", "inherited_group": True}}}
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from roost.clouds.memory import MemoryCloud
 from roost.clusters.actions.cluster_plans import placements
 from roost.clusters.policies.base import (
     BEFORE,
@@ -22,9 +23,9 @@ from roost.clusters.policies.base import (
     NodeView,
     Policy,
 )
+from roost.clusters.policies.decisions import Decisions
 from roost.clusters.states import ActionName
 from tests.clusters.builders import action, ask_all, cluster, node, policy
-from tests.clusters.memory_cloud import MemoryCloud
 
 GROUP = {"AffinityPolicy": {"version": 1.0, "data": {"servergroup_id": "group", "inherited_group": True}}}
 NAMES = ("a", "b", "c", "d")
@@ -54,13 +55,13 @@ class World:
     def make(self, view: ActionView, count: int) -> list[NodeView]:
         """The nodes that the engine would make, oldest first; an unlucky one falls ill at once."""
         made = []
-        for place in itertools.islice(placements(view.data), count):
+        for place in itertools.islice(placements(Decisions.from_json(view.data)), count):
             self.born += 1
             status = "ERROR" if self.born % 7 == 0 else "ACTIVE"
             new = node(f"n{self.born}", age=1000 - self.born, index=self.born, status=status, profile="profile-1")
             # Without a plan, the cloud chooses.
-            zone = place.get("zone") or NAMES[self.born % 2]
-            made.append(new._replace(data={"placement": {**place, "zone": zone}}))
+            zone = place.zone or NAMES[self.born % 2]
+            made.append(new._replace(data={"placement": {**place.to_json(), "zone": zone}}))
         self.nodes += made
         return made
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from roost.clouds.memory import MemoryCloud
 from roost.clusters.policies.base import (
     NodeView,
 )
 from roost.clusters.spec import InvalidSpec
 from roost.clusters.states import ActionName
 from tests.clusters.builders import NOW, PROFILE, SETTINGS, action, before, cluster, node, nodes, policy
-from tests.clusters.memory_cloud import MemoryCloud
 
 OLDER = PROFILE._replace(id="profile-0", created_at=NOW - timedelta(days=9))
 MEMBERS = (

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from roost.clouds.memory import MemoryCloud
 from roost.clusters.policies.base import (
     ProfileView,
 )
 from roost.clusters.spec import InvalidSpec
 from roost.clusters.states import ActionName
 from tests.clusters.builders import SETTINGS, action, after, attach, before, cluster, detach, nodes, policy
-from tests.clusters.memory_cloud import MemoryCloud
 
 POLLING = {"type": "NODE_STATUS_POLLING"}
 URL = {"type": "NODE_STATUS_POLL_URL", "options": {"poll_url": "http://{nodename}.example:5050"}}

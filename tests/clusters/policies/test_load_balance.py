@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from roost.clouds.memory import MemoryCloud
 from roost.clusters.spec import InvalidSpec
 from roost.clusters.states import ActionName
 from tests.clusters.builders import SETTINGS, action, after, attach, before, cluster, detach, node, policy
-from tests.clusters.memory_cloud import MemoryCloud
 
 SPEC: dict[str, Any] = {
     "pool": {"subnet": "private-subnet", "protocol_port": 8080},

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from roost.clouds.memory import MemoryCloud
 from roost.clusters.policies.base import Policy
 from roost.clusters.spec import InvalidSpec
 from roost.clusters.states import ActionName
 from tests.clusters.builders import SETTINGS, action, before, cluster, node, pinned, policy
-from tests.clusters.memory_cloud import MemoryCloud
 
 CLOUD = MemoryCloud(region_names=["one", "two"])
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from roost.clouds.memory import MemoryCloud
 from roost.clusters.policies.base import (
     Policy,
 )
 from roost.clusters.spec import InvalidSpec
 from roost.clusters.states import ActionName
 from tests.clusters.builders import SETTINGS, action, before, cluster, node, nodes, pinned, policy
-from tests.clusters.memory_cloud import MemoryCloud
 
 NO_ZONE = {"status": "ERROR", "reason": "No availability zone found available."}
 NO_PLAN = {"status": "ERROR", "reason": "There is no feasible plan to handle all nodes."}

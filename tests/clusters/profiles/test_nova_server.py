@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from roost.clouds.base import CloudGroup, CloudServer
+from roost.clouds.memory import MemoryCloud
 from roost.clusters.profiles.base import NodeOutcome
 from roost.clusters.profiles.nova_server import ServerProfile
 from roost.clusters.profiles.unsupported import DockerProfile, StackProfile
 from roost.clusters.spec import InvalidSpec
-from tests.clusters.builders import node
-from tests.clusters.memory_cloud import MemoryCloud
+from tests.clusters.builders import SETTINGS, node
 
 
 def profile(**properties: Any) -> ServerProfile:
@@ -101,12 +101,12 @@ async def test_a_refusal_concerns_only_its_node() -> None:
 async def test_what_has_gone_since_the_profile_was_made_is_a_reason(properties: dict[str, Any], reason: str) -> None:
     [outcome] = await profile(**properties).create(MemoryCloud(), [unmade("a")], None)
     assert outcome == NodeOutcome("a", False, None, reason)
-    assert await profile(**properties).validate(MemoryCloud()) == reason
+    assert await profile(**properties).validate(MemoryCloud(), SETTINGS.clusters) == reason
 
 
 async def test_a_profile_that_can_be_used() -> None:
     full = profile(image="cirros", key_name="mine", availability_zone="nova-1", networks=[{"network": "private"}])
-    assert await full.validate(MemoryCloud()) is None
+    assert await full.validate(MemoryCloud(), SETTINGS.clusters) is None
 
 
 async def test_a_group_is_one_of_the_project() -> None:
@@ -117,7 +117,7 @@ async def test_a_group_is_one_of_the_project() -> None:
 async def test_hosts_are_for_administrators_to_choose_and_to_see() -> None:
     cloud = MemoryCloud(privileged=True)
     pinned = profile(availability_zone="nova-1:host")
-    assert await pinned.validate(cloud) is None
+    assert await pinned.validate(cloud, SETTINGS.clusters) is None
     [made] = await pinned.create(cloud, [unmade("a")], None)
     assert made.ok
     known = node("a", physical="server-of-a")
@@ -291,7 +291,7 @@ async def test_nodes_of_types_that_are_not_supported_are_refused_and_can_be_dele
     assert await made.delete(cloud, one) == [NodeOutcome("a", True)]
     assert await made.details(cloud, one) == {}
     assert await made.join(cloud, one, "c") == await made.leave(cloud, one) == [NodeOutcome("a", True, "server-a")]
-    assert await made.validate(cloud) is None
+    assert await made.validate(cloud, SETTINGS.clusters) is None
 
 
 def test_their_specs_are_checked_all_the_same() -> None:

@@ -1,4 +1,4 @@
-"""A cloud in memory that keeps what it is told, for what policies and profiles do on their own."""
+"""A cloud in memory that keeps what it is asked for, to try policies and profiles on their own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class MemoryCloud:
     """Everything there is; a test sets what it needs. Whatever is named in `broken` fails."""
 
     zones: dict[str, bool] = field(default_factory=lambda: {"nova-1": True, "nova-2": True})
-    hosts: list[str] = field(default_factory=list)
+    hosts: list[str | Hypervisor] = field(default_factory=list)
     region_names: list[str] = field(default_factory=lambda: ["RegionOne"])
     groups: dict[str, CloudGroup] = field(default_factory=dict)
     servers: dict[str, CloudServer] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class MemoryCloud:
         return [CloudZone(name, available) for name, available in self.zones.items()]
 
     async def hypervisors(self) -> list[Hypervisor]:
-        return [Hypervisor(host, f"service-of-{host}") for host in self.hosts]
+        return [host if isinstance(host, Hypervisor) else Hypervisor(host, f"service-of-{host}") for host in self.hosts]
 
     async def regions(self) -> list[str]:
         return self.region_names

@@ -1,0 +1,129 @@
+"""Policies and profiles: made from a spec, validated, listed, changed and deleted, all in the same way."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from starlette.responses import Response
+
+from roost.api.clustering import fields, shapes
+from roost.api.clustering.fields import BodyField
+from roost.api.clustering.handling import cloud_of
+from roost.api.clustering.lists import Listing, text
+from roost.api.clustering.moments import moment
+from roost.api.permissions import MEMBER, READER, Permission
+from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import NULL, array, thing
+from roost.clusters import plugins, specs
+from roost.clusters.lookup import find
+from roost.clusters.spec import InvalidSpec
+from roost.clusters.spec_type import SpecType
+from roost.clusters.specs import SpecNoun
+
+_SPEC = BodyField(fields.as_map, required=True)
+_NOT_KEPT = dict.fromkeys(("id", "created_at", "updated_at"), NULL)
+"""What something that was only validated has none of."""
+
+
+def rules(noun: SpecNoun, plural: str) -> tuple[Permission, ...]:
+    """Who may do what."""
+    return (
+        Permission(f"{plural}:index", READER, f"List {plural}."),
+        Permission(f"{plural}:create", MEMBER, f"Create a {noun.name}."),
+        Permission(f"{plural}:validate", MEMBER, f"Validate the spec of a {noun.name} without creating it."),
+        Permission(f"{plural}:get", READER, f"Show a {noun.name}."),
+        Permission(f"{plural}:update", MEMBER, f"Change what a {noun.name} is called and labelled with."),
+        Permission(f"{plural}:delete", MEMBER, f"Delete a {noun.name}."),
+    )
+
+
+def table(noun: SpecNoun, plural: str, changeable: Mapping[str, BodyField]) -> Table:
+    """The routes of policies, or of profiles: `changeable` is what may be changed later."""
+    routes, one = Table(f"/v1/{plural}"), noun.name
+    listing = Listing(
+        noun.table,
+        sorts=("type", "name", "created_at", "updated_at"),
+        default_sort="created_at",
+        filters={"name": text, "type": text},
+    )
+    creation = {**changeable, "name": BodyField(fields.as_name, required=True), "spec": _SPEC}
+    validation = {"spec": _SPEC}
+    shape = shapes.of(noun.table)
+    response = thing({one: thing(shape)})
+
+    def view(row: sa.Row[Any]) -> dict[str, Any]:
+        return {
+            "id": row.id,
+            "name": row.name,
+            "type": row.type,
+            "spec": row.spec,
+            noun.keeps: row._mapping[noun.keeps],
+            "user": row.user_id,
+            "project": row.project_id,
+            "domain": row.domain_id,
+            "created_at": moment(row.created_at),
+            "updated_at": moment(row.updated_at),
+        }
+
+    async def checked(call: Call, given: Mapping[str, Any]) -> SpecType:
+        settings = call.services.settings
+        made = noun.build(plugins.load(settings), call.caller, **given)
+        await specs.check(made, cloud_of(call), settings.clusters)
+        return made
+
+    @routes.get("", rule=f"{plural}:index", response=thing({plural: array(thing(shape))}))
+    async def index(call: Call) -> Reply:
+        """List those of the project."""
+        page = listing.read(call)
+        async with call.services.database.begin() as connection:
+            return {plural: [view(row) for row in await listing.rows(connection, call, page)]}
+
+    @routes.post("", rule=f"{plural}:create", status=201, described=fields.enveloped(one, creation), response=response)
+    async def create(call: Call) -> Reply:
+        """Make one from a spec, if the cloud has what it asks for."""
+        given = fields.read(creation, fields.envelope(call.body, one))
+        try:
+            made = await checked(call, given)
+        except InvalidSpec as error:
+            if noun is specs.PROFILES:
+                raise InvalidSpec(f"Failed in creating profile {given['name']}: {error.message}") from None
+            raise
+        async with call.services.database.begin() as connection:
+            return {one: view(await noun.create(connection, made))}
+
+    @routes.post(
+        "/validate",
+        since="1.2",
+        rule=f"{plural}:validate",
+        described=fields.enveloped(one, validation),
+        response=thing({one: thing(shape | _NOT_KEPT | ({"metadata": NULL} if noun.keeps == "metadata" else {}))}),
+    )
+    async def validate(call: Call) -> Reply:
+        """Check a spec as a creation would, and make nothing."""
+        given = fields.read(validation, fields.envelope(call.body, one))
+        made = await checked(call, {**given, "name": f"validated_{one}"})
+        return {one: {**made.to_dict(), "id": None, **({"metadata": None} if noun.keeps == "metadata" else {})}}
+
+    @routes.get(f"/{{{one}_id}}", rule=f"{plural}:get", response=response)
+    async def show(call: Call) -> Reply:
+        """Show one."""
+        async with call.services.database.begin() as connection:
+            return {one: view(await find(connection, noun.table, one, call.path[f"{one}_id"], call.caller))}
+
+    @routes.patch(
+        f"/{{{one}_id}}", rule=f"{plural}:update", described=fields.enveloped(one, changeable), response=response
+    )
+    async def update(call: Call) -> Reply:
+        """Change what one is called, or what it is labelled with; its spec never changes."""
+        changes = fields.read(changeable, fields.envelope(call.body, one, change=True))
+        async with call.services.database.begin() as connection:
+            return {one: view(await noun.update(connection, call.caller, call.path[f"{one}_id"], changes))}
+
+    @routes.delete(f"/{{{one}_id}}", rule=f"{plural}:delete", status=204)
+    async def delete(call: Call) -> Reply:
+        """Delete one that nothing uses."""
+        async with call.services.database.begin() as connection:
+            await noun.delete(connection, call.caller, call.path[f"{one}_id"])
+        return Response(status_code=204)
+
+    return routes

@@ -1,0 +1,71 @@
+"""Calls that arrive while others are being answered are answered together by the next round.
+
+Under load a round has many calls and costs little more than one; a single call waits for nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Grouped(Generic[Item, Answer]):
+    """A function of many items that is called with one. An answer that is an exception is raised to its caller."""
+
+    def __init__(
+        self, answer: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception]]], most: int = 200
+    ) -> None:
+        self._answer = answer
+        self._most = most
+        self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
+        self._rounds: asyncio.Task[None] | None = None
+
+    async def __call__(self, item: Item) -> Answer:
+        """The answer for one item. A caller that is cancelled still waits for its round: what a round has written, its
+        caller has to know of."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, future))
+        if self._rounds is None:
+            self._rounds = asyncio.create_task(self._serve())
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            await asyncio.wait([future])
+            if not future.cancelled():
+                future.exception()  # nobody else will look at it
+            raise
+
+    async def _serve(self) -> None:
+        try:
+            await asyncio.sleep(0)  # whoever is about to call, calls now
+            while self._waiting:
+                together, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+                await self._round(together)
+        finally:
+            self._rounds = None
+            for _, future in self._waiting:
+                future.cancel()
+            self._waiting = []
+
+    async def _round(self, together: Sequence[tuple[Item, "asyncio.Future[Answer]"]]) -> None:
+        """A round that fails as a whole is tried one by one: one item cannot fail the others."""
+        try:
+            answers = await self._answer([item for item, _ in together])
+        except Exception as error:
+            if len(together) == 1:
+                together[0][1].set_exception(error)
+                return
+            for one in together:
+                await self._round([one])
+            return
+        except BaseException:
+            for _, future in together:
+                future.cancel()
+            raise
+        for (_, future), answer in zip(together, answers, strict=True):
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
