@@ -6,11 +6,11 @@ from functools import cache
 from typing import Any
 
 from roost import config
-from roost.clouds.memory import MemoryCloud
 from roost.clusters import plugins
 from roost.clusters.bindings import Consultation, chain, consult
 from roost.clusters.policies.base import ActionView, ClusterView, NodeView, Policy, ProfileView, Verdict
 from roost.clusters.state import Binding
+from roost.policies.memory import MemoryCloud
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 SETTINGS = config.load()

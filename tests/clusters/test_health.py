@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from roost.clouds.base import CloudServer
-from roost.clouds.memory import MemoryCloud
 from roost.clusters import health
 from roost.clusters.policies.health import HealthPolicy
 from roost.clusters.profiles.nova_server import ServerProfile
+from roost.policies.memory import MemoryCloud
 from tests.clusters.builders import node, policy
 from tests.clusters.house import House
 

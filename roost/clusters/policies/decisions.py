@@ -21,7 +21,7 @@ class Place(Stored):
 
 
 @dataclass(frozen=True, slots=True)
-class Creation(Stored):
+class CreationPlan(Stored):
     """Nodes to be made, and how many of them in which zone and region."""
 
     count: int | None = None
@@ -30,7 +30,7 @@ class Creation(Stored):
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion(Stored):
+class DeletionPlan(Stored):
     """Nodes to go: how many, which, and in what manner."""
 
     count: int | None = None
@@ -93,8 +93,8 @@ class HealthDecision(Stored):
 class Decisions(Stored):
     """All that the engine follows."""
 
-    creation: Creation = Creation()
-    deletion: Deletion = Deletion()
+    creation: CreationPlan = CreationPlan()
+    deletion: DeletionPlan = DeletionPlan()
     hooks: LifecycleHook | None = None
     placement: PlacementList = PlacementList()
     update: UpdateBatches = UpdateBatches()

@@ -192,4 +192,5 @@ async def test_what_the_cloud_does_not_have_is_refused(api: Api) -> None:
     assert answer.status_code == 400
     assert answer.json()["error"]["message"] == "The specified name '['mars']' could not be found."
     assert answer.json()["error"]["type"] == "InvalidSpec"
-    assert (await api.post(f"{PATH}/validate", {"policy": {"spec": spec}}, version="1.2")).status_code == 200
+    validated = await api.post(f"{PATH}/validate", {"policy": {"spec": spec}}, version="1.2")
+    assert (validated.status_code, validated.json()) == (400, answer.json())

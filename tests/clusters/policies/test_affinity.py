@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from roost.clouds.base import CloudGroup
-from roost.clouds.memory import MemoryCloud
 from roost.clusters.policies.affinity import NOT_ADMIN
 from roost.clusters.policies.base import (
     BEFORE,
@@ -13,6 +12,7 @@ from roost.clusters.policies.base import (
 )
 from roost.clusters.spec import InvalidSpec
 from roost.clusters.states import ActionName
+from roost.policies.memory import MemoryCloud
 from tests.clusters.builders import (
     SETTINGS,
     action,

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from roost.clouds.memory import MemoryCloud
 from roost.clusters.policies.base import (
     BEFORE,
     ActionView,
@@ -14,6 +13,7 @@ from roost.clusters.policies.base import (
 )
 from roost.clusters.policies.chain import Fit, fit
 from roost.clusters.states import ActionName
+from roost.policies.memory import MemoryCloud
 from tests.clusters.builders import action, ask_all, cluster, nodes, pinned, policy, types
 
 GROUP = {"AffinityPolicy": {"version": 1.0, "data": {"servergroup_id": "XYZ-ABCD", "inherited_group": True}}}

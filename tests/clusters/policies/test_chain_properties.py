@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roost.clouds.memory import MemoryCloud
 from roost.clusters.actions.cluster_plans import placements
 from roost.clusters.policies.base import (
     BEFORE,
@@ -25,6 +24,7 @@ from roost.clusters.policies.base import (
 )
 from roost.clusters.policies.decisions import Decisions
 from roost.clusters.states import ActionName
+from roost.policies.memory import MemoryCloud
 from tests.clusters.builders import action, ask_all, cluster, node, policy
 
 GROUP = {"AffinityPolicy": {"version": 1.0, "data": {"servergroup_id": "group", "inherited_group": True}}}

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from roost.clouds.memory import MemoryCloud
 from roost.clusters.policies.base import (
     NodeView,
 )
 from roost.clusters.spec import InvalidSpec
 from roost.clusters.states import ActionName
+from roost.policies.memory import MemoryCloud
 from tests.clusters.builders import NOW, PROFILE, SETTINGS, action, before, cluster, node, nodes, policy
 
 OLDER = PROFILE._replace(id="profile-0", created_at=NOW - timedelta(days=9))

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from roost.clouds.memory import MemoryCloud
 from roost.clusters.policies.base import (
     ProfileView,
 )
 from roost.clusters.spec import InvalidSpec
 from roost.clusters.states import ActionName
+from roost.policies.memory import MemoryCloud
 from tests.clusters.builders import SETTINGS, action, after, attach, before, cluster, detach, nodes, policy
 
 POLLING = {"type": "NODE_STATUS_POLLING"}

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from roost.clouds.memory import MemoryCloud
 from roost.clusters.spec import InvalidSpec
 from roost.clusters.states import ActionName
+from roost.policies.memory import MemoryCloud
 from tests.clusters.builders import SETTINGS, action, after, attach, before, cluster, detach, node, policy
 
 SPEC: dict[str, Any] = {

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from roost.clouds.memory import MemoryCloud
 from roost.clusters.policies.base import Policy
 from roost.clusters.spec import InvalidSpec
 from roost.clusters.states import ActionName
+from roost.policies.memory import MemoryCloud
 from tests.clusters.builders import SETTINGS, action, before, cluster, node, pinned, policy
 
 CLOUD = MemoryCloud(region_names=["one", "two"])

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from roost.clouds.base import CloudGroup, CloudServer
-from roost.clouds.memory import MemoryCloud
 from roost.clusters.profiles.base import NodeOutcome
 from roost.clusters.profiles.nova_server import ServerProfile
 from roost.clusters.profiles.unsupported import DockerProfile, StackProfile
 from roost.clusters.spec import InvalidSpec
+from roost.policies.memory import MemoryCloud
 from tests.clusters.builders import SETTINGS, node
 
 
