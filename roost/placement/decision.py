@@ -14,13 +14,6 @@ RUNNERS_UP: Final = 3
 """How many of those that came next an explanation names."""
 
 
-class Weight(StrEnum):
-    """Which hosts are preferred once the soft rules have spoken: the emptiest, or the fullest."""
-
-    SPREAD = "spread"
-    PACK = "pack"
-
-
 @dataclass(frozen=True, slots=True)
 class Move:
     """A server that already runs: neither what it holds nor its membership counts against it."""
@@ -46,7 +39,6 @@ class Request:
     moving: Move | None = None
     partition: int | None = None
     """Of a divided group, the partition for all servers, or the one that a moving server has; None for the emptiest."""
-    weight: Weight = Weight.SPREAD
     seed: int = 0
     time_limit: float = 2.0
     """Seconds that the exact search may take; it is needed only where the quick one fails."""
@@ -141,7 +133,7 @@ class Verdict(StrEnum):
     PLACED = "placed"
     REFUSED = "refused"
     UNDECIDED = "undecided"
-    """The time limit came first: there may be a placement, and none was found."""
+    """The search ended first: there may be a placement, and none was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +177,11 @@ class Ranking:
         key = self.words[-1] if among is None else self.words[-1] * among
         if len(self.words) == 1:
             return int(key.argmax())
-        left = key > 0
-        for word in self.words[:-1]:
-            ranked = (word + 1) * left
-            left &= ranked == ranked.max()
-        return int((key * left).argmax())
+        left = np.flatnonzero(key)
+        for word in self.words[:-1] if len(left) else ():
+            ranked = word[left]
+            left = left[ranked == ranked.max()]
+        return int(left[key[left].argmax()]) if len(left) else 0
 
     def row(self, host: int) -> tuple[int, ...]:
         """One host's words."""
@@ -275,11 +267,10 @@ class Decision:
             many += f" in partition {self.request.partition}"
         if self.verdict is Verdict.PLACED:
             return f"{many} placed"
-        lead = "no place found in time for" if self.verdict is Verdict.UNDECIDED else "no place for"
+        lead = "no place found for" if self.verdict is Verdict.UNDECIDED else "no place for"
         reasons = [str(refused) for refused in self.refused]
         if self.candidates:
-            passed = "1 host passes" if self.candidates == 1 else f"{self.candidates} hosts pass"
-            reasons.append(f"{passed} every check, too few for all servers together")
+            reasons.append(passing(self.verdict, self.candidates))
         return f"{lead} {many}: {'; '.join(reasons) or 'there are no hosts'}"
 
     def next_best(self) -> list[tuple[int, tuple[int, ...]]]:
@@ -302,6 +293,14 @@ class Decision:
     def _standing(self, host: int, row: tuple[int, ...]) -> RankedHost:
         shares = tuple(SoftRuleShare(field.rule, field.value(row[field.word])) for field in self.ranking.fields)
         return RankedHost(host, shares, free_share(row, self.ranking.flip))
+
+
+def passing(verdict: Verdict, candidates: int) -> str:
+    """Why hosts that pass every check were not enough."""
+    passed = "1 host passes" if candidates == 1 else f"{candidates} hosts pass"
+    if verdict is Verdict.UNDECIDED:
+        return f"{passed} every check, and the search ended before it was known whether all servers fit together"
+    return f"{passed} every check, too few for all servers together"
 
 
 def free_share(row: Sequence[int], flip: int) -> int:

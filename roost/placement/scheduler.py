@@ -21,7 +21,6 @@ from roost.placement.decision import (
     RefusalCount,
     Request,
     Verdict,
-    Weight,
 )
 from roost.placement.fleet import (
     HEADROOM,
@@ -61,36 +60,6 @@ def place(fleet: Fleet, request: Request) -> Decision:
 def candidates(fleet: Fleet, request: Request) -> Bools:
     """The hosts that pass every check for the first server of a request."""
     return _Board(fleet, request).ok
-
-
-def place_all(fleet: Fleet, requests: Sequence[Request]) -> list[Decision]:
-    """Decisions on several requests, each knowing what the earlier ones took.
-
-    Requests that share one `Members` object are of one group. Neither it nor the fleet is changed.
-    """
-    later = fleet.snapshot()
-    groups: dict[int, Members] = {}
-    decisions = []
-    for request in requests:
-        members = groups.get(id(request.members), request.members)
-        decision = place(later, replace(request, members=members))
-        decisions.append(decision)
-        if decision:
-            groups[id(request.members)] = _settle(later, decision, members.copy())
-    return decisions
-
-
-def _settle(fleet: Fleet, decision: Decision, members: Members) -> Members:
-    """Take what a decision takes, from the fleet and among the members."""
-    moving = decision.request.moving
-    if moving is not None:
-        fleet.release(moving.host, moving.held)
-        if members.on(moving.host):
-            members.remove(moving.host, partition=decision.request.partition)
-    for host, partition in decision.placed():
-        fleet.claim(host, decision.request.resources)
-        members.add(host, partition=partition)
-    return members
 
 
 def broken_rules(fleet: Fleet, decision: Decision, members: Members) -> tuple[Rule, ...]:
@@ -426,8 +395,6 @@ class _Board:
 
     def _rank(self) -> Ranking:
         flip = _mixed(self.request.seed) & TIES
-        if self.request.weight is Weight.PACK:
-            flip |= HEADROOM
         key = self.fleet.order_column ^ flip
         fields, high = self._lay_out()
         words = [*(np.zeros(self.fleet.size, np.int64) for _ in range(high)), key]
@@ -523,11 +490,9 @@ class _Board:
         return self._search()
 
     def _refuse_several(self, verdict: Verdict) -> Decision:
-        """A refusal that also says whom the skews kept out when the first server was to be placed."""
+        """A refusal that also counts the hosts that the skews closed to the first server."""
         for skew in self.skews:
-            closed = int(np.count_nonzero(~skew.open()[skew.column] & self.ok))
-            if closed:
-                self.refused.append(RefusalCount(Refusal.SKEWED, closed, skew.rule))
+            self._keep(skew.open()[skew.column], Refusal.SKEWED, skew.rule)
         return self._refuse(verdict)
 
     def _state(self) -> _State:
@@ -584,6 +549,8 @@ class _Board:
         for skew in state.skews:
             skew.counts[skew.column[host]] += 1
         for preference in state.preferences:
+            if preference.column[host] == NOWHERE:  # hosts in no aggregate share nothing, and stay last
+                continue
             hosts = _hosts_in(preference.scope, preference.column, host)
             word = state.ranking.words[preference.word]
             word[hosts] += preference.step * (key[hosts] > 0)
@@ -597,7 +564,7 @@ class _Board:
         if any(free < each for free, each in zip(left, need, strict=True) if each):
             return 0
         share = headroom(left, self.fleet.total(host)) << TIE_BITS
-        return key & ~HEADROOM | (share ^ self.ranking.flip & HEADROOM)
+        return key & ~HEADROOM | share
 
     # Several servers that must share an aggregate
 

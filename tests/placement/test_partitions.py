@@ -6,7 +6,8 @@ from roost.placement.decision import Move, Refusal, Request
 from roost.placement.fleet import Fleet, Members, Resources
 from roost.placement.partitions import number
 from roost.placement.rules import Rule
-from roost.placement.scheduler import broken_rules, place, place_all
+from roost.placement.scheduler import broken_rules, place
+from tests.placement.worlds import in_turn
 
 ONE = Resources(1, 1, 1)
 THREE = (Rule.parse("anti-affinity:rack", {"partitions": 3}),)
@@ -87,7 +88,7 @@ def test_a_server_that_moves_keeps_its_number() -> None:
     assert decision.partitions == (2,)
     assert decision.hosts[0] in (2, 3)
     new = Request(ONE, 1, THREE, members, partition=2)
-    after = place_all(fleet, [request, new])[1]
+    after = in_turn(fleet, [request, new])[1]
     assert fleet.aggregate(after.hosts[0], "rack") == fleet.aggregate(decision.hosts[0], "rack")
 
 

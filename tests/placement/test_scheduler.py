@@ -9,7 +9,7 @@ from roost.placement import scheduler
 from roost.placement.decision import Move, Refusal, Request, Verdict
 from roost.placement.fleet import Fleet, Members, Resources
 from roost.placement.rules import Rule
-from roost.placement.scheduler import broken_rules, candidates, place, place_all
+from roost.placement.scheduler import broken_rules, candidates, place
 
 ONE = Resources(1, 1, 1)
 
@@ -70,18 +70,6 @@ def test_a_member_may_stay_where_only_it_fills_the_host() -> None:
     assert not place(fleet, Request(Resources(2, 1, 1), moving=moving))
 
 
-def test_a_batch_gives_back_what_a_move_leaves() -> None:
-    fleet = fleet_in("a", "b")
-    fleet.claim(0, Resources(4, 4, 4))
-    group = Members([0])
-    move = Request(ONE, 1, rules("anti-affinity"), group, moving=Move(0, Resources(4, 4, 4)))
-    new = Request(Resources(4, 4, 4), 1, rules("anti-affinity"), group)
-    assert [decision.hosts for decision in place_all(fleet, [move, new])] == [(1,), (0,)]
-    alone = Request(ONE, moving=Move(0, ONE))
-    assert [decision.hosts for decision in place_all(fleet, [alone])] == [(1,)]
-    assert fleet.free(0) == (0, 0, 0)
-
-
 @pytest.mark.parametrize(
     ("text", "limits", "before", "now"),
     [
@@ -133,11 +121,11 @@ def test_the_exact_search_also_chooses_the_aggregate_for_an_affinity(monkeypatch
     assert sorted(place(fleet, together).hosts) == [3, 4, 5]
 
 
-def test_no_time_is_said_to_be_no_time() -> None:
+def test_a_search_cut_short_is_no_refusal() -> None:
     fleet, request = dead_end()
     decision = place(fleet, Request(ONE, 3, request.rules, time_limit=0.0))
     assert decision.verdict is Verdict.UNDECIDED
-    assert decision.sentence().startswith("no place found in time for 3 servers")
+    assert decision.sentence().startswith("no place found for 3 servers: 6 hosts pass every check, and the search")
 
 
 def test_without_a_solver_what_the_quick_search_misses_is_not_said_to_be_impossible(
@@ -159,6 +147,41 @@ def test_more_soft_rules_than_one_word_holds() -> None:
     assert decision.hosts == (3, 3)
     assert [share.value for share in decision.explain().winners[0].shares] == [2**21 + 9, 2**21 + 5, 2**21 + 9, 2**20]
     assert [standing.host for standing in decision.explain().runners_up] == [2, 1, 0]
+
+
+def test_hosts_in_no_aggregate_share_none() -> None:
+    """Soft rules: a host outside rule's scope stays as it was when another such host takes a server."""
+    fleet = Fleet()
+    fleet.add_host("bare", Resources(16, 16, 16))
+    fleet.add_host("placed", Resources(16, 16, 16), aggregates={"availability_zone": "a2", "power": "p"})
+    wanted = rules("soft-anti-affinity:availability_zone:a2", "soft-anti-affinity:power")
+    assert place(fleet, Request(ONE, 4, wanted)).hosts == (0, 0, 0, 0)
+    fleet = fleet_in("a", "b", "c")
+    fleet.leave(0, "rack")
+    fleet.leave(1, "rack")
+    fleet.claim(2, Resources(2, 2, 2))
+    assert place(fleet, Request(ONE, 3, rules("soft-affinity:rack"))).hosts[:2] == (2, 2)
+
+
+def scopes_without_aggregates(hosts: int) -> Fleet:
+    """Hosts in racks of four that are in no other scope, one of them down."""
+    fleet = Fleet()
+    for number in range(hosts):
+        fleet.add_host(f"h{number}", Resources(64, 64, 64), aggregates={"rack": str(number // 4)})
+    fleet.enable(hosts - 1, False)
+    return fleet
+
+
+def test_several_words_of_ranking_with_a_host_down() -> None:
+    fleet = scopes_without_aggregates(48)
+    wanted = rules(*(f"soft-anti-affinity:{scope}" for scope in ("empty", "rack", "power", "row")))
+    hosts = place(fleet, Request(ONE, 255, wanted)).hosts
+    per_rack = [sum(host // 4 == rack for host in hosts) for rack in range(12)]
+    assert sorted(per_rack) == [21] * 9 + [22] * 3
+    twelve = rules(*(f"soft-anti-affinity:empty{number}" for number in range(11)), "soft-anti-affinity")
+    assert len(set(place(fleet, Request(ONE, 7, twelve)).hosts)) == 7
+    limit = rules("anti-affinity:rack", max_server_per_aggregate=22)
+    assert place(fleet, Request(ONE, 255, (*wanted, *limit)))
 
 
 def test_the_explanation_tells_soft_rules_and_capacity_apart() -> None:
@@ -204,6 +227,7 @@ def test_a_skew_that_stops_several_is_named() -> None:
     skew = rules("anti-affinity:rack", max_skew=1)
     decision = place(fleet, Request(ONE, 3, skew, Members([0])))
     assert [(refused.reason, refused.hosts) for refused in decision.refused] == [(Refusal.SKEWED, 1)]
+    assert decision.candidates == 1
 
 
 def test_candidates_are_the_hosts_that_pass() -> None:

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roost.placement.decision import Request, Verdict, Weight
+from roost.placement.decision import Request, Verdict
 from roost.placement.fleet import Resources
-from roost.placement.scheduler import broken_rules, place, place_all
+from roost.placement.scheduler import broken_rules, place
 from tests.placement import oracle, worlds
-from tests.placement.worlds import Case, cases, tight_cases
+from tests.placement.worlds import Case, cases, in_turn, tight_cases
 
 often = settings(max_examples=1500, deadline=None, derandomize=True)
 rarely = settings(max_examples=1000, deadline=None, derandomize=True)
@@ -91,7 +91,7 @@ def test_partitions_and_overlapping_limits_hold_together(case: Case) -> None:
 
 
 @often
-@given(st.one_of(cases(), cases(1, worlds.partition_rules)))
+@given(st.one_of(cases(), cases(1, worlds.partition_rules), cases(1, worlds.many_soft_rules)))
 def test_one_server_gets_the_best_soft_score_and_then_the_best_capacity(case: Case) -> None:
     """And before that the emptiest partition that has a place, as far as the other partitions can spare it."""
     decision = place(case.fleet, case.request)
@@ -99,10 +99,7 @@ def test_one_server_gets_the_best_soft_score_and_then_the_best_capacity(case: Ca
     assert bool(decision) == bool(ways)
     if ways:
         assert decision.partitions == (() if partition is None else (partition,))
-        sign = -1 if case.request.weight is Weight.PACK else 1
-        scores = {
-            host: (*oracle.liking(case.world, case.plain, host), sign * oracle.share(case.world[host])) for host in ways
-        }
+        scores = {host: (*oracle.liking(case.world, case.plain, host), oracle.share(case.world[host])) for host in ways}
         assert scores[decision.hosts[0]] == max(scores.values())
 
 
@@ -126,6 +123,14 @@ def test_the_reasons_account_for_every_host(case: Case) -> None:
     assert all(refused.hosts > 0 for refused in decision.refused)
 
 
+@often
+@given(st.one_of(cases(6), cases(6, worlds.skew_rules), cases(6, worlds.partition_rules)))
+def test_the_counts_of_several_servers_add_up(case: Case) -> None:
+    decision = place(case.fleet, case.request)
+    assert decision.candidates + sum(refused.hosts for refused in decision.refused) == len(case.world)
+    assert all(refused.hosts > 0 for refused in decision.refused)
+
+
 @rarely
 @given(cases(5))
 def test_the_explanation_ranks_as_the_decision_did(case: Case) -> None:
@@ -144,13 +149,13 @@ def test_the_explanation_ranks_as_the_decision_did(case: Case) -> None:
 
 
 @rarely
-@given(st.one_of(cases(6), cases(6, worlds.partition_rules)))
+@given(st.one_of(cases(6), cases(6, worlds.partition_rules), cases(6, worlds.many_soft_rules)))
 def test_several_servers_go_where_one_by_one_would_put_them(case: Case) -> None:
     """The bound for several: no server is worse off than if each had been asked for by itself, in turn."""
     request = case.request
     if any(rule.together or rule.max_skew for rule in request.rules):
         return
-    singles = place_all(case.fleet, [replace(request, count=1)] * request.count)
+    singles = in_turn(case.fleet, [replace(request, count=1)] * request.count)
     if all(singles):
         together = place(case.fleet, request)
         assert together.hosts == tuple(single.hosts[0] for single in singles)
@@ -191,7 +196,7 @@ def carrying(host: oracle.PlainHost, need: oracle.Triple, servers: int) -> oracl
 @given(st.one_of(cases(2), cases(2, worlds.partition_rules)))
 def test_a_batch_never_breaks_what_single_decisions_keep(case: Case) -> None:
     """Requests of one group in one batch see each other's servers and each other's claims."""
-    decisions = place_all(case.fleet, [case.request, case.request])
+    decisions = in_turn(case.fleet, [case.request, case.request])
     plain, world = case.plain, case.world
     for decision in decisions:
         if not decision:

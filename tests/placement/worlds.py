@@ -1,14 +1,15 @@
 """Small fleets, groups and requests of every kind, each made twice: for the core and for the oracle."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 
 from hypothesis import strategies as st
 
-from roost.placement.decision import Request, Weight
+from roost.placement.decision import Decision, Request
 from roost.placement.fleet import Fleet, Members, Resources
 from roost.placement.rules import AVAILABILITY_ZONE, HOST, Kind, Rule, division_of
+from roost.placement.scheduler import place
 from tests.placement.oracle import PlainHost, PlainRequest, PlainRule, World
 
 SCOPES = ("rack", "switch", AVAILABILITY_ZONE)
@@ -32,6 +33,22 @@ def fleet_of(world: World) -> Fleet:
         free, total = Resources(*host.free), Resources(*host.total)
         fleet.add_host(f"host{number}", total, free=free, enabled=host.up, aggregates=host.aggregates)
     return fleet
+
+
+def in_turn(fleet: Fleet, requests: Sequence[Request]) -> list[Decision]:
+    """Decisions on requests of one group, each made after the servers of those before it have arrived."""
+    later, members = fleet.snapshot(), requests[0].members.copy()
+    decisions = []
+    for request in requests:
+        decision = place(later, replace(request, members=members))
+        decisions.append(decision)
+        if request.moving is not None and decision:
+            later.release(request.moving.host, request.moving.held)
+            members.remove(request.moving.host, partition=request.partition)
+        for host, partition in decision.placed():
+            later.claim(host, request.resources)
+            members.add(host, partition=partition)
+    return decisions
 
 
 def plain_rule(rule: Rule) -> PlainRule:
@@ -65,7 +82,7 @@ def roomy_hosts(dice: Dice, number: int) -> World:
 
 def make_hosts(dice: Dice, most: int) -> World:
     """Up to `most` hosts in up to three overlapping scopes; some are down, full, or in no aggregate."""
-    outside = dice.choice((0.0, 0.0, 0.2))
+    outside = dice.choice((0.0, 0.0, 0.2, 0.6))
     down = dice.choice((0.0, 0.15))
     world = []
     for _ in range(dice.randint(1, most)):
@@ -146,6 +163,12 @@ def soft_rules(dice: Dice) -> tuple[Rule, ...]:
     return (Rule(dice.choice(tuple(Kind)), True, dice.choice((HOST, *SCOPES))),)
 
 
+def many_soft_rules(dice: Dice) -> tuple[Rule, ...]:
+    """More soft rules than one word of the ranking holds, and a limit now and then."""
+    soft = [Rule(dice.choice(tuple(Kind)), True, dice.choice((HOST, *SCOPES))) for _ in range(dice.randint(9, 14))]
+    return (*soft, *limit_rules(dice)[: dice.choice((0, 0, 1))])
+
+
 def make_case(dice: Dice, most_servers: int, rules: tuple[Rule, ...], most_hosts: int, most_members: int) -> Case:
     """A request for one to `most_servers` servers, with all that can narrow it."""
     world = make_hosts(dice, most_hosts)
@@ -184,7 +207,6 @@ def make_case(dice: Dice, most_servers: int, rules: tuple[Rule, ...], most_hosts
         same_host=plain.same,
         different_host=plain.different,
         partition=asked,
-        weight=dice.choice(tuple(Weight)),
         seed=dice.randrange(1000),
     )
     return Case(world, fleet_of(world), plain, request)

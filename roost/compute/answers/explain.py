@@ -17,6 +17,7 @@ from roost.placement.decision import (
     SoftRuleShare,
     Verdict,
     free_share,
+    passing,
 )
 from roost.placement.fleet import NOWHERE, Fleet
 from roost.placement.record import Record
@@ -96,11 +97,11 @@ class View:
         many = "1 server" if stored["servers"] == 1 else f"{stored['servers']} servers"
         if "partition" in stored:
             many += f" in partition {stored['partition']}"
-        lead = "No place found in time for" if stored["verdict"] == Verdict.UNDECIDED else "No place for"
+        verdict = Verdict(stored["verdict"])
+        lead = "No place found for" if verdict is Verdict.UNDECIDED else "No place for"
         reasons = [str(each) for each in refused]
         if stored["candidates"]:
-            passed = "1 host passes" if stored["candidates"] == 1 else f"{stored['candidates']} hosts pass"
-            reasons.append(f"{passed} every check, too few for all servers together")
+            reasons.append(passing(verdict, stored["candidates"]))
         return f"{lead} {many}: {'; '.join(reasons) or 'there are no hosts'}."
 
     def _why_here(self, stored: Record) -> str:
