@@ -14,6 +14,21 @@ RUNNERS_UP: Final = 3
 """How many of those that came next an explanation names."""
 
 
+WORK: Final = 200_000
+"""How much work the exact search may do for one request, where the request does not say."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """Work that searches may still do, in a unit that is the same on every machine: see `exact`."""
+
+    left: int
+
+    def spend(self, work: int) -> None:
+        """Account for work that was done."""
+        self.left = max(0, self.left - work)
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """A server that already runs: neither what it holds nor its membership counts against it."""
@@ -25,7 +40,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Servers of one size, to be placed together or not at all."""
+    """Servers of one size, to be placed together or not at all, unless it names the `least` that will do."""
 
     resources: Resources
     count: int = 1
@@ -40,12 +55,16 @@ class Request:
     partition: int | None = None
     """Of a divided group, the partition for all servers, or the one that a moving server has; None for the emptiest."""
     seed: int = 0
-    time_limit: float = 2.0
-    """Seconds that the exact search may take; it is needed only where the quick one fails."""
+    least: int | None = None
+    """How many of the servers must find a place, where it need not be all of them: then as many as can be do."""
+    budget: int = WORK
+    """The work that the exact search may do; it is needed only where the quick one fails. With 0 there is no search."""
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise ValueError(f"a request is for one server or more, not {self.count}")
+        if self.least is not None and not 1 <= self.least <= self.count:
+            raise ValueError(f"of {self.count} servers, {self.least} cannot be the least that must find a place")
         if self.moving is not None and self.count != 1:
             raise ValueError("one server moves at a time")
 
@@ -229,7 +248,8 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """Where each server goes, or why nowhere."""
+    """Where each server goes, or why nowhere. Where fewer servers than asked for were enough, the request says how
+    many were placed."""
 
     verdict: Verdict
     request: Request
@@ -247,6 +267,9 @@ class Decision:
     """The partition of each server, where the group is divided."""
     fleet: Fleet | None = None
     """The fleet that refused, kept for finding what would help."""
+    cut_short: bool = False
+    """Whether the budget ended before it was known if more servers could be placed. With a budget of 0 this tells, at
+    the cost of the quick search, that a request needs the exact one."""
 
     def __bool__(self) -> bool:
         return self.verdict is Verdict.PLACED

@@ -1,28 +1,31 @@
 """The exact search: how many servers go to each kind of host, as a mixed-integer programme solved by HiGHS.
 
 Hosts that lie in the same aggregates of every scope in question are one kind, so the programme grows with the number of
-such kinds and hardly with the fleet.
+such kinds and hardly with the fleet. What a search costs is counted in work (`Budget`): the size of the programme for
+building it and again for every node that the solver opens. The clock plays no part, so the same request gets the same
+answer on a busy machine.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import highspy
 import numpy as np
-from numpy.typing import NDArray
 
+from roost.placement.decision import Budget
 from roost.placement.fleet import Bools, Ints
 
-Floats = NDArray[np.float64]
+_NODES_FOR_A_PREFERENCE: Final = 100
+"""Preferring one placement over another is tried only where the budget still pays for this many nodes."""
 
 
 class Unsolved(Enum):
     """Why there is no answer."""
 
     IMPOSSIBLE = auto()
-    OUT_OF_TIME = auto()
+    OUT_OF_WORK = auto()
 
 
 class Cap(NamedTuple):
@@ -70,19 +73,44 @@ class Programme:
         self.row_lower.append(lower)
         self.row_upper.append(upper)
 
-    def solve(self, time_limit: float) -> Ints | Unsolved:
-        """The values of the unknowns with the least cost found in time."""
+    def rows(self, groups: Ints, upper: Ints) -> None:
+        """For each group of the first unknowns, their sum is at most the group's bound."""
+        order = groups.argsort(kind="stable")
+        found, counts = np.unique(groups, return_counts=True)
+        self.starts += (len(self.indexes) + counts.cumsum()).tolist()
+        self.indexes += order.tolist()
+        self.values += [1.0] * len(order)
+        self.row_lower += [0.0] * len(found)
+        self.row_upper += upper[found].astype(np.float64).tolist()
+
+    @property
+    def size(self) -> int:
+        """The unknowns and the terms of all sums: what building the programme or opening a node costs."""
+        return len(self.upper) + len(self.indexes)
+
+    def solve(self, budget: Budget, enough: float | None = None, start: Ints | None = None) -> Ints | Unsolved:
+        """The values of the unknowns with the least cost found within the budget; any whose cost is `enough` will do.
+        The search may `start` from an answer."""
+        nodes = budget.left // self.size - 1
+        if nodes < 1:
+            return Unsolved.OUT_OF_WORK
         solver = highspy.Highs()
-        for option, value in (("output_flag", False), ("time_limit", time_limit), ("mip_rel_gap", 0.0), ("threads", 1)):
+        options = {"output_flag": False, "mip_rel_gap": 0.0, "threads": 1, "mip_max_nodes": min(nodes, 2**31 - 1)}
+        for option, value in (options if enough is None else {**options, "objective_target": enough}).items():
             solver.setOptionValue(option, value)
         solver.passModel(self._model())
+        if start is not None:
+            known = highspy.HighsSolution()
+            known.col_value = start.astype(np.float64).tolist()
+            solver.setSolution(known)
         solver.run()
-        status = solver.getModelStatus()
+        status, info = solver.getModelStatus(), solver.getInfo()
+        budget.spend(self.size * (1 + max(int(info.mip_node_count), 1)))
         self.optimal = status == highspy.HighsModelStatus.kOptimal
         if status == highspy.HighsModelStatus.kInfeasible:
             return Unsolved.IMPOSSIBLE
-        if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            return Unsolved.OUT_OF_TIME
+        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            return Unsolved.OUT_OF_WORK
         answer: Ints = np.rint(np.array(solver.getSolution().col_value)).astype(np.int64)
         return answer
 
@@ -97,29 +125,60 @@ class Programme:
         return model
 
 
+class Shares(NamedTuple):
+    """How many servers each kind of host can take at once."""
+
+    servers: Ints
+    most: bool
+    """Whether no more servers than these can be placed."""
+
+
 def divide(
-    count: int,
+    least: int,
+    most: int,
     room: Ints,
     rank: Ints,
     caps: list[Cap],
     levels: list[Level],
     together: list[Ints],
-    time_limit: float,
-) -> Ints | Unsolved:
-    """How many of the servers each kind of host takes, preferring kinds of higher rank."""
+    budget: Budget,
+) -> Shares | Unsolved:
+    """How many servers each kind of host takes: `most` of them or as many as can be, and no fewer than `least`.
+
+    That there is a way comes first. Then, where the budget still allows it, kinds of higher rank are preferred.
+    """
+    if budget.left < 2 * len(room) * (2 + len(caps) + len(levels) + len(together)):
+        return Unsolved.OUT_OF_WORK
     programme = Programme()
-    for most, liking in zip(room.tolist(), rank.tolist(), strict=True):
-        programme.column(min(most, count), -liking / len(rank))
-    programme.row([(kind, 1.0) for kind in range(len(room))], count, count)
+    for each in room.tolist():
+        programme.column(each, -1.0)
+    # Without a level to keep, any part of a placement is a placement. To look for as many as fit, and to use `most` of
+    # them, is far easier for the solver than to hit a number.
+    programme.row([(kind, 1.0) for kind in range(len(room))], least, most if levels else float(room.sum()))
     for cap in caps:
-        for aggregate, kinds in _by_aggregate(cap.aggregate):
-            programme.row([(kind, 1.0) for kind in kinds], 0, int(cap.left[aggregate]))
+        programme.rows(cap.aggregate, cap.left)
     for level in levels:
-        _keep_level(programme, level, count)
+        _keep_level(programme, level, most)
     for aggregates in together:
-        keep_together(programme, [kinds for _, kinds in _by_aggregate(aggregates)], count)
-    answer = programme.solve(time_limit)
-    return answer if isinstance(answer, Unsolved) else answer[: len(room)]
+        keep_together(programme, [kinds for _, kinds in _by_aggregate(aggregates)], most)
+    answer = programme.solve(budget, enough=0.5 - most)
+    if isinstance(answer, Unsolved):
+        return answer
+    found = int(answer[: len(room)].sum())
+    proven = found >= most or programme.optimal
+    if budget.left >= programme.size * _NODES_FOR_A_PREFERENCE:
+        answer = _prefer(programme, rank, answer if found <= most else None, min(found, most), budget, answer)
+    return Shares(answer[: len(room)], proven)
+
+
+def _prefer(
+    programme: Programme, rank: Ints, start: Ints | None, servers: int, budget: Budget, otherwise: Ints
+) -> Ints:
+    """The same number of servers on kinds of higher rank, if that is found."""
+    programme.cost[: len(rank)] = (-rank / len(rank)).tolist()
+    programme.row_lower[0] = programme.row_upper[0] = servers
+    better = programme.solve(budget, start=start)
+    return otherwise if isinstance(better, Unsolved) else better
 
 
 def _by_aggregate(aggregates: Ints) -> list[tuple[int, list[int]]]:

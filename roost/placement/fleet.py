@@ -87,17 +87,29 @@ def _numbers(room: int, blank: int = 0) -> Column[np.int64]:
 class ScopeColumn:
     """One way of dividing hosts: the aggregate of each, and the aggregates' identifiers."""
 
-    __slots__ = ("column", "indexes", "outside")
+    __slots__ = ("_indexes_shared", "column", "indexes", "outside")
 
     def __init__(self, column: Column[np.int64], indexes: dict[str, int], outside: int) -> None:
         self.column = column
         self.indexes = indexes
-        """The aggregate of each identifier. It only grows, so snapshots share it."""
+        """The aggregate of each identifier, shared with snapshots until an identifier is added."""
+        self._indexes_shared = False
         self.outside = outside
         """How many hosts are in no aggregate of this scope: where it is 0, nobody needs to look for them."""
 
     def fork(self) -> "ScopeColumn":
-        return ScopeColumn(self.column.fork(), self.indexes, self.outside)
+        other = ScopeColumn(self.column.fork(), self.indexes, self.outside)
+        self._indexes_shared = other._indexes_shared = True
+        return other
+
+    def index_of(self, identifier: str) -> int:
+        """The aggregate of an identifier, which is new if no host was ever in it."""
+        found = self.indexes.get(identifier)
+        if found is None:
+            if self._indexes_shared:
+                self.indexes, self._indexes_shared = self.indexes.copy(), False
+            found = self.indexes[identifier] = len(self.indexes)
+        return found
 
     def put(self, host: int, aggregate: int) -> None:
         """Move a host into an aggregate, or out of all with NOWHERE."""
@@ -300,7 +312,7 @@ class Fleet:
         found = self._scopes.get(scope)
         if found is None:
             found = self._scopes[scope] = ScopeColumn(_numbers(len(self._numbers), NOWHERE), {}, len(self))
-        found.put(host, found.indexes.setdefault(identifier, len(found.indexes)))
+        found.put(host, found.index_of(identifier))
 
     def leave(self, host: int, scope: str) -> None:
         """A host leaves its aggregate of a scope."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from roost.placement import exact
 from roost.placement.audit import Breach, Violation, audit, open_aggregates
-from roost.placement.decision import Move, Request
+from roost.placement.decision import Budget, Move, Request
 from roost.placement.exact import Programme, Unsolved
 from roost.placement.fleet import NOWHERE, Bools, Fleet, Members, Resources
 from roost.placement.rules import Kind, Rule
@@ -30,6 +30,8 @@ from roost.placement.scheduler import candidates, place
 
 ASSIGNABLE: Final = 100_000
 """Servers times hosts, up to which the second search is tried."""
+WORK: Final = 20_000_000
+"""How much work the integer programmes of one repair may do together."""
 SEARCHABLE: Final = 2_000
 """How many states the third search looks at."""
 
@@ -72,21 +74,21 @@ class RepairPlan:
 
 
 def repair(
-    fleet: Fleet, groups: Mapping[str, Sequence[Rule]], servers: Sequence[RepairMember], time_limit: float = 10.0
+    fleet: Fleet, groups: Mapping[str, Sequence[Rule]], servers: Sequence[RepairMember], work: int = WORK
 ) -> RepairPlan:
     """A plan for these groups; any of these servers may move, and the fleet's columns count them where they are."""
-    start = _Standing(fleet.snapshot(), groups, servers)
-    leavers, bound = _leavers(start, time_limit)
+    start, budget = _Standing(fleet.snapshot(), groups, servers), Budget(work)
+    leavers, bound = _leavers(start, budget)
     quick = start.copy()
     moves = _place_each(quick, leavers)
     broken = quick.broken()
     if not broken:
         return RepairPlan(tuple(moves), (), bound)
     if len(servers) * len(fleet) <= ASSIGNABLE:
-        whole = _repair_together(start, list(start.servers), time_limit)
+        whole = _repair_together(start, list(start.servers), budget)
         return whole or RepairPlan(tuple(moves), tuple(broken), bound)
     names = [name for group in broken for name in quick.named[group]]
-    rest = _repair_together(quick, names, time_limit) if len(names) * len(fleet) <= ASSIGNABLE else None
+    rest = _repair_together(quick, names, budget) if len(names) * len(fleet) <= ASSIGNABLE else None
     if rest is None:
         return RepairPlan(tuple(moves), tuple(broken), bound)
     return RepairPlan((*moves, *rest.moves), rest.unrepaired, bound)
@@ -176,7 +178,7 @@ class _Standing:
 # First: who must leave, and a place for each
 
 
-def _leavers(standing: _Standing, time_limit: float) -> tuple[list[str], int]:
+def _leavers(standing: _Standing, budget: Budget) -> tuple[list[str], int]:
     """The fewest members whose leaving lets the others stay, as if there were room for them elsewhere; and a bound."""
     programme = Programme()
     stays: dict[str, int] = {}
@@ -189,7 +191,7 @@ def _leavers(standing: _Standing, time_limit: float) -> tuple[list[str], int]:
         for rule in standing.groups[group]:
             if not rule.soft:
                 _let_stay(programme, standing, rule, {name: stays[name] for name in standing.named[group]})
-    answer = programme.solve(time_limit) if stays else np.zeros(0, np.int64)
+    answer = programme.solve(budget) if stays else np.zeros(0, np.int64)
     if isinstance(answer, Unsolved):
         return [], standing.least()
     leavers = [name for name, stay in stays.items() if not answer[stay]]
@@ -282,9 +284,9 @@ def _kept_hosts(standing: _Standing, group: str, leaving: Set[str]) -> Sequence[
 # Second: all servers at once
 
 
-def _repair_together(standing: _Standing, names: Sequence[str], time_limit: float) -> RepairPlan | None:
+def _repair_together(standing: _Standing, names: Sequence[str], budget: Budget) -> RepairPlan | None:
     """The fewest moves of these servers that leave no violation, in an order, or None if there are none in reach."""
-    wanted = _assign(standing, names, time_limit)
+    wanted = _assign(standing, names, budget)
     if wanted is None:
         return None
     goal, bound = wanted
@@ -295,7 +297,7 @@ def _repair_together(standing: _Standing, names: Sequence[str], time_limit: floa
     return _shortest(standing, names)
 
 
-def _assign(standing: _Standing, names: Sequence[str], time_limit: float) -> tuple[dict[str, int], int] | None:
+def _assign(standing: _Standing, names: Sequence[str], budget: Budget) -> tuple[dict[str, int], int] | None:
     """A host for each of these servers with the fewest moves, the order of moves aside; and a bound on the moves."""
     fleet, programme = standing.fleet, Programme()
     spots: dict[str, dict[int, int]] = {}
@@ -310,7 +312,7 @@ def _assign(standing: _Standing, names: Sequence[str], time_limit: float) -> tup
             for rule in standing.groups[group]:
                 if not rule.soft:
                     _keep_rule(programme, standing, rule, {name: spots[name] for name in standing.named[group]})
-    answer = programme.solve(time_limit)
+    answer = programme.solve(budget)
     if isinstance(answer, Unsolved):
         return None
     goal = {name: host for name, hosts in spots.items() for host, spot in hosts.items() if answer[spot]}

@@ -6,14 +6,16 @@ changes only what its own aggregates and its own host say. Where that runs into 
 was a way at all, and if it cannot, the exact search in `exact` does.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roost.placement.decision import (
+    Budget,
     Decision,
     Ranking,
     RankingField,
@@ -46,28 +48,53 @@ ANY: Final = 0
 SHARED: Final = -1
 """What an aggregate is for, beside the number of a partition: for any that comes first, or, for now, for none."""
 
+_NO_AGGREGATE: Final = NOWHERE - 1
+
 _SHORTAGES: Final = (Refusal.TOO_FEW_VCPUS, Refusal.TOO_LITTLE_MEMORY, Refusal.TOO_LITTLE_DISK)
 
 
-def place(fleet: Fleet, request: Request) -> Decision:
-    """Where each server of a request goes, or why nowhere."""
+def place(fleet: Fleet, request: Request, budget: Budget | None = None) -> Decision:
+    """Where each server of a request goes, or why nowhere. A `budget` given here is shared with other requests, and
+    takes the place of the request's own."""
     board = _Board(fleet, request)
+    if request.count == 1:
+        board.narrow()
+    board.rank()
     if request.count == 1 or not board.candidates:
         return board.decide_one()
-    return board.decide_several()
+    return board.decide_several(Budget(request.budget) if budget is None else budget)
 
 
 def candidates(fleet: Fleet, request: Request) -> Bools:
     """The hosts that pass every check for the first server of a request."""
+    board = _Board(fleet, request)
+    if request.count == 1:
+        board.narrow()
+    return board.ok
+
+
+def eligible(fleet: Fleet, request: Request) -> Bools:
+    """The hosts that pass every check but skews, and are open to some partition."""
     return _Board(fleet, request).ok
 
 
-def broken_rules(fleet: Fleet, decision: Decision, members: Members) -> tuple[Rule, ...]:
-    """The hard rules that a decision would break if the group's members were these.
+def still_holds(fleet: Fleet, decision: Decision, members: Members) -> bool:
+    """Whether a placement that was decided earlier can be carried out on this fleet, beside these members."""
+    request = replace(decision.request, members=members)
+    if not decision or not eligible(fleet, request)[list(decision.hosts)].all():
+        return False
+    room = (
+        free >= servers * need
+        for host, servers in Counter(decision.hosts).items()
+        for free, need in zip(fleet.free(host), request.resources, strict=True)
+        if need and servers > 1
+    )
+    return all(room) and not broken_rules(fleet, decision, members)
 
-    For the transaction that claims a decision: with the group locked, it counts the members anew and asks here. It
-    looks at the chosen hosts only.
-    """
+
+def broken_rules(fleet: Fleet, decision: Decision, members: Members) -> tuple[Rule, ...]:
+    """The hard rules that a decision would break if the group's members were these. It looks at the chosen hosts
+    only."""
     request = replace(decision.request, members=members)
     present, hosts = request.present(), np.array(decision.hosts, np.int64)
     feasible = dict(decision.feasible)
@@ -135,9 +162,9 @@ def _holders(division: Division, members: Members) -> Ints:
 
 
 def _target(fleet: Fleet, rule: Rule) -> int:
-    """The aggregate a rule names; an identifier that nobody has joined matches no aggregate at all."""
+    """The aggregate a rule names; an identifier that no host has joined matches no host at all."""
     index = fleet.aggregate_index(rule.scope, rule.identifier or "")
-    return fleet.size if index == NOWHERE else index
+    return _NO_AGGREGATE if index == NOWHERE else index
 
 
 def _tally(division: Division, members: Members) -> Ints:
@@ -154,6 +181,15 @@ class _Limit(NamedTuple):
     scope: str
     column: Ints
     left: Ints
+
+
+class _Quotas(NamedTuple):
+    """What the exact search found: how many servers each kind of host may take, and how many to place."""
+
+    limit: _Limit
+    servers: int
+    most: bool
+    """Whether no more can be placed."""
 
 
 class _Preference(NamedTuple):
@@ -236,6 +272,16 @@ class _State:
     partitions: _Partitions | None
 
 
+@dataclass(slots=True)
+class _Filled:
+    """Servers placed one after another, as far as that went."""
+
+    ranking: Ranking
+    hosts: list[int] = field(default_factory=list)
+    rows: list[tuple[int, ...]] = field(default_factory=list)
+    partitions: list[int] = field(default_factory=list)
+
+
 class _Board:
     """One request before one fleet: the candidates that are left, what removed the others, and their ranking."""
 
@@ -256,11 +302,12 @@ class _Board:
             if not rule.soft:
                 self._check_rule(rule)
         self.skews = self._find_skews()
-        if request.count == 1:
-            for skew in self.skews:
-                self._keep(skew.open()[skew.column], Refusal.SKEWED, skew.rule)
-            self._choose_partition()
-        self.ranking = self._rank()
+
+    def narrow(self) -> None:
+        """For a single server, check the skews and choose its partition."""
+        for skew in self.skews:
+            self._keep(skew.open()[skew.column], Refusal.SKEWED, skew.rule)
+        self._choose_partition()
 
     # The checks
 
@@ -393,15 +440,16 @@ class _Board:
 
     # The ranking
 
-    def _rank(self) -> Ranking:
+    def rank(self) -> None:
+        """Rank the candidates."""
         flip = _mixed(self.request.seed) & TIES
         key = self.fleet.order_column ^ flip
         fields, high = self._lay_out()
         words = [*(np.zeros(self.fleet.size, np.int64) for _ in range(high)), key]
-        for field in fields:
-            self._add_preference(field, words[field.word])
+        for each in fields:
+            self._add_preference(each, words[each.word])
         key *= self.ok
-        return Ranking(words, fields, flip)
+        self.ranking = Ranking(words, fields, flip)
 
     def _lay_out(self) -> tuple[tuple[RankingField, ...], int]:
         """A field for each soft rule, the last one lowest in the last word, and how many words stand before that."""
@@ -479,15 +527,32 @@ class _Board:
 
     # Several servers
 
-    def decide_several(self) -> Decision:
+    def decide_several(self, budget: Budget) -> Decision:
         """All servers one after another; if that ends short, all at once."""
         cells = self._cells()
-        filled = self._fill(self._state()) if cells is None else self._fill_a_cell(cells)
-        if isinstance(filled, Decision):
-            return filled
-        if self._most(np.zeros(self.fleet.size, np.int64), 1)[0] < self.request.count:
-            return self._refuse_several(Verdict.REFUSED)
-        return self._search()
+        filled = self._fill(self._state(), self.request.count) if cells is None else self._fill_a_cell(cells)
+        filled = self._gather(filled, budget)
+        if len(filled.hosts) == self.request.count:
+            return self._placed_several(filled)
+        return self._search(filled, budget)
+
+    def _placed_several(self, filled: _Filled, *, cut_short: bool = False) -> Decision:
+        """The servers that found a place, all of them or as many as must."""
+        hosts, rows, partitions = tuple(filled.hosts), tuple(filled.rows), tuple(filled.partitions)
+        placed = self._decision(Verdict.PLACED, filled.ranking, hosts, rows, partitions)
+        return replace(placed, request=replace(self.request, count=len(hosts), least=None), cut_short=cut_short)
+
+    def _end(self, filled: _Filled, verdict: Verdict) -> Decision:
+        """What the quick search found, if it is enough, where the exact one finds no more."""
+        cut_short = verdict is Verdict.UNDECIDED
+        if len(filled.hosts) >= self.least:
+            return self._placed_several(filled, cut_short=cut_short)
+        return replace(self._refuse_several(verdict), cut_short=cut_short)
+
+    @property
+    def least(self) -> int:
+        """How many servers must find a place."""
+        return self.request.count if self.request.least is None else self.request.least
 
     def _refuse_several(self, verdict: Verdict) -> Decision:
         """A refusal that also counts the hosts that the skews closed to the first server."""
@@ -503,40 +568,39 @@ class _Board:
 
     def _preferences(self) -> list[_Preference]:
         found = []
-        for field in self.ranking.fields:
-            if field.rule.identifier is None:
-                column = self.fleet.division(field.rule.scope).column
-                step = -1 << field.shift if field.top else 1 << field.shift
-                found.append(_Preference(field.rule.scope, column, field.word, step))
+        for each in self.ranking.fields:
+            if each.rule.identifier is None:
+                column = self.fleet.division(each.rule.scope).column
+                step = -1 << each.shift if each.top else 1 << each.shift
+                found.append(_Preference(each.rule.scope, column, each.word, step))
         return found
 
-    def _fill(self, state: _State) -> Decision | None:
-        """Place each server on the best host that the ones before it have left."""
+    def _fill(self, state: _State, count: int) -> _Filled:
+        """Place each server on the best host that the ones before it have left, as far as that goes."""
         ranking = state.ranking
         key = ranking.key
-        hosts: list[int] = []
-        rows: list[tuple[int, ...]] = []
-        partitions: list[int] = []
+        filled = _Filled(ranking)
         taken: dict[int, int] = {}
-        for _ in range(self.request.count):
+        for _ in range(count):
             among = _open_hosts(state.skews)
             if state.partitions is not None:
                 open_to = key > 0 if among is None else (key > 0) & among
                 partition = state.partitions.choose(open_to)
                 if partition is None:
-                    return None
+                    break
                 among = state.partitions.spare(partition, open_to & state.partitions.open(partition))
-                partitions.append(partition)
             host = ranking.best(among)
             if not key[host] or (among is not None and not among[host]):
-                return None
-            rows.append(ranking.row(host))
-            hosts.append(host)
+                break
+            filled.rows.append(ranking.row(host))
+            filled.hosts.append(host)
             taken[host] = taken.get(host, 0) + 1
             self._take(state, host, taken[host])
             if state.partitions is not None:
-                state.partitions.take(host, partitions[-1])
-        return self._placed(ranking, hosts, rows, partitions)
+                assert partition is not None
+                filled.partitions.append(partition)
+                state.partitions.take(host, partition)
+        return filled
 
     def _take(self, state: _State, host: int, servers: int) -> None:
         """Account for one more server on a host."""
@@ -575,28 +639,67 @@ class _Board:
     def _cells(self) -> Ints | None:
         """A number for each host, equal for hosts that share every aggregate which the servers must share."""
         columns = [self.fleet.division(rule.scope).column for rule in self._together()]
-        if len(columns) < 2:
-            return columns[0] if columns else None
-        return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].reshape(-1)
+        return _kinds(columns) if columns else None
 
-    def _fill_a_cell(self, cells: Ints) -> Decision | None:
-        """Try the cells that may hold all servers, the one with the best host first."""
-        number = int(cells.max()) + 1
-        large = self._most(cells, number) >= self.request.count
-        self._keep(np.append(large, False)[cells], Refusal.TOO_SMALL_FOR_ALL, self._together()[0])
+    def _fill_a_cell(self, cells: Ints) -> _Filled:
+        """Try the cells that may hold all servers, the one with the best host first; where fewer servers are enough,
+        the cells that may hold most of them."""
+        most = np.minimum(self._most(cells, int(cells.max()) + 1), self.request.count)
+        self._keep((most >= self.least)[cells], Refusal.TOO_SMALL_FOR_ALL, self._together()[0])
         self.ranking.key[~self.ok] = 0
-        among = self.ok.copy()
+        among, best = self.ok.copy(), _Filled(self.ranking)
+        for _ in range(_TRIES):
+            left = np.flatnonzero(among)
+            largest = int(most[cells[left]].max(initial=0))
+            if largest <= len(best.hosts):
+                break
+            inside = cells == cells[self.ranking.best(among & (most == largest)[cells])]
+            filled = self._fill_inside(inside)
+            best = max(best, filled, key=lambda each: len(each.hosts))
+            among &= ~inside
+        return best
+
+    def _fill_inside(self, inside: Bools) -> _Filled:
+        state = self._state()
+        state.ranking.key[~inside] = 0
+        return self._fill(state, self.request.count)
+
+    # Several servers that would rather share an aggregate
+
+    def _gathering(self) -> Rule | None:
+        """The first soft rule, if it is an affinity: what it asks of several servers depends on all of them."""
+        first = next((rule for rule in self.request.rules if rule.soft), None)
+        return first if first and first.kind is Kind.AFFINITY and first.identifier is None else None
+
+    def _gather(self, filled: _Filled, budget: Budget) -> _Filled:
+        """All servers in one aggregate of the first soft affinity, where one can hold them and that keeps more of the
+        members together than one server after another would.
+
+        kept together = sum over the aggregates of (members there, old and new)²
+        """
+        rule = self._gathering()
+        if rule is None:
+            return filled
+        count, division = self.request.count, self.fleet.division(rule.scope)
+        members = self._tally_of(rule.scope, division)
+        gain = np.append((2 * members[:-1] + count) * count, 0)
+        if len(filled.hosts) == count:
+            new = np.bincount(division.column[filled.hosts] + 1, minlength=len(members))
+            gain[gain <= int(((2 * members[:-1] + new[1:]) * new[1:]).sum())] = 0
+        cells = _kinds([self.fleet.division(each.scope).column for each in (*self._together(), rule)])
+        large = self._most(cells, int(cells.max()) + 1) >= count
+        among = self.ok & (gain > 0)[division.column] & large[cells]
+        worth_it = among.copy()
         for _ in range(_TRIES):
             if not among.any():
-                break
-            inside = cells == cells[self.ranking.best(among)]
-            state = self._state()
-            state.ranking.key[~inside] = 0
-            filled = self._fill(state)
-            if filled is not None:
                 return filled
+            inside = cells == cells[self.ranking.best(among)]
+            gathered = self._fill_inside(inside)
+            if len(gathered.hosts) == count:
+                return gathered
             among &= ~inside
-        return None
+        found = self._divide(count, count, budget, rule, worth_it)
+        return filled if isinstance(found, Verdict) else self._fill_kinds(found)
 
     def _room(self) -> Ints:
         """How many of the servers each host can take, by its capacity and by its own aggregates' limits."""
@@ -630,36 +733,57 @@ class _Board:
 
     # Several servers, all at once
 
-    def _search(self) -> Decision:
-        """Let the exact search say how many servers each kind of host takes, and fill the kinds best first."""
+    def _search(self, filled: _Filled, budget: Budget) -> Decision:
+        """More servers than the quick search has placed, all at once: first whether a bound allows them at all."""
+        cells = self._cells()
+        cells = np.zeros(self.fleet.size, np.int64) if cells is None else cells
+        most = min(int(self._most(cells, int(cells.max()) + 1).max()), self.request.count)
+        least = max(self.least, len(filled.hosts) + 1)
+        if most < least:
+            return self._end(filled, Verdict.REFUSED)
+        found = self._divide(least, most, budget)
+        if isinstance(found, Verdict):
+            return self._end(filled, found)
+        whole = self._fill_kinds(found)
+        if len(whole.hosts) == self.request.count:
+            whole = self._gather(whole, budget)
+        return self._placed_several(whole, cut_short=not found.most)
+
+    def _divide(
+        self, least: int, most: int, budget: Budget, gathering: Rule | None = None, among: Bools | None = None
+    ) -> _Quotas | Verdict:
+        """How many servers each kind of host takes, by the exact search: `most`, or as many as can be."""
         try:
             from roost.placement import exact
         except ImportError:  # no HiGHS, as in a nova-scheduler: what the quick search did not find stays unknown
-            return self._refuse_several(Verdict.UNDECIDED)
+            return Verdict.UNDECIDED
+        if not budget.left:
+            return Verdict.UNDECIDED
         limits = self._wide_limits()
-        together = [self.fleet.division(rule.scope).column for rule in self._together()]
+        near = [*self._together(), *([gathering] if gathering else [])]
+        together = [self.fleet.division(rule.scope).column for rule in near]
         columns = [*(limit.column for limit in limits), *(skew.column for skew in self.skews), *together]
-        room = self._room()
+        room = self._room() if among is None else self._room() * among
         hosts = np.flatnonzero(room)
-        kinds, kind = np.unique(np.stack(columns)[:, hosts], axis=1, return_inverse=True)
-        kind = kind.reshape(-1)
-        rows = iter(kinds)
-        share = exact.divide(
-            self.request.count,
-            _sums(kind, room[hosts], kinds.shape[1]),
-            self._kind_ranks(hosts, kind, kinds.shape[1]),
+        kind = _kinds([column[hosts] for column in columns])
+        _, first = np.unique(kind, return_index=True)
+        rows = iter([column[hosts[first]] for column in columns])
+        shares = exact.divide(
+            least,
+            most,
+            _sums(kind, room[hosts], len(first)),
+            self._kind_ranks(hosts, kind, len(first)),
             [exact.Cap(next(rows), limit.left) for limit in limits],
             [exact.Level(next(rows), skew.counts, skew.feasible, skew.allowed) for skew in self.skews],
             list(rows),
-            self.request.time_limit,
+            budget,
         )
-        if share is exact.Unsolved.IMPOSSIBLE:
-            return self._refuse_several(Verdict.REFUSED)
-        if isinstance(share, exact.Unsolved):
-            return self._refuse_several(Verdict.UNDECIDED)
+        if isinstance(shares, exact.Unsolved):
+            return Verdict.REFUSED if shares is exact.Unsolved.IMPOSSIBLE else Verdict.UNDECIDED
         column = np.full(self.fleet.size, NOWHERE)
         column[hosts] = kind
-        return self._fill_kinds(_Limit("", column, np.append(share, 0)))
+        limit = _Limit("", column, np.append(shares.servers, 0))
+        return _Quotas(limit, min(int(shares.servers.sum()), most), shares.most)
 
     def _kind_ranks(self, hosts: Ints, kind: Ints, number: int) -> Ints:
         """The kinds in order of their best host."""
@@ -668,15 +792,23 @@ class _Board:
         ranks: Ints = best.argsort().argsort()
         return ranks
 
-    def _fill_kinds(self, quota: _Limit) -> Decision:
-        """Place the servers with so many to each kind; the skews hold at the end by the quotas' making."""
-        state = self._state()
+    def _fill_kinds(self, quotas: _Quotas) -> _Filled:
+        """Place the servers with a quota for each kind; the skews hold at the end by the quotas' making."""
+        state, limit = self._state(), quotas.limit
         state.skews.clear()
-        state.limits.append(quota)
-        state.ranking.key[(quota.left == 0)[quota.column]] = 0
-        filled = self._fill(state)
-        assert filled is not None, "quotas that the search found can be filled"
+        state.limits.append(limit)
+        state.ranking.key[(limit.left == 0)[limit.column]] = 0
+        filled = self._fill(state, quotas.servers)
+        assert len(filled.hosts) == quotas.servers, "quotas that the search found can be filled"
         return filled
+
+
+def _kinds(columns: Sequence[Ints]) -> Ints:
+    """A number for each host, from 0 up, equal for hosts that every column says the same of."""
+    kinds = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        kinds = np.unique(kinds * (int(column.max(initial=0)) + 2) + column + 1, return_inverse=True)[1].reshape(-1)
+    return kinds
 
 
 def _open_hosts(skews: list[_Skew]) -> Bools | None:

@@ -186,3 +186,13 @@ def test_members_are_counted_as_they_come_and_go(changes: list[tuple[int, bool]]
     copy = members.copy()
     copy.add(3)
     assert members.on(3) == copy.on(3) - 1
+
+
+def test_a_snapshot_names_aggregates_by_itself() -> None:
+    fleet = Fleet()
+    host = fleet.add_host("h", Resources(1, 1, 1), aggregates={"rack": "a"})
+    other = fleet.snapshot()
+    other.join(host, "rack", "only here")
+    assert fleet.identifiers("rack") == ["a"]
+    fleet.join(host, "rack", "b")
+    assert other.identifiers("rack") == ["a", "only here"]

@@ -199,4 +199,4 @@ def test_no_time_mends_nothing() -> None:
     fleet = Fleet()
     for vcpus, free in ((6, 0), (2, 2), (4, 1)):
         host(fleet, vcpus, free)
-    assert repair(fleet, GROUP, servers(small=1, big=2, huge=3), time_limit=0.0).unrepaired == ("group",)
+    assert repair(fleet, GROUP, servers(small=1, big=2, huge=3), work=0).unrepaired == ("group",)

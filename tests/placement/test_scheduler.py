@@ -1,12 +1,14 @@
 """The scheduler by example: moves, batches, races, ties, and the honest word when time runs out."""
 
 import sys
+from dataclasses import replace
+from random import Random
 
 import pytest
 
 from roost import placement
 from roost.placement import scheduler
-from roost.placement.decision import Move, Refusal, Request, Verdict
+from roost.placement.decision import Budget, Move, Refusal, Request, Verdict
 from roost.placement.fleet import Fleet, Members, Resources
 from roost.placement.rules import Rule
 from roost.placement.scheduler import broken_rules, candidates, place
@@ -101,6 +103,15 @@ def test_a_host_that_left_its_rack_is_seen() -> None:
     assert broken_rules(fleet, decision, Members()) == rules("affinity:rack:x")
 
 
+def test_a_target_that_no_host_is_in_is_no_aggregate_of_another_name() -> None:
+    fleet = fleet_in("a", "b")
+    for name in ("c", "d"):
+        fleet.join(1, "rack", name)
+    assert place(fleet, Request(ONE, 1, rules("anti-affinity:rack:nowhere"), targets=[1])).hosts == (1,)
+    fleet.join(1, "rack", "c")
+    assert not place(fleet, Request(ONE, 1, rules("affinity:rack:nowhere")))
+
+
 def test_seeds_scatter_what_is_equal() -> None:
     fleet = fleet_in(*"abcdefgh")
     chosen = {place(fleet, Request(ONE, seed=seed)).hosts[0] for seed in range(100)}
@@ -123,9 +134,62 @@ def test_the_exact_search_also_chooses_the_aggregate_for_an_affinity(monkeypatch
 
 def test_a_search_cut_short_is_no_refusal() -> None:
     fleet, request = dead_end()
-    decision = place(fleet, Request(ONE, 3, request.rules, time_limit=0.0))
+    decision = place(fleet, Request(ONE, 3, request.rules, budget=0))
     assert decision.verdict is Verdict.UNDECIDED
+    assert decision.cut_short
     assert decision.sentence().startswith("no place found for 3 servers: 6 hosts pass every check, and the search")
+
+
+def crossing(hosts: int, parts: int, planted: int) -> tuple[Fleet, tuple[Rule, ...]]:
+    """Four scopes that cut across each other, one server in each part of each; so many fit for sure."""
+    dice, fleet = Random(1), Fleet()
+    shuffled = [dice.sample(range(parts), parts) for _ in range(4)]
+    rows = [[scope[number] for scope in shuffled] for number in range(planted)]
+    rows += [[dice.randrange(parts) for _ in range(4)] for _ in range(hosts - planted)]
+    dice.shuffle(rows)
+    for number, row in enumerate(rows):
+        places = {f"scope{at}": str(part) for at, part in enumerate(row)}
+        fleet.add_host(f"h{number}", Resources(16, 16, 16), aggregates=places)
+    return fleet, rules(*(f"anti-affinity:scope{at}" for at in range(4)))
+
+
+def keeps_apart(fleet: Fleet, hosts: tuple[int, ...]) -> bool:
+    return all(len({fleet.aggregate(host, f"scope{at}") for host in hosts}) == len(hosts) for at in range(4))
+
+
+def test_four_crossing_scopes_are_filled_to_the_last_part_but_few() -> None:
+    fleet, wanted = crossing(1000, 200, 200)
+    request = Request(ONE, 190, wanted)
+    assert place(fleet, replace(request, budget=0)).cut_short
+    first = place(fleet, request)
+    assert len(first.hosts) == 190
+    assert keeps_apart(fleet, first.hosts)
+    assert not broken_rules(fleet, first, Members())
+
+
+def test_as_many_as_can_be_take_one_search_and_the_same_hosts_every_time() -> None:
+    fleet, wanted = crossing(150, 30, 30)
+    quick = place(fleet, Request(ONE, 40, wanted, least=1, budget=0))
+    assert quick
+    assert quick.cut_short
+    assert quick.request.count == len(quick.hosts) < 30
+    decision = place(fleet, Request(ONE, 40, wanted, least=1))
+    assert len(decision.hosts) == 30
+    assert not decision.cut_short
+    assert keeps_apart(fleet, decision.hosts)
+    assert place(fleet.snapshot(), Request(ONE, 40, wanted, least=30)).hosts == decision.hosts
+    assert place(fleet, Request(ONE, 40, wanted, least=31)).verdict is Verdict.REFUSED
+
+
+def test_a_budget_is_shared_by_all_tries() -> None:
+    fleet, request = dead_end()
+    budget = Budget(1000)
+    lefts = [budget.left]
+    while place(fleet, request, budget):
+        lefts.append(budget.left)
+    assert lefts == sorted(set(lefts), reverse=True)
+    assert len(lefts) > 2
+    assert place(fleet, request, budget).verdict is Verdict.UNDECIDED
 
 
 def test_without_a_solver_what_the_quick_search_misses_is_not_said_to_be_impossible(
@@ -234,7 +298,9 @@ def test_candidates_are_the_hosts_that_pass() -> None:
     assert candidates(fleet_in("x", "y"), Request(ONE, 1, rules("affinity:rack:y"))).tolist() == [False, True]
 
 
-@pytest.mark.parametrize(("count", "moving"), [(0, None), (2, Move(0, ONE))])
-def test_requests_that_mean_nothing(count: int, moving: Move | None) -> None:
+@pytest.mark.parametrize(
+    ("count", "moving", "least"), [(0, None, None), (2, Move(0, ONE), None), (2, None, 0), (2, None, 3)]
+)
+def test_requests_that_mean_nothing(count: int, moving: Move | None, least: int | None) -> None:
     with pytest.raises(ValueError, match="server"):
-        Request(ONE, count, moving=moving)
+        Request(ONE, count, moving=moving, least=least)

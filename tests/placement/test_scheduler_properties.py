@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from roost.placement.decision import Request, Verdict
 from roost.placement.fleet import Resources
+from roost.placement.rules import Kind
 from roost.placement.scheduler import broken_rules, place
 from tests.placement import oracle, worlds
 from tests.placement.worlds import Case, cases, in_turn, tight_cases
@@ -153,7 +154,9 @@ def test_the_explanation_ranks_as_the_decision_did(case: Case) -> None:
 def test_several_servers_go_where_one_by_one_would_put_them(case: Case) -> None:
     """The bound for several: no server is worse off than if each had been asked for by itself, in turn."""
     request = case.request
-    if any(rule.together or rule.max_skew for rule in request.rules):
+    first_soft = next((rule for rule in request.rules if rule.soft), None)
+    gathers = first_soft is not None and first_soft.kind is Kind.AFFINITY and first_soft.identifier is None
+    if gathers or any(rule.together or rule.max_skew for rule in request.rules):
         return
     singles = in_turn(case.fleet, [replace(request, count=1)] * request.count)
     if all(singles):
@@ -177,6 +180,41 @@ def test_one_soft_anti_affinity_spreads_as_evenly_as_can_be(case: Case) -> None:
 
     best = min(map(unevenness, oracle.placements(case.world, case.plain)))
     assert unevenness(decision.hosts) == best
+
+
+@often
+@given(st.one_of(cases(6, worlds.gathering_rules), tight_cases(worlds.gathering_rules, 4)))
+def test_a_first_soft_affinity_gathers_all_servers_where_one_aggregate_holds_them(case: Case) -> None:
+    """No aggregate could take all servers and keep more members together than there are now."""
+    decision = place(case.fleet, case.request)
+    rule = next(rule for rule in case.plain.rules if rule.soft)
+
+    def together(chosen: tuple[int, ...]) -> int:
+        held = oracle.held(case.world, rule.scope, case.plain.members + chosen)
+        return sum(number**2 for place, number in held.items() if place is not None)
+
+    for chosen in oracle.placements(case.world, case.plain):
+        places = {oracle.aggregate(case.world, host, rule.scope) for host in chosen}
+        if len(places) == 1 and places != {None}:
+            assert together(chosen) <= together(decision.hosts)
+
+
+@often
+@given(st.one_of(cases(6), cases(6, worlds.skew_rules), tight_cases(worlds.limit_rules, 6)))
+def test_where_fewer_are_enough_as_many_as_can_be_are_placed(case: Case) -> None:
+    least = max(1, case.request.count - 2)
+    decision = place(case.fleet, replace(case.request, least=least))
+    possible = [
+        count
+        for count in range(least, case.request.count + 1)
+        if next(oracle.placements(case.world, replace(case.plain, count=count)), None) is not None
+    ]
+    assert len(decision.hosts) == max(possible, default=0)
+    assert not decision.cut_short
+    if decision:
+        assert decision.request.count == len(decision.hosts)
+        plain = replace(case.plain, count=len(decision.hosts))
+        assert oracle.allowed(case.world, plain, decision.hosts, decision.partitions)
 
 
 @rarely

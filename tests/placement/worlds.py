@@ -88,7 +88,10 @@ def make_hosts(dice: Dice, most: int) -> World:
     for _ in range(dice.randint(1, most)):
         aggregates = {scope: dice.choice(NAMES) for scope in SCOPES if dice.random() >= outside}
         free = (dice.randint(0, 4), dice.randint(0, 4), dice.randint(2, 4))
-        world.append(PlainHost(free, (4, 4, 4), dice.random() >= down, aggregates))
+        total = (4, 4, 4)
+        if dice.rarely():  # its memory shrank below what it carries
+            free, total = (free[0], -1, free[2]), (4, dice.choice((0, 4)), 4)
+        world.append(PlainHost(free, total, dice.random() >= down, aggregates))
     return world
 
 
@@ -161,6 +164,13 @@ def some_moves(dice: Dice, hosts: int, most: int) -> tuple[tuple[int, int], ...]
 def soft_rules(dice: Dice) -> tuple[Rule, ...]:
     """One soft rule."""
     return (Rule(dice.choice(tuple(Kind)), True, dice.choice((HOST, *SCOPES))),)
+
+
+def gathering_rules(dice: Dice) -> tuple[Rule, ...]:
+    """A soft affinity before any other soft rule, with hard rules beside it now and then."""
+    soft = Rule(Kind.AFFINITY, True, dice.choice((HOST, *SCOPES)))
+    hard = [rule for rule in (any_rule(dice) for _ in range(dice.randint(0, 2))) if not rule.soft]
+    return (*hard, soft, *soft_rules(dice)[: dice.randint(0, 1)])
 
 
 def many_soft_rules(dice: Dice) -> tuple[Rule, ...]:

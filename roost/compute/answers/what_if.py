@@ -17,9 +17,6 @@ from roost.placement.remedy import Remedy, remedies
 from roost.placement.rules import Rule
 from roost.placement.scheduler import place
 
-_SECONDS_TO_HELP = 0.2
-"""How long the exact search may take for each change that is tried."""
-
 
 @dataclass(frozen=True, slots=True)
 class HypotheticalDecision:
@@ -30,18 +27,23 @@ class HypotheticalDecision:
 
     async def help(self) -> tuple[Remedy, ...]:
         """The smallest changes, one at a time, that would turn a refusal into a placement."""
-        patient = replace(self.decision, request=replace(self.decision.request, time_limit=_SECONDS_TO_HELP))
-        return await asyncio.to_thread(remedies, patient)
+        return await asyncio.to_thread(remedies, self.decision)
 
 
 async def decide(connection: AsyncConnection, scheduler: Scheduler, request: Request) -> HypotheticalDecision:
     """Decide on the fleet as it is now. Nobody is refused on stale news: the room is read again first."""
     await scheduler.live.sync(connection)
-    decision = place(scheduler.live.fleet, request)
+    decision = await _decide(scheduler, request)
     if not decision:
         await scheduler.live.read_room(connection)
-        decision = place(scheduler.live.fleet, request)
+        decision = await _decide(scheduler, request)
     return HypotheticalDecision(decision, records.record(decision, scheduler.live))
+
+
+async def _decide(scheduler: Scheduler, request: Request) -> Decision:
+    """Decide in a moment, or in a thread where only the exact search can tell."""
+    quick = place(scheduler.live.fleet, replace(request, budget=0))
+    return await asyncio.to_thread(place, scheduler.live.fleet.snapshot(), request) if quick.cut_short else quick
 
 
 async def new_members(

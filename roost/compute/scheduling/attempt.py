@@ -20,11 +20,15 @@ from roost.compute.scheduling.steps import RUNNING, Transition
 from roost.placement.decision import Decision, Refusal, Request
 from roost.placement.fleet import Fleet, Members
 from roost.placement.record import Record
-from roost.placement.scheduler import place
+from roost.placement.scheduler import place, still_holds
 
 _SHORTAGES = frozenset(
     {Refusal.TOO_FEW_VCPUS, Refusal.TOO_LITTLE_MEMORY, Refusal.TOO_LITTLE_DISK, Refusal.TOO_SMALL_FOR_ALL}
 )
+
+
+_SEARCHES = 3
+"""How often the exact search is asked for one request whose circumstances change meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class PendingRequest:
 
     boot: CreateRequest
     future: "asyncio.Future[CreatedServers]"
+    searched: list[Decision] = field(default_factory=list)
+    """What the exact search found, each time that it was asked."""
 
     @property
     def answered(self) -> bool:
@@ -48,6 +54,17 @@ class PendingRequest:
         """Answer with an error."""
         if not self.answered:
             self.future.set_exception(error)
+
+
+class SearchNeeded(Exception):
+    """A request cannot be decided in a moment. The search for it takes no part in any transaction: it is made on the
+    fleet and members as they were, and what it finds is checked when it is claimed."""
+
+    def __init__(self, pending: PendingRequest, fleet: Fleet, request: Request) -> None:
+        super().__init__("the request needs the exact search")
+        self.pending = pending
+        self.fleet = fleet
+        self.request = request
 
 
 @dataclass(slots=True)
@@ -103,11 +120,9 @@ class Attempt:
     def decide(self, live: LiveFleet, fleet: Fleet, members: Mapping[str, Members]) -> None:
         """Choose hosts; `fleet` and `members` then show them as taken to those who come after."""
         present = members.get(self.boot.group_id or "", self.request.members)
-        request = replace(self.request, members=present)
-        decision = place(fleet, request)
         least = min(self.boot.least, len(self.wanted))
-        if not decision and least < request.count:
-            decision = _most(fleet, request, least) or decision
+        request = replace(self.request, members=present, least=max(least, 1))
+        decision = self._choose(fleet, request)
         self.decision, self.places = decision, decision.hosts
         self.host_ids = tuple(live.host(index).id for index in decision.hosts)
         self.records = records.records(decision, live, least)
@@ -115,6 +130,19 @@ class Attempt:
             fleet.claim(index, request.resources)
             if self.boot.group_id is not None:
                 present.add(index, partition=partition)
+
+    def _choose(self, fleet: Fleet, request: Request) -> Decision:
+        """Decide in a moment, or use what the exact search has found, if that still holds. Raises `SearchNeeded`."""
+        quick = place(fleet, replace(request, budget=0))
+        if not quick.cut_short:
+            return quick
+        searched = self.pending.searched
+        if searched and still_holds(fleet, searched[-1], request.members):
+            return searched[-1]
+        # A refusal is believed once it was found twice: the first time, the room may not have been read again.
+        if len(searched) == _SEARCHES or (len(searched) > 1 and not searched[-1]):
+            return quick if quick else searched[-1]
+        raise SearchNeeded(self.pending, fleet, request)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The servers as they are written, each under a new id."""
@@ -165,19 +193,6 @@ class Attempt:
 async def insert(connection: AsyncConnection, rows: Sequence[dict[str, Any]]) -> None:
     """Write the rows of new servers in one statement, each with its first action in its history."""
     await connection.execute(_INSERT, {"rows": json.dumps(rows)})
-
-
-def _most(fleet: Fleet, request: Request, least: int) -> Decision | None:
-    """As many of the servers as find a place, if that is enough of them."""
-    best, low, high = None, least, request.count - 1
-    while low <= high:
-        middle = (low + high) // 2
-        decision = place(fleet, replace(request, count=middle))
-        if decision:
-            best, low = decision, middle + 1
-        else:
-            high = middle - 1
-    return best
 
 
 def _booting(host_id: int) -> Transition:

@@ -17,10 +17,11 @@ from sqlalchemy.exc import DBAPIError
 from roost.compute.groups.group_cache import GroupCache
 from roost.compute.inventory import claims
 from roost.compute.inventory.live_fleet import LiveFleet
-from roost.compute.scheduling.attempt import PendingRequest
+from roost.compute.scheduling.attempt import PendingRequest, SearchNeeded
 from roost.compute.scheduling.batch import CreateBatch
 from roost.compute.scheduling.request import CreatedServers, CreateRequest
 from roost.config import Settings
+from roost.placement.scheduler import place
 from roost.store.database import Database
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ class Scheduler:
     groups: GroupCache = field(init=False)
     _pending: list[PendingRequest] = field(default_factory=list)
     _worker: "asyncio.Task[None] | None" = None
+    _searches: "set[asyncio.Task[None]]" = field(default_factory=set)
+    _one_search: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self.groups = GroupCache(self.live)
@@ -50,10 +53,13 @@ class Scheduler:
     async def boot(self, boot: CreateRequest) -> CreatedServers:
         """Make the servers; those that find no host are made too, in ERROR, and say why."""
         future: asyncio.Future[CreatedServers] = asyncio.get_running_loop().create_future()
-        self._pending.append(PendingRequest(boot, future))
+        self._enqueue(PendingRequest(boot, future))
+        return await future
+
+    def _enqueue(self, pending: PendingRequest) -> None:
+        self._pending.append(pending)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._drain())
-        return await future
 
     async def boot_all(self, boots: Sequence[CreateRequest]) -> list[CreatedServers | BaseException]:
         """Several requests at once, each with its own outcome."""
@@ -73,6 +79,12 @@ class Scheduler:
         """Carry out a batch. What fails as a whole is tried one by one, so that one request cannot fail the others."""
         try:
             done = await self._attempt(together)
+        except SearchNeeded as needed:
+            self._searches.add(search := asyncio.create_task(self._search(needed)))
+            search.add_done_callback(self._searches.discard)
+            if others := [pending for pending in together if pending is not needed.pending]:
+                await self._serve(others)
+            return
         except Exception as error:
             if len(together) > 1 and isinstance(error, DBAPIError) and not error.connection_invalidated:
                 for pending in together:
@@ -86,6 +98,18 @@ class Scheduler:
             _PLACED.inc(len(made.host_ids))
             _REFUSED.inc(len(made.made) - len(made.host_ids))
             made.answer()
+
+    async def _search(self, needed: SearchNeeded) -> None:
+        """Search in a thread, one request at a time, and let the request come again with what was found."""
+        pending = needed.pending
+        try:
+            async with self._one_search:
+                if not pending.answered:
+                    pending.searched.append(await asyncio.to_thread(place, needed.fleet, needed.request))
+        except Exception as error:
+            pending.refuse(error)
+            return
+        self._enqueue(pending)
 
     async def _attempt(self, together: list[PendingRequest]) -> CreateBatch:
         for attempt in range(claims.ATTEMPTS):
