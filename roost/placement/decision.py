@@ -19,7 +19,7 @@ WORK: Final = 200_000
 
 
 @dataclass(slots=True)
-class Budget:
+class WorkBudget:
     """Work that searches may still do, in a unit that is the same on every machine: see `exact`."""
 
     left: int

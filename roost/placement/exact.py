@@ -1,9 +1,9 @@
 """The exact search: how many servers go to each kind of host, as a mixed-integer programme solved by HiGHS.
 
 Hosts that lie in the same aggregates of every scope in question are one kind, so the programme grows with the number of
-such kinds and hardly with the fleet. What a search costs is counted in work (`Budget`): the size of the programme for
-building it and again for every node that the solver opens. The clock plays no part, so the same request gets the same
-answer on a busy machine.
+such kinds and hardly with the fleet. What a search costs is counted in work (`WorkBudget`): the size of the programme,
+once for building it and once for every node that the solver opens. The clock plays no part, so the same request gets
+the same answer on a busy machine.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import highspy
 import numpy as np
 
-from roost.placement.decision import Budget
+from roost.placement.decision import WorkBudget
 from roost.placement.fleet import Bools, Ints
 
 _NODES_FOR_A_PREFERENCE: Final = 100
@@ -88,7 +88,7 @@ class Programme:
         """The unknowns and the terms of all sums: what building the programme or opening a node costs."""
         return len(self.upper) + len(self.indexes)
 
-    def solve(self, budget: Budget, enough: float | None = None, start: Ints | None = None) -> Ints | Unsolved:
+    def solve(self, budget: WorkBudget, enough: float | None = None, start: Ints | None = None) -> Ints | Unsolved:
         """The values of the unknowns with the least cost found within the budget; any whose cost is `enough` will do.
         The search may `start` from an answer."""
         nodes = budget.left // self.size - 1
@@ -141,7 +141,7 @@ def divide(
     caps: list[Cap],
     levels: list[Level],
     together: list[Ints],
-    budget: Budget,
+    budget: WorkBudget,
 ) -> Shares | Unsolved:
     """How many servers each kind of host takes: `most` of them or as many as can be, and no fewer than `least`.
 
@@ -172,7 +172,7 @@ def divide(
 
 
 def _prefer(
-    programme: Programme, rank: Ints, start: Ints | None, servers: int, budget: Budget, otherwise: Ints
+    programme: Programme, rank: Ints, start: Ints | None, servers: int, budget: WorkBudget, otherwise: Ints
 ) -> Ints:
     """The same number of servers on kinds of higher rank, if that is found."""
     programme.cost[: len(rank)] = (-rank / len(rank)).tolist()

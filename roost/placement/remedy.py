@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from roost.placement.decision import WORK, Budget, Decision, Request
+from roost.placement.decision import WORK, Decision, Request, WorkBudget
 from roost.placement.fleet import NOWHERE, Fleet, Resources
 from roost.placement.rules import AVAILABILITY_ZONE, HOST, Kind, Rule
 from roost.placement.scheduler import eligible, place
@@ -61,7 +61,7 @@ class _Probe:
 
     fleet: Fleet
     request: Request
-    budget: Budget = field(default_factory=lambda: Budget(WORK))
+    budget: WorkBudget = field(default_factory=lambda: WorkBudget(WORK))
     left: int = PROBES
 
     def decide(self, fleet: Fleet | None = None, request: Request | None = None) -> Decision:

@@ -22,7 +22,7 @@ import numpy as np
 
 from roost.placement import exact
 from roost.placement.audit import Breach, Violation, audit, open_aggregates
-from roost.placement.decision import Budget, Move, Request
+from roost.placement.decision import Move, Request, WorkBudget
 from roost.placement.exact import Programme, Unsolved
 from roost.placement.fleet import NOWHERE, Bools, Fleet, Members, Resources
 from roost.placement.rules import Kind, Rule
@@ -77,7 +77,7 @@ def repair(
     fleet: Fleet, groups: Mapping[str, Sequence[Rule]], servers: Sequence[RepairMember], work: int = WORK
 ) -> RepairPlan:
     """A plan for these groups; any of these servers may move, and the fleet's columns count them where they are."""
-    start, budget = _Standing(fleet.snapshot(), groups, servers), Budget(work)
+    start, budget = _Standing(fleet.snapshot(), groups, servers), WorkBudget(work)
     leavers, bound = _leavers(start, budget)
     quick = start.copy()
     moves = _place_each(quick, leavers)
@@ -178,7 +178,7 @@ class _Standing:
 # First: who must leave, and a place for each
 
 
-def _leavers(standing: _Standing, budget: Budget) -> tuple[list[str], int]:
+def _leavers(standing: _Standing, budget: WorkBudget) -> tuple[list[str], int]:
     """The fewest members whose leaving lets the others stay, as if there were room for them elsewhere; and a bound."""
     programme = Programme()
     stays: dict[str, int] = {}
@@ -284,7 +284,7 @@ def _kept_hosts(standing: _Standing, group: str, leaving: Set[str]) -> Sequence[
 # Second: all servers at once
 
 
-def _repair_together(standing: _Standing, names: Sequence[str], budget: Budget) -> RepairPlan | None:
+def _repair_together(standing: _Standing, names: Sequence[str], budget: WorkBudget) -> RepairPlan | None:
     """The fewest moves of these servers that leave no violation, in an order, or None if there are none in reach."""
     wanted = _assign(standing, names, budget)
     if wanted is None:
@@ -297,7 +297,7 @@ def _repair_together(standing: _Standing, names: Sequence[str], budget: Budget) 
     return _shortest(standing, names)
 
 
-def _assign(standing: _Standing, names: Sequence[str], budget: Budget) -> tuple[dict[str, int], int] | None:
+def _assign(standing: _Standing, names: Sequence[str], budget: WorkBudget) -> tuple[dict[str, int], int] | None:
     """A host for each of these servers with the fewest moves, the order of moves aside; and a bound on the moves."""
     fleet, programme = standing.fleet, Programme()
     spots: dict[str, dict[int, int]] = {}

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost.placement.decision import (
-    Budget,
     Decision,
     Ranking,
     RankingField,
@@ -23,6 +22,7 @@ from roost.placement.decision import (
     RefusalCount,
     Request,
     Verdict,
+    WorkBudget,
 )
 from roost.placement.fleet import (
     HEADROOM,
@@ -53,7 +53,7 @@ _NO_AGGREGATE: Final = NOWHERE - 1
 _SHORTAGES: Final = (Refusal.TOO_FEW_VCPUS, Refusal.TOO_LITTLE_MEMORY, Refusal.TOO_LITTLE_DISK)
 
 
-def place(fleet: Fleet, request: Request, budget: Budget | None = None) -> Decision:
+def place(fleet: Fleet, request: Request, budget: WorkBudget | None = None) -> Decision:
     """Where each server of a request goes, or why nowhere. A `budget` given here is shared with other requests, and
     takes the place of the request's own."""
     board = _Board(fleet, request)
@@ -62,7 +62,7 @@ def place(fleet: Fleet, request: Request, budget: Budget | None = None) -> Decis
     board.rank()
     if request.count == 1 or not board.candidates:
         return board.decide_one()
-    return board.decide_several(Budget(request.budget) if budget is None else budget)
+    return board.decide_several(WorkBudget(request.budget) if budget is None else budget)
 
 
 def candidates(fleet: Fleet, request: Request) -> Bools:
@@ -527,7 +527,7 @@ class _Board:
 
     # Several servers
 
-    def decide_several(self, budget: Budget) -> Decision:
+    def decide_several(self, budget: WorkBudget) -> Decision:
         """All servers one after another; if that ends short, all at once."""
         cells = self._cells()
         filled = self._fill(self._state(), self.request.count) if cells is None else self._fill_a_cell(cells)
@@ -671,7 +671,7 @@ class _Board:
         first = next((rule for rule in self.request.rules if rule.soft), None)
         return first if first and first.kind is Kind.AFFINITY and first.identifier is None else None
 
-    def _gather(self, filled: _Filled, budget: Budget) -> _Filled:
+    def _gather(self, filled: _Filled, budget: WorkBudget) -> _Filled:
         """All servers in one aggregate of the first soft affinity, where one can hold them and that keeps more of the
         members together than one server after another would.
 
@@ -733,7 +733,7 @@ class _Board:
 
     # Several servers, all at once
 
-    def _search(self, filled: _Filled, budget: Budget) -> Decision:
+    def _search(self, filled: _Filled, budget: WorkBudget) -> Decision:
         """More servers than the quick search has placed, all at once: first whether a bound allows them at all."""
         cells = self._cells()
         cells = np.zeros(self.fleet.size, np.int64) if cells is None else cells
@@ -750,7 +750,7 @@ class _Board:
         return self._placed_several(whole, cut_short=not found.most)
 
     def _divide(
-        self, least: int, most: int, budget: Budget, gathering: Rule | None = None, among: Bools | None = None
+        self, least: int, most: int, budget: WorkBudget, gathering: Rule | None = None, among: Bools | None = None
     ) -> _Quotas | Verdict:
         """How many servers each kind of host takes, by the exact search: `most`, or as many as can be."""
         try:

@@ -8,7 +8,7 @@ import pytest
 
 from roost import placement
 from roost.placement import scheduler
-from roost.placement.decision import Budget, Move, Refusal, Request, Verdict
+from roost.placement.decision import Move, Refusal, Request, Verdict, WorkBudget
 from roost.placement.fleet import Fleet, Members, Resources
 from roost.placement.rules import Rule
 from roost.placement.scheduler import broken_rules, candidates, place
@@ -183,7 +183,7 @@ def test_as_many_as_can_be_take_one_search_and_the_same_hosts_every_time() -> No
 
 def test_a_budget_is_shared_by_all_tries() -> None:
     fleet, request = dead_end()
-    budget = Budget(1000)
+    budget = WorkBudget(1000)
     lefts = [budget.left]
     while place(fleet, request, budget):
         lefts.append(budget.left)
