@@ -109,6 +109,13 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             min=0.1,
             help="In front of a Nova: seconds between two looks at its hosts, aggregates, groups and their members.",
         ),
+        cfg.IntOpt(
+            "missing_days",
+            default=7,
+            min=0,
+            help="In front of a Nova: days for which a group that Nova does not have any more is kept, with its rules, "
+            "in case it comes back; 0 is for ever. `roost front forget` removes it at once.",
+        ),
     ],
     "notifications": [
         cfg.StrOpt(
@@ -227,6 +234,7 @@ class Settings:
     group_max_members: int
     group_audit_seconds: int
     group_follow_seconds: float
+    group_missing_days: int
     notification_driver: str
     notification_url: str | None
     notification_topic: str
@@ -300,6 +308,7 @@ def _freeze(source: cfg.ConfigOpts) -> Settings:
         group_max_members=source.groups.max_members,
         group_audit_seconds=source.groups.audit_seconds,
         group_follow_seconds=source.groups.follow_seconds,
+        group_missing_days=source.groups.missing_days,
         notification_driver=source.notifications.driver,
         notification_url=source.notifications.transport_url,
         notification_topic=source.notifications.topic,

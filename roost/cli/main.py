@@ -73,6 +73,14 @@ def _parser() -> argparse.ArgumentParser:
         help="what to register: clustering (default), and compute, which takes Nova's place in the catalogue",
     )
 
+    front = commands.add_parser("front", help="the Nova that Roost stands in front of").add_subparsers(
+        required=True, metavar="DO"
+    )
+    _command(front, "missing", _front_missing, "list server groups that Nova has no more (exit status 1 if any)")
+    forget = _command(front, "forget", _front_forget, "delete server groups that Nova has no more, with their rules")
+    forget.add_argument("groups", nargs="*", metavar="ID", help="which ones")
+    forget.add_argument("--all", action="store_true", help="all of them, and all hosts that Nova has no more")
+
     sample = commands.add_parser("config", help="the configuration file").add_subparsers(required=True, metavar="DO")
     _command(sample, "sample", _config_sample, "print a configuration file with every option and its default")
     rules = commands.add_parser("policy", help="who may do what; what governs clusters").add_subparsers(
@@ -150,6 +158,18 @@ def _keystone_register(options: argparse.Namespace) -> int:
     from roost.cli import keystone
 
     return keystone.register(_settings(options), options.cloud, options.url, options.types or ["clustering"])
+
+
+def _front_missing(options: argparse.Namespace) -> int:
+    from roost.cli import front
+
+    return front.missing(_settings(options))
+
+
+def _front_forget(options: argparse.Namespace) -> int:
+    from roost.cli import front
+
+    return front.forget(_settings(options), options.groups, everything=options.all)
 
 
 def _config_sample(options: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.nova import VIA, Nova, is_stricter
 from roost.compute.fronting import mirror
-from roost.compute.groups import groups
+from roost.compute.groups import groups, notifications
 from roost.config import Settings
 from roost.errors import Conflict, NotFound, RoostError
 from roost.placement.rules import Rule
@@ -30,6 +30,9 @@ _OVERLAP = timedelta(minutes=2)
 _MOST_AT_ONCE = 200
 """Servers that are asked for one by one; what is left waits for the next round."""
 _FRESH_SECONDS = 1.0
+_FEW = 10
+_SHARE = 0.1
+"""More groups than these, and than this share of all, do not vanish between two looks: then Nova is not believed."""
 
 # Held while a round lasts: who finds it held has nothing to do.
 _TAKE_TURN = sa.text("SELECT pg_try_advisory_xact_lock(7266015)")
@@ -43,6 +46,9 @@ class Front:
     database: Database
     settings: Settings
     _since: datetime | None = None
+    _unseen: set[str] = field(default_factory=set)
+    """Servers that the first round did not find in Nova, and that are to be asked for one by one."""
+    _alarmed: bool = False
     _read: dict[str, float] = field(default_factory=dict)
 
     def must_not_ask_itself(self, via: str | None) -> None:
@@ -60,6 +66,8 @@ class Front:
                 async with self.database.begin() as turn:
                     if await turn.scalar(_TAKE_TURN):
                         await self.follow()
+            except mirror.Implausible as error:
+                await self._raise_alarm(error)
             except RoostError as error:
                 logger.warning("Nova could not be followed, trying again: %s", error)
             except Exception:
@@ -73,29 +81,66 @@ class Front:
         listed, (servers, gone) = await asyncio.gather(self.nova.groups(), self.nova.servers(self._since))
         async with self.database.begin() as connection:
             await mirror.take_turn(connection)
-            unknown = await mirror.unknown_groups(connection, listed)
-            # They may have been deleted since they were listed.
-            found = await asyncio.gather(*(self.nova.group(group_id) for group_id in unknown))
-            there = [group for group in listed if group.id not in unknown] + [group for group in found if group]
-            await mirror.put_groups(connection, self.settings, there, complete_at=at)
+            unlisted, known = await mirror.unlisted_groups(connection, listed, at)
+            if len(unlisted) > max(_FEW, known * _SHARE):
+                raise mirror.Implausible(
+                    f"Nova lists {len(unlisted)} of the {known} server groups that Roost knows no more: nothing was "
+                    "changed. If they are gone for good, run `roost front forget --all`."
+                )
+            # They may have been made or deleted while the list was read.
+            doubtful = await mirror.unknown_groups(connection, listed) | unlisted
+            found = await asyncio.gather(*(self.nova.group(group_id) for group_id in doubtful))
+            there = [group for group in listed if group.id not in doubtful] + [group for group in found if group]
+            missing = unlisted - {group.id for group in there}
+            await mirror.put_groups(connection, self.settings, there, missing=missing)
             new = await mirror.missing_members(connection, there)
             followed = await mirror.followed(connection)
         seen = {server.id for server in servers}
-        late, _ = await self.nova.servers_by_id(
-            [server_id for server_id in new if server_id not in seen][:_MOST_AT_ONCE]
-        )
         if self._since is None:
-            gone = followed - seen
+            self._unseen = followed - seen
+        # Also those that a list without them does not say anything about: only Nova's word on each is believed.
+        asked = [*(server_id for server_id in new if server_id not in seen), *sorted(self._unseen)][:_MOST_AT_ONCE]
+        late, deleted = await self.nova.servers_by_id(asked)
+        self._unseen -= set(asked)
+        gone |= deleted
         concerned = [server for server in (*servers, *late) if server.id in followed or server.id in new]
         async with self.database.begin() as connection:
             await mirror.put_servers(connection, self.settings, concerned, at=at, new=new, gone=gone & followed)
         self._since = started - _OVERLAP
+        self._alarmed = False
+
+    async def _raise_alarm(self, error: mirror.Implausible) -> None:
+        """Say that Nova is not believed: in the log and the metrics each time, as a notification once."""
+        mirror.REFUSED.inc()
+        logger.error("Nova is not believed: %s", error)
+        if not self._alarmed and notifications.wanted(self.settings):
+            async with self.database.begin() as connection:
+                await notifications.write(connection, notifications.MASS_MISSING, [{"message": error.message}])
+        self._alarmed = True
+
+    async def forget(self, group_ids: Sequence[str] | None) -> tuple[list[str], list[str]]:
+        """Delete groups that Nova does not have, with their rules: these, or all (None) and with them every host that
+        Nova does not have. The groups, and the hosts. Raises `Conflict` for a group that Nova has."""
+        async with self.database.begin() as connection:
+            await mirror.take_turn(connection)
+            listed, hosts = await asyncio.gather(self.nova.groups(), self.nova.hosts())
+            here = {group.id for group in listed}
+            if group_ids is None:
+                names = await mirror.forget_hosts_but(connection, {host.name for host in hosts})
+                lost = await mirror.all_groups(connection) - here
+            else:
+                names, lost = [], set(group_ids)
+            if still := lost & here:
+                raise Conflict(f"Nova has server group {min(still)}: delete it there.")
+            await mirror.forget_groups(connection, self.settings, lost)
+        return sorted(lost), names
 
     async def follow_inventory(self) -> None:
         """Hosts and aggregates as they are now."""
         async with self.database.begin() as connection:
             await mirror.take_turn(connection)
             hosts, aggregates = await asyncio.gather(self.nova.hosts(), self.nova.aggregates())
+            await mirror.check_cloud(connection, hosts)
             await mirror.put_inventory(connection, hosts, aggregates)
 
     async def read_group(self, group_id: str) -> None:

@@ -141,14 +141,16 @@ class Nova:
         return (await self.ask("GET", f"/v2.1{path}?{urlencode(given)}")).accepted().json()
 
     async def _pages(self, path: str, key: str, **query: Any) -> list[dict[str, Any]]:
-        """Every item of a list, however long."""
-        found: list[dict[str, Any]] = []
+        """Every item of a list, however long. Nova gives fewer than asked for where its own limit is lower, so only an
+        empty page is the last one."""
+        found: dict[str, dict[str, Any]] = {}
         while True:
-            marker = found[-1]["id"] if found else None
+            marker = next(reversed(found), None)
             page = (await self._get(path, limit=_PAGE, marker=marker, **query))[key]
-            found += page
-            if len(page) < _PAGE:
-                return found
+            new = {row["id"]: row for row in page if row["id"] not in found}
+            if not new:
+                return list(found.values())
+            found |= new
 
     # What there is
 
@@ -195,13 +197,15 @@ class Nova:
 
     async def groups(self) -> list[mirror.NovaGroup]:
         """The server groups of all projects."""
-        found: list[mirror.NovaGroup] = []
+        found: dict[str, mirror.NovaGroup] = {}
+        offset = 0
         while True:
-            answer = await self._get("/os-server-groups", all_projects=True, limit=_PAGE, offset=len(found))
-            page = answer["server_groups"]
-            found += [_group(row) for row in page]
-            if len(page) < _PAGE:
-                return found
+            answer = await self._get("/os-server-groups", all_projects=True, limit=_PAGE, offset=offset)
+            page = [_group(row) for row in answer["server_groups"]]
+            if all(group.id in found for group in page):
+                return list(found.values())
+            found |= {group.id: group for group in page}
+            offset += len(page)
 
     async def group(self, group_id: str) -> mirror.NovaGroup | None:
         """One server group."""
@@ -212,15 +216,16 @@ class Nova:
         """All servers, or those that changed since a moment; and the ids of those that were deleted since then."""
         since = None if changed_since is None else changed_since.astimezone(UTC).isoformat()
         rows = await self._pages("/servers/detail", "servers", all_tenants=1, **{"changes-since": since})
-        there = [_server(row) for row in rows if row["status"] not in _GONE]
+        there = [_server(row) for row in rows if row["status"] not in _GONE and _is_told(row)]
         return there, {row["id"] for row in rows if row["status"] in _GONE}
 
     async def servers_by_id(self, server_ids: Sequence[str]) -> tuple[list[mirror.NovaServer], set[str]]:
         """These servers, and the ids of those of them that are not there any more."""
         answers = await asyncio.gather(*(self.ask("GET", _server_path(server_id)) for server_id in server_ids))
         gone = {server_id for server_id, answer in zip(server_ids, answers, strict=True) if answer.status == 404}
-        rows = (answer.accepted().json()["server"] for answer in answers if answer.status != 404)
-        return [_server(row) for row in rows], gone
+        rows = [answer.accepted().json()["server"] for answer in answers if answer.status != 404]
+        gone |= {row["id"] for row in rows if row["status"] in _GONE}
+        return [_server(row) for row in rows if row["id"] not in gone and _is_told(row)], gone
 
     async def shows_server(self, token: str, server_id: str) -> bool:
         """Whether a server is there for whoever has this token."""
@@ -334,6 +339,11 @@ def _server_path(server_id: str) -> str:
 def _group(row: Mapping[str, Any]) -> mirror.NovaGroup:
     rule = Rule.parse(row["policy"], row["rules"] or {})
     return mirror.NovaGroup(row["id"], row["name"], row["project_id"], row["user_id"], rule, tuple(row["members"]))
+
+
+def _is_told(row: Mapping[str, Any]) -> bool:
+    """Whether Nova says where a server is: not while the cell that it is in does not answer."""
+    return bool(row["status"] != "UNKNOWN")
 
 
 def _server(row: Mapping[str, Any]) -> mirror.NovaServer:

@@ -39,6 +39,11 @@ _COUNTED = {
            WHERE enabled AND NOT forced_down GROUP BY 1""",
     ),
     "roost_servers": ("Servers, by state.", "state", "SELECT vm_state, count(*) FROM servers GROUP BY 1"),
+    "roost_groups_missing": (
+        "Server groups that Nova has no more, and whose rules are kept.",
+        None,
+        "SELECT NULL, count(*) FROM server_groups WHERE missing_since IS NOT NULL",
+    ),
     "roost_clusters": ("Clusters, by status.", "status", "SELECT status, count(*) FROM clusters GROUP BY 1"),
     "roost_nodes": ("Nodes, by status.", "status", "SELECT status, count(*) FROM nodes GROUP BY 1"),
     "roost_engines": (

@@ -43,6 +43,8 @@ class FaultProxy:
     target: str
     transport: httpx.AsyncBaseTransport | None = None
     """Another way to the target than over the network."""
+    max_limit: int | None = None
+    """The most items that the cloud puts on a page, whatever it is asked for."""
     faults: list[Fault] = field(default_factory=list)
     seen: list[tuple[str, str]] = field(default_factory=list)
     url: str = ""
@@ -91,6 +93,8 @@ class FaultProxy:
             return self._answer(writer, fault.what, {"Content-Type": "application/json", **fault.headers}, content)
         if fault is not None and fault.what is Cut.BEFORE:
             return False
+        if self.max_limit is not None:
+            path = re.sub(r"\blimit=\d+", f"limit={self.max_limit}", path)
         answer = await self._http.request(method, path, headers=headers, content=body)
         if fault is not None and fault.what is Cut.SILENT:
             await asyncio.sleep(600)

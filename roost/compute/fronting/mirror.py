@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from prometheus_client import Counter as Metric
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -23,6 +24,7 @@ from roost.compute.inventory.changes import host_changed
 from roost.compute.inventory.live_fleet import announce_claims
 from roost.compute.inventory.scopes import is_name
 from roost.config import Settings
+from roost.errors import Unavailable
 from roost.placement.fleet import Resources
 from roost.placement.rules import Rule
 from roost.store.tables.compute import aggregate_hosts, aggregate_metadata, aggregates, hosts, scopes
@@ -30,6 +32,8 @@ from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import server_group_policies, server_groups, servers
 
 logger = logging.getLogger(__name__)
+
+REFUSED = Metric("roost_front_refused", "Looks at Nova that ended because what it said could not be right.")
 
 # One at a time: two that look at Nova at different moments must not write over each other.
 _TAKE_TURN = sa.text("SELECT pg_advisory_xact_lock(7266014)")
@@ -45,6 +49,10 @@ async def hold_off(connection: AsyncConnection) -> None:
     """Nothing of Nova's is written until this transaction ends: what it makes or deletes on both sides is not mistaken
     for something that others did."""
     await connection.execute(_HOLD_OFF)
+
+
+class Implausible(Unavailable):
+    """What Nova says cannot be right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +141,16 @@ class NovaServer:
 # Hosts and aggregates
 
 
+async def check_cloud(connection: AsyncConnection, all_hosts: Sequence[NovaHost]) -> None:
+    """Raise `Implausible` if Nova has none of the hosts that are known."""
+    known = set(await connection.scalars(sa.select(hosts.c.name)))
+    if known and known.isdisjoint(host.name for host in all_hosts):
+        raise Implausible(
+            f"None of the {len(known)} hosts that Roost knows is in this Nova: is it another cloud or region? Nothing "
+            "was changed. If they are gone for good, run `roost front forget --all`."
+        )
+
+
 async def put_inventory(
     connection: AsyncConnection, all_hosts: Sequence[NovaHost], all_aggregates: Sequence[NovaAggregate]
 ) -> None:
@@ -145,7 +163,7 @@ async def put_inventory(
 async def _put_hosts(connection: AsyncConnection, wanted: Sequence[NovaHost]) -> set[int]:
     known = {row.name: row for row in await connection.execute(sa.select(hosts))}
     rows = {host.name: host.row() for host in wanted}
-    changed = await _forget_hosts(connection, [row.id for name, row in known.items() if name not in rows])
+    changed = await _lose_hosts(connection, [row.id for name, row in known.items() if name not in rows])
     new = [row for name, row in rows.items() if name not in known]
     if new:
         changed |= set(await connection.scalars(insert(hosts).returning(hosts.c.id), new))
@@ -162,6 +180,27 @@ async def _put_hosts(connection: AsyncConnection, wanted: Sequence[NovaHost]) ->
                 changed.add(before.id)
     await announce_claims(connection, fuller)
     return changed
+
+
+async def _lose_hosts(connection: AsyncConnection, host_ids: Collection[int]) -> set[int]:
+    """Hosts that Nova does not list: those with servers are kept as down, for a cell that does not answer hides its
+    hosts, and their servers still count; the others are forgotten."""
+    if not host_ids:
+        return set()
+    claimed = sa.select(claims_table.c.host_id).where(claims_table.c.host_id.in_(host_ids))
+    used = set(
+        await connection.scalars(claimed.union(sa.select(servers.c.host_id).where(servers.c.host_id.in_(host_ids))))
+    )
+    down = hosts.update().where(hosts.c.id.in_(used), ~hosts.c.forced_down).values(forced_down=True)
+    fallen = set(await connection.scalars(down.returning(hosts.c.id)))
+    return fallen | await _forget_hosts(connection, set(host_ids) - used)
+
+
+async def forget_hosts_but(connection: AsyncConnection, names: Collection[str]) -> list[str]:
+    """Delete the hosts that have none of these names, whatever is on them; how they were called."""
+    gone = {row.id: row.name for row in await connection.execute(sa.select(hosts).where(hosts.c.name.not_in(names)))}
+    await host_changed(connection, await _forget_hosts(connection, gone.keys()))
+    return sorted(gone.values())
 
 
 async def _forget_hosts(connection: AsyncConnection, host_ids: Collection[int]) -> set[int]:
@@ -282,24 +321,61 @@ async def _put_metadata(connection: AsyncConnection, wanted: Iterable[NovaAggreg
 
 async def unknown_groups(connection: AsyncConnection, wanted: Iterable[NovaGroup]) -> set[str]:
     """The ids of those groups that nobody here has heard of."""
-    return {each.id for each in wanted} - set(await connection.scalars(sa.select(server_groups.c.id)))
+    return {each.id for each in wanted} - await all_groups(connection)
+
+
+async def unlisted_groups(
+    connection: AsyncConnection, listed: Iterable[NovaGroup], at: datetime
+) -> tuple[set[str], int]:
+    """The groups that were there `at` a moment and are not among those listed, and how many there are in all."""
+    there = sa.select(server_groups.c.id).where(
+        server_groups.c.created_at < at, server_groups.c.missing_since.is_(None)
+    )
+    known = set(await connection.scalars(there))
+    return known - {each.id for each in listed}, len(known)
 
 
 async def put_groups(
-    connection: AsyncConnection, settings: Settings, wanted: Sequence[NovaGroup], *, complete_at: datetime | None = None
+    connection: AsyncConnection, settings: Settings, wanted: Sequence[NovaGroup], *, missing: Collection[str] = ()
 ) -> None:
-    """Groups that somebody made in Nova itself; with `complete_at`, also that others which were there then are gone.
-    Whose turn it is has read them."""
+    """Take over groups that somebody made in Nova itself. Those that Nova does not have any more are hidden, and kept
+    for a while with their rules; whoever comes back has them again. Whose turn it is has read them."""
     unknown = await unknown_groups(connection, wanted)
     for each in wanted:
         if each.id in unknown:
             await groups.adopt(
                 connection, each.id, name=each.name, rule=each.rule, project_id=each.project_id, user_id=each.user_id
             )
-    if complete_at is not None:
-        older = sa.select(server_groups.c.id).where(server_groups.c.created_at < complete_at)
-        for group_id in set(await connection.scalars(older)) - {each.id for each in wanted}:
-            await groups.delete(connection, settings, await groups.find(connection, group_id))
+    if back := await groups.mark_found(connection, [each.id for each in wanted]):
+        logger.info("Nova lists these server groups again: %s", ", ".join(sorted(back)))
+    for lost in await groups.mark_missing(connection, settings, missing):
+        logger.warning(
+            "Nova does not have server group %s (%s) any more: its rules are kept for %s days",
+            lost.id,
+            lost.name,
+            settings.group_missing_days or "unlimited",
+        )
+    if settings.group_missing_days:
+        oldest = sa.func.now() - sa.func.make_interval(0, 0, 0, settings.group_missing_days)
+        over = sa.select(server_groups.c.id).where(server_groups.c.missing_since < oldest)
+        await forget_groups(connection, settings, set(await connection.scalars(over)))
+
+
+async def forget_groups(connection: AsyncConnection, settings: Settings, group_ids: Iterable[str]) -> None:
+    """Delete groups with their rules; their members stay, and belong to none."""
+    for group_id in sorted(group_ids):
+        await groups.delete(connection, settings, await groups.find(connection, group_id, or_missing=True))
+
+
+async def all_groups(connection: AsyncConnection) -> set[str]:
+    """The ids of all groups, missing ones included."""
+    return set(await connection.scalars(sa.select(server_groups.c.id)))
+
+
+async def missing_groups(connection: AsyncConnection) -> list[sa.Row[Any]]:
+    """The groups that are hidden because Nova does not have them any more."""
+    query = sa.select(server_groups).where(server_groups.c.missing_since.is_not(None))
+    return list((await connection.execute(query.order_by(server_groups.c.number))).all())
 
 
 async def missing_members(connection: AsyncConnection, wanted: Iterable[NovaGroup]) -> dict[str, str]:

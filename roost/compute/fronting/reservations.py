@@ -124,7 +124,8 @@ async def _adopted(connection: AsyncConnection) -> dict[str, str]:
 
 async def show(connection: AsyncConnection, group_id: str) -> Snapshot:
     """A group as it is now."""
-    row = (await connection.execute(sa.select(server_groups).where(server_groups.c.id == group_id))).one_or_none()
+    known = server_groups.c.id == group_id, server_groups.c.missing_since.is_(None)
+    row = (await connection.execute(sa.select(server_groups).where(*known))).one_or_none()
     if row is None:
         raise groups.missing(group_id)
     return await _snapshot(connection, row)

@@ -38,6 +38,8 @@ from roost.store.tables.servers import project_usage, server_group_policies, ser
 from roost.store.uuids import is_uuid
 from roost.suggestions import known_names
 
+_THERE = server_groups.c.missing_since.is_(None)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupPolicy:
@@ -82,16 +84,19 @@ class Group:
 
 async def index(connection: AsyncConnection, *, project_id: str | None, page: PageRequest = EVERYTHING) -> list[Group]:
     """The groups of a project, or of all (None), in the order in which they were made, a page at a time."""
-    visible = sa.select(server_groups)
+    visible = sa.select(server_groups).where(_THERE)
     if project_id is not None:
         visible = visible.where(server_groups.c.project_id == project_id)
     rows = await pages.read(connection, visible, [SortKey(server_groups.c.number)], page, named=server_groups.c.id)
     return await _assemble(connection, rows)
 
 
-async def find(connection: AsyncConnection, group_id: str) -> Group:
-    """One group; a name is not an id, so the clients go on to search."""
+async def find(connection: AsyncConnection, group_id: str, *, or_missing: bool = False) -> Group:
+    """One group; a name is not an id, so the clients go on to search. A group that is missing in Nova is not found,
+    unless it is asked for."""
     query = sa.select(server_groups).where(server_groups.c.id == group_id)
+    if not or_missing:
+        query = query.where(_THERE)
     rows = (await connection.execute(query)).all() if is_uuid(group_id) else ()
     if not rows:
         raise missing(group_id)
@@ -142,6 +147,24 @@ async def adopt(
     await _store(connection, group_id, [_row(GroupPolicy(rule), HOST_SCOPE, None)])
     await claims.lock_usage(connection, [project_id])
     await _use(connection, project_id, 1)
+
+
+async def mark_missing(connection: AsyncConnection, settings: Settings, group_ids: Collection[str]) -> list[Group]:
+    """Hide groups that Nova does not list any more, with their rules and members; those that were not hidden yet."""
+    rows = await connection.execute(sa.select(server_groups).where(server_groups.c.id.in_(group_ids), _THERE))
+    lost = await _assemble(connection, rows.all())
+    marked = server_groups.update().where(server_groups.c.id.in_([group.id for group in lost]))
+    await connection.execute(marked.values(missing_since=sa.func.now(), version=server_groups.c.version + 1))
+    for group in lost:
+        await _announce(connection, settings, notifications.MISSING, group)
+    return lost
+
+
+async def mark_found(connection: AsyncConnection, group_ids: Collection[str]) -> list[str]:
+    """Show groups again that were missing; their ids."""
+    back = server_groups.update().where(server_groups.c.id.in_(group_ids), ~_THERE).returning(server_groups.c.id)
+    shown = back.values(missing_since=None, version=server_groups.c.version + 1)
+    return list(await connection.scalars(shown))
 
 
 async def update(

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 CREATE = "server_group.create"
 UPDATE = "server_group.update"
 DELETE = "server_group.delete"
+MISSING = "server_group.missing"
+MASS_MISSING = "server_group.mass_missing"
 ADD_MEMBER = "server_group.add_member"
 REMOVE_MEMBER = "server_group.remove_member"
 

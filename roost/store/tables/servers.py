@@ -22,6 +22,8 @@ server_groups = sa.Table(
     # Raised by whoever changes the group's policies, its members, or a member's claims, with the row locked: a process
     # that remembers the members of a version need not read them again.
     sa.Column("version", sa.BigInteger, nullable=False, server_default="1"),
+    # In front of a Nova: when Nova stopped listing the group. It is hidden and keeps its rules, in case it comes back.
+    sa.Column("missing_since", sa.DateTime(timezone=True)),
     created_at(),
     updated_at(),
     sa.Index("ix_server_groups_project_id_number", "project_id", "number"),

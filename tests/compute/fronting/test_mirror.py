@@ -195,9 +195,9 @@ async def test_groups_made_in_nova_are_taken_over_and_leave_with_it(nova: Mirror
     group = await nova.group(policy="soft-affinity")
     async with nova.database.begin() as connection:
         assert [str(policy) for policy in (await groups.find(connection, group)).policies] == ["soft-affinity"]
-        await mirror.put_groups(connection, nova.settings, [], complete_at=datetime(2020, 1, 1, tzinfo=UTC))
-        await groups.find(connection, group)
-        await mirror.put_groups(connection, nova.settings, [], complete_at=datetime(2100, 1, 1, tzinfo=UTC))
+        assert await mirror.unlisted_groups(connection, [], datetime(2020, 1, 1, tzinfo=UTC)) == (set(), 0)
+        assert await mirror.unlisted_groups(connection, [], datetime(2100, 1, 1, tzinfo=UTC)) == ({group}, 1)
+        await mirror.put_groups(connection, nova.settings, [], missing={group})
         assert await groups.index(connection, project_id="demo") == []
 
 
@@ -284,10 +284,13 @@ async def test_a_group_is_audited_where_its_members_really_are(nova: Mirror) -> 
     assert (violation.breach, len(violation.members), violation.excess) == ("too_many", 2, 1)
 
 
-async def test_a_host_that_is_gone_takes_nobodys_place(nova: Mirror) -> None:
+async def test_a_host_that_is_gone_keeps_its_members_until_it_is_forgotten(nova: Mirror) -> None:
     group, one = await nova.group(), server("h1")
     await nova.put(one, group=group)
     await nova.inventory([host("h2"), host("h3")])
+    assert await nova.members(group) == {one.id: ("h1",)}
+    async with nova.database.begin() as connection:
+        assert await mirror.forget_hosts_but(connection, {"h2", "h3"}) == ["h1"]
     assert await nova.members(group) == {one.id: ()}
     async with nova.database.begin() as connection:
         assert await connection.scalar(sa.select(servers.c.host_id).where(servers.c.id == one.id)) is None
