@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from openstack import exceptions
@@ -74,16 +75,33 @@ class Client:
         """One group, by its id."""
         return GroupAnswer.of(self._ask("GET", f"/os-server-groups/{group_id}")["server_group"])
 
+    def server_groups(
+        self, *, all_projects: bool = False, offset: int | None = None, page: int | None = None, most: int | None = None
+    ) -> Iterator[GroupAnswer]:
+        """The groups of the own project, or for operators of all, read a page at a time; at most so many, if given."""
+        return islice(self._every_group(_present(all_projects="1" if all_projects else None, limit=page), offset), most)
+
+    def _every_group(self, query: Json, offset: int | None) -> Iterator[GroupAnswer]:
+        start = _present(offset=offset)
+        while found := self._ask("GET", "/os-server-groups", params={**query, **start})["server_groups"]:
+            yield from map(GroupAnswer.of, found)
+            start = {"marker": found[-1]["id"]}
+
+    def create_server_group(self, name: str, policies: Sequence[Json]) -> GroupAnswer:
+        """Make a group with any number of policies."""
+        body = {"server_group": {"name": name, "policies": list(policies)}}
+        return GroupAnswer.of(self._ask("POST", "/os-server-groups", json=body)["server_group"])
+
     def find_server_group(self, name_or_id: str) -> GroupAnswer:
         """The group with this name or id: of the own project, else, for operators, of any."""
-        for query in ({}, {"all_projects": "1"}):
-            found = self._ask("GET", "/os-server-groups", params=query)["server_groups"]
-            matching = [each for each in found if name_or_id in (each["id"], each["name"])]
+        for everywhere in (False, True):
+            found = self.server_groups(all_projects=everywhere)
+            matching = [each for each in found if name_or_id in (each.id, each.name)]
             if matching:
                 break
         if len(matching) > 1:
             raise exceptions.DuplicateResource(f"More than one server group is called '{name_or_id}': use an id.")
-        return GroupAnswer.of(matching[0]) if matching else self.server_group(name_or_id)
+        return matching[0] if matching else self.server_group(name_or_id)
 
     def update_server_group(
         self, group_id: str, *, name: str | None = None, policies: Sequence[Json] | None = None

@@ -69,7 +69,7 @@ def one_of(*options: Option, required: bool = False) -> OneOf:
     return OneOf(options, required)
 
 
-class _Base:
+class RoostCommand:
     """A command that declares its options, and reports a refusal in one sentence.
 
     A command has the options of its base classes too; theirs come first.
@@ -107,15 +107,15 @@ class _Base:
         return proxy
 
 
-class Command(_Base, command.Command):  # type: ignore[misc]
+class Command(RoostCommand, command.Command):  # type: ignore[misc]
     """A command that prints sentences."""
 
 
-class Lister(_Base, command.Lister):  # type: ignore[misc]
+class Lister(RoostCommand, command.Lister):  # type: ignore[misc]
     """A command that prints a table."""
 
 
-class ShowOne(_Base, command.ShowOne):  # type: ignore[misc]
+class ShowOne(RoostCommand, command.ShowOne):  # type: ignore[misc]
     """A command that prints one thing."""
 
 

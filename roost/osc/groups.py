@@ -22,7 +22,7 @@ from roost.client import (
 from roost.osc import commands
 from roost.osc.commands import JsonColumn, LinesColumn, Lister, One, Options, ShowOne, Table, one_of, option
 
-_POLICY_HELP = (
+POLICY_HELP = (
     "TYPE[:SCOPE[:IDENTIFIER]][,LIMIT=NUMBER...], such as anti-affinity:rack,max_server_per_aggregate=2 or "
     "anti-affinity:rack,partitions=3"
 )
@@ -60,7 +60,8 @@ class PartitionsColumn(FormattableColumn[Any]):
         return "\n".join(f"{number or 'none'}: {', '.join(servers)}" for number, servers in sorted(inside.items()))
 
 
-def _row(group: GroupAnswer) -> One:
+def shown_group(group: GroupAnswer) -> One:
+    """A group with all its policies."""
     policies = [policy_text(each) for each in group.policies]
     columns = ["id", "name", "policies", "members", "project_id", "user_id"]
     values: list[Any] = [
@@ -115,14 +116,16 @@ class SetServerGroup(_OfGroup, ShowOne):
             dest="policies",
             type=policy,
             action="append",
-            help=f"A policy of the group from now on (repeat for several): {_POLICY_HELP}",
+            help=f"A policy of the group from now on (repeat for several): {POLICY_HELP}",
         ),
     )
 
     def take_action(self, given: argparse.Namespace) -> One:
         if given.name is None and given.policies is None:
             raise CommandError("Nothing to change: give --name, --policy or both.")
-        return _row(self.roost.update_server_group(self.group(given).id, name=given.name, policies=given.policies))
+        return shown_group(
+            self.roost.update_server_group(self.group(given).id, name=given.name, policies=given.policies)
+        )
 
 
 class _OfMember(_OfGroup):
@@ -136,14 +139,14 @@ class AddServer(_OfMember, ShowOne):
 
     def take_action(self, given: argparse.Namespace) -> One:
         server = self.server_id(given.server)
-        return _row(self.roost.add_server(self.group(given).id, server, partition=given.partition))
+        return shown_group(self.roost.add_server(self.group(given).id, server, partition=given.partition))
 
 
 class RemoveServer(_OfMember, ShowOne):
     """Take a server out of a server group; it stays where it is."""
 
     def take_action(self, given: argparse.Namespace) -> One:
-        return _row(self.roost.remove_server(self.group(given).id, self.server_id(given.server)))
+        return shown_group(self.roost.remove_server(self.group(given).id, self.server_id(given.server)))
 
 
 class AuditServerGroup(Lister):
@@ -273,7 +276,7 @@ class PlanServerGroup(ShowOne):
                 dest="policies",
                 type=policy,
                 action="append",
-                help=f"Give the group these policies: {_POLICY_HELP}",
+                help=f"Give the group these policies: {POLICY_HELP}",
             ),
             option("--add-server", metavar="<server>", action="append", help="Add servers that exist"),
             option("--remove-server", metavar="<server>", action="append", help="Take servers out"),

@@ -52,6 +52,37 @@ def test_a_scope_travels_in_the_rules_of_the_stock_client(client: Client) -> Non
     assert "There is no policy scope 'moon': " in refused
 
 
+def test_several_policies_are_made_shown_and_listed(client: Client) -> None:
+    policies = ["anti-affinity:rack,max_server_per_aggregate=2", "soft-affinity:availability_zone"]
+    made = create(client, "many", *(word for each in policies for word in ("--policy", each)))
+    assert made["policies"] == policies
+    assert client.ask("server", "group", "show", "many", cloud="roost") == made
+    create(client, "plain", "--policy", "soft-affinity")
+    listed = {each["Name"]: each["Policy"] for each in client.ask("server", "group", "list", cloud="roost")}
+    assert listed == {"many": policies, "plain": "soft-affinity"}
+    divided = create(client, "divided", "--policy", "anti-affinity:rack,partitions=3")
+    assert divided["policies"] == ["anti-affinity:rack,partitions=3"]
+
+
+def test_a_scoped_policy_is_shown_also_in_the_newest_versions(client: Client) -> None:
+    create(client, "db", "--policy", "anti-affinity:rack")
+    for version in ("2.1002", "2.1003"):
+        shown = client.ask("--os-compute-api-version", version, "server", "group", "show", "db", cloud="roost")
+        assert shown["policies"] == ["anti-affinity:rack"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--policy", "anti-affinity:rack", "--rule", "max_server_per_host=2"], "--rule is for one plain policy"),
+        (["--policy", "wrong"], "wrong"),
+        (["--policy", "affinity:rakc"], "did you mean rack?"),
+    ],
+)
+def test_a_policy_that_cannot_be_is_refused_in_a_sentence(client: Client, options: list[str], why: str) -> None:
+    assert why in client.refusal("server", "group", "create", *options, "x", cloud="roost")
+
+
 @pytest.mark.parametrize(("version", "policy"), [("2.1", "affinity"), ("2.15", "soft-anti-affinity")])
 def test_older_versions(client: Client, version: str, policy: str) -> None:
     options = ("--os-compute-api-version", version, "server", "group")

@@ -120,7 +120,8 @@ def _commands() -> list[tuple[str, type[Any]]]:
 def test_every_command_declares_its_options_and_they_fit_together() -> None:
     app = SimpleNamespace(client_manager=None)
     for name, command in _commands():
-        assert "get_parser" not in vars(command), name
+        replaces_stock = any(base.__module__.startswith("openstackclient.compute") for base in command.__mro__)
+        assert replaces_stock or "get_parser" not in vars(command), name
         # argparse refuses two options of one name.
         parser = command(app, None).get_parser(name)
         assert all(action.help for action in parser._actions), name
