@@ -10,7 +10,8 @@ RoostError
 ├── NotAcceptable       the version asked for is not served
 ├── TooLarge            the body is larger than we read
 ├── TooSlow             the body did not come in time
-├── TooManyFailures     somebody has tried too many wrong passwords
+├── TooManyRequests     the project or the address asks for more than its share
+│   └── TooManyFailures ... or has tried too many wrong passwords
 ├── UnsupportedMedia    the body is not JSON
 └── Unavailable         something that we depend on does not answer
 
@@ -63,8 +64,14 @@ class TooSlow(RoostError):
     """The body did not come in time."""
 
 
-class TooManyFailures(RoostError):
-    """Too many wrong passwords were tried for this user; nobody may try another for some seconds."""
+class TooManyRequests(RoostError):
+    """The project or the address has used up its share for the next seconds."""
+
+    seconds = 1
+
+
+class TooManyFailures(TooManyRequests):
+    """Too many wrong passwords were tried for this user; all must wait some seconds before the next."""
 
     def __init__(self, failures: int, seconds: int) -> None:
         super().__init__(

@@ -154,7 +154,7 @@ class App:
                 response = await self._answer(exchange)
         except errors.RoostError as error:
             response = self._refuse(exchange, status_of(error), error.message, type(error))
-            if isinstance(error, errors.TooManyFailures):
+            if isinstance(error, errors.TooManyRequests):
                 response.headers["Retry-After"] = str(error.seconds)
         except (OperationalError, InterfaceError, PoolTimeout) as error:
             logger.error("the database does not answer", extra={"error": str(error.__cause__ or error)})
@@ -200,7 +200,9 @@ class App:
         if exchange.route.body is not None or exchange.route.method != "GET":
             settings = self._services.settings
             with self._admission.aside():
-                call.body = await bodies.read(exchange.receive, exchange.headers, settings, also=api.also_json)
+                call.body = await bodies.read(
+                    exchange.receive, exchange.headers, settings, also=api.also_json, public=exchange.route.public
+                )
         if exchange.route.body is not None:
             exchange.route.body.check_body(call.body, api.invalid)
         reply = await exchange.route.handler(call)
@@ -260,6 +262,7 @@ class App:
             url=site + exchange.scope["path"],
             forbidden=exchange.api.forbidden,
             has_project=partial(self._authenticator.has_project, exchange.headers.get("x-auth-token", "")),
+            address=(exchange.scope.get("client") or ("", 0))[0],
             identify=partial(self._authenticator.authenticate, exchange.headers.get("x-auth-token", "")),
         )
 
@@ -275,8 +278,8 @@ class App:
             response.headers["WWW-Authenticate"] = f'Keystone uri="{identity}"'
         if status == 503:
             response.headers["Retry-After"] = "1"
-        if status == 408:
-            response.headers["Connection"] = "close"  # the rest of the body may never come
+        if status in (408, 413):
+            response.headers["Connection"] = "close"  # the rest of the body may never come, or is not read
         return response
 
     def _refuse_method(self, exchange: _Exchange, allowed: Iterable[str]) -> Response:

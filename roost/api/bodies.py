@@ -1,8 +1,10 @@
 """Request bodies: read no further than the limit, waited for no longer, and parsed no deeper."""
 
 import asyncio
+import contextlib
 import json
 import math
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -15,15 +17,26 @@ from roost.errors import Invalid, TooLarge, TooSlow, UnsupportedMedia
 MALFORMED = "Malformed request body"
 
 
-async def read(receive: Receive, headers: Headers, settings: Settings, *, also: Collection[str] = ()) -> Any:
-    """The JSON body of a request, or None if it has none; `also` says what else JSON may be called."""
-    raw = await read_raw(receive, headers, settings)
+PUBLIC_BYTES = 32 << 10
+"""Enough for any body that is read before its sender is known."""
+_DRAINED = 8
+"""How many times the limit is read and thrown away, so that a client that is still sending gets its 413."""
+_DRAIN_SECONDS = 2.0
+
+
+async def read(
+    receive: Receive, headers: Headers, settings: Settings, *, also: Collection[str] = (), public: bool = False
+) -> Any:
+    """The JSON body of a request, or None if it has none; `also` says what else JSON may be called. On a `public` route
+    it is short."""
+    limit = min(settings.max_body_bytes, PUBLIC_BYTES) if public else settings.max_body_bytes
+    raw = await read_raw(receive, headers, settings, limit)
     if not raw:
         return None
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("application/json", *also) and not (kind.startswith("application/") and kind.endswith("+json")):
         raise UnsupportedMedia("Unsupported Content-Type")
-    if _depth(raw, settings.max_body_depth) > settings.max_body_depth:
+    if _is_deeper(raw, settings.max_body_depth):
         raise Invalid(MALFORMED)
     try:
         body = json.loads(raw.decode(), parse_constant=_refuse, parse_float=_finite)
@@ -34,11 +47,11 @@ async def read(receive: Receive, headers: Headers, settings: Settings, *, also: 
     return body
 
 
-async def read_raw(receive: Receive, headers: Headers, settings: Settings) -> bytes:
+async def read_raw(receive: Receive, headers: Headers, settings: Settings, limit: int | None = None) -> bytes:
     """A request's body as it is."""
     try:
         async with asyncio.timeout(settings.body_seconds):
-            return await _read(receive, headers, settings.max_body_bytes)
+            return await _read(receive, headers, limit or settings.max_body_bytes)
     except TimeoutError:
         raise TooSlow(f"The body did not come within {settings.body_seconds:g} seconds.") from None
 
@@ -46,6 +59,7 @@ async def read_raw(receive: Receive, headers: Headers, settings: Settings) -> by
 async def _read(receive: Receive, headers: Headers, limit: int) -> bytes:
     too_large = TooLarge(f"Request is too large: at most {limit} bytes are read.")
     if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > limit:
+        await _drain(receive, limit * _DRAINED)
         raise too_large
     chunks, size = [], 0
     while True:
@@ -55,31 +69,40 @@ async def _read(receive: Receive, headers: Headers, limit: int) -> bytes:
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
         if size > limit:
+            if message.get("more_body", False):
+                await _drain(receive, limit * _DRAINED)
             raise too_large
         if not message.get("more_body", False):
             return b"".join(chunks)
 
 
-def _depth(raw: bytes, enough: int) -> int:
-    """How deep brackets nest outside strings; counted only where there are brackets enough to matter."""
-    if raw.count(b"[") + raw.count(b"{") <= enough:
-        return 0
-    deepest = depth = 0
-    in_string = escaped = False
-    for byte in raw:
-        if escaped:
-            escaped = False
-        elif in_string:
-            escaped = byte == 0x5C
-            in_string = byte != 0x22
-        elif byte == 0x22:
-            in_string = True
-        elif byte in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif byte in b"]}":
-            depth -= 1
-    return deepest
+async def _drain(receive: Receive, most: int) -> None:
+    """Throw away what the client still sends, up to a limit: an answer before its end would reset the connection."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            while most > 0:
+                message = await receive()
+                most -= len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
+
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)
+_ALL_BUT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
+
+
+def _is_deeper(raw: bytes, most: int) -> bool:
+    """Whether brackets nest deeper than this, outside strings. The innermost pairs are removed, level by level."""
+    if raw.count(b"[") + raw.count(b"{") <= most:
+        return False
+    brackets = _STRING.sub(b"", raw).translate(_ONE_KIND, _ALL_BUT_BRACKETS)
+    for _ in range(most):
+        inner = brackets.replace(b"[]", b"")
+        if len(inner) == len(brackets):
+            break
+        brackets = inner
+    return bool(brackets)
 
 
 def _refuse(constant: str) -> None:

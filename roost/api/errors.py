@@ -16,7 +16,7 @@ STATUS: dict[type[errors.RoostError], int] = {
     errors.Conflict: 409,
     errors.TooLarge: 413,
     errors.UnsupportedMedia: 415,
-    errors.TooManyFailures: 429,
+    errors.TooManyRequests: 429,
     errors.Unavailable: 503,
 }
 

@@ -75,6 +75,8 @@ class Call:
     """What this API says to those who may not, with a place for the rule."""
     has_project: "Callable[[str], Awaitable[bool]]"
     """Whether there is a project with this id, as far as the caller may see."""
+    address: str
+    """Where the client connects from."""
     identify: "Callable[[], Awaitable[Caller]]"
     """Who the token speaks for by now: for answers that go on for long. Raises `Unauthorized` once it is not valid."""
     answer_headers: dict[str, str] = field(default_factory=dict)

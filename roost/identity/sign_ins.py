@@ -49,13 +49,15 @@ async def prove(
     user_id: str | None = None,
     name: str = "",
     known: bool = True,
+    by: str = "",
 ) -> Proof | None:
-    """Whose password this is, if it is right; nobody's, if the user is not `known`. Raises `TooManyFailures`."""
+    """Whose password this is, if it is right; nobody's, if the user is not `known`. `by` is the address that asks.
+    Raises `TooManyFailures`, and `TooManyRequests` where the address has too many passwords checked at once."""
     async with database.begin() as connection:
         found = await _look(connection, user_id, name)
     _check(limit, found.failures, found.lasts)
     user = found if known and found.id is not None else None
-    if await is_right(user, password):
+    if await is_right(user, password, by):
         return Proof(user, found.key, found.failures > 0)
     if limit.failures:
         async with database.begin() as connection:

@@ -4,7 +4,8 @@ import asyncio
 import functools
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import argon2
@@ -17,8 +18,13 @@ from roost.identity import domains, tokens
 from roost.identity.projects import duplicate
 from roost.store import rows
 from roost.store.tables.identity import projects, role_assignments, users
+from roost.turns import FairTurns
 
+_AT_ONCE = 2
 _hasher = argon2.PasswordHasher()
+_threads = ThreadPoolExecutor(_AT_ONCE, "passwords")
+_turns = FairTurns(at_once=_AT_ONCE, each=16, waiting=128)
+"""Whose password is checked next: the addresses that ask take turns."""
 
 
 async def ensure(connection: AsyncConnection, name: str, password: str, project: str, role: str) -> None:
@@ -80,24 +86,31 @@ async def delete(connection: AsyncConnection, user_id: str) -> None:
     await tokens.recheck(connection)
 
 
-async def is_right(user: Any | None, password: str) -> bool:
-    """Whether this is the password of an enabled user. Nobody takes as long as somebody, so names cannot be probed."""
-    nobody = await asyncio.to_thread(_nobody)
-    right = await matches(user.password_hash if user is not None else nobody, password)
+async def is_right(user: Any | None, password: str, by: str = "") -> bool:
+    """Whether this is the password of an enabled user. An unknown user takes as long as a known one, so names cannot be
+    probed. Raises `TooManyRequests` where the address `by` has too many passwords checked at once."""
+    nobody = await _slowly(_nobody)
+    async with _turns.turn(by):
+        right = await matches(user.password_hash if user is not None else nobody, password)
     return right and user is not None and bool(user.enabled)
 
 
 async def matches(password_hash: str, password: str) -> bool:
-    """Whether this is the password. Slow by design, so it is done off the event loop."""
+    """Whether this is the password."""
     try:
-        return await asyncio.to_thread(_hasher.verify, password_hash, password)
+        return bool(await _slowly(_hasher.verify, password_hash, password))
     except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
         return False
 
 
 async def hashed(password: str) -> str:
     """What is kept of a password or another secret."""
-    return await asyncio.to_thread(_hasher.hash, password)
+    return str(await _slowly(_hasher.hash, password))
+
+
+async def _slowly(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Argon2 is slow by design: it runs off the event loop, in threads that nothing else needs."""
+    return await asyncio.get_running_loop().run_in_executor(_threads, work, *arguments)
 
 
 @functools.cache

@@ -90,6 +90,10 @@ def test_each_migration_adds_or_says_since_which_earlier_release_what_it_removes
         with recorded() as statements:
             schema.upgrade(empty_url, script.revision)
         unused_since = getattr(script.module, "unused_since", None)
+        if getattr(script.module, "closes", None):
+            # It closes a security hole and says which: it may refuse what old programs do, and end what they did.
+            allowed = r"ADD CONSTRAINT \w+ CHECK .* NOT VALID$|^DELETE FROM \w+ WHERE "
+            statements = [each for each in statements if not re.search(allowed, each)]
         if unused_since is None:
             assert wrong_with(statements) == [], script.path
         else:

@@ -31,12 +31,13 @@ RULES = (
     Permission("identity:revoke_token", _SUBJECT_OR, "Give up a token, one's own or another's."),
 )
 
+_MOST_METHODS = 16
 _NAMED = {"id": schemas.STRING, "name": schemas.STRING, "domain": DOMAIN_REFERENCE}
 _USER = {"type": "object", "properties": {**_NAMED, "password": schemas.STRING}, "required": ["password"]}
 _IDENTITY = {
     "type": "object",
     "properties": {
-        "methods": schemas.array(schemas.STRING, minItems=1),
+        "methods": schemas.array(schemas.STRING, minItems=1, maxItems=_MOST_METHODS),
         "password": {"type": "object", "properties": {"user": _USER}, "required": ["user"]},
         "token": {"type": "object", "properties": {"id": schemas.STRING}, "required": ["id"]},
         "application_credential": {
@@ -170,7 +171,9 @@ async def _by_password(call: Call, given: dict[str, Any]) -> _SignedIn:
             "id" in wanted or found is None or await _in_domain(connection, users.find, "user_id", wanted) is not None
         )
     named = named if known else {"name": f"{wanted['name']} of {wanted['domain']}"}
-    proof = await sign_ins.prove(call.services.database, limit(call), wanted["password"], known=known, **named)
+    proof = await sign_ins.prove(
+        call.services.database, limit(call), wanted["password"], known=known, by=call.address, **named
+    )
     if proof is None:
         raise Unauthorized(REFUSAL)
     return _SignedIn(proof.user.id, ("password",), proof=proof)
@@ -227,6 +230,8 @@ async def _issue(call: Call, connection: AsyncConnection, signed_in: _SignedIn, 
     if credential is None and first is not None and first.caller.application_credential_id is not None:
         raise Unauthorized("A token of an application credential cannot be exchanged for another.")
     places = scope if isinstance(scope, dict) else {}
+    if len(places.keys() & {"project", "domain", "system"}) > 1:
+        raise Invalid(_expecting("one of project, domain and system", "scope"))
     project_id = domain_id = None
     if credential is not None:
         project_id = credential.project_id

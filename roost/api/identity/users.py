@@ -105,7 +105,7 @@ async def change_password(call: Call) -> Reply:
     """Change one's own password: who knows it needs no token. All tokens of the user end."""
     wanted = call.body["user"]
     database, user_id = call.services.database, call.path["user_id"]
-    proof = await sign_ins.prove(database, limit(call), wanted["original_password"], user_id=user_id)
+    proof = await sign_ins.prove(database, limit(call), wanted["original_password"], user_id=user_id, by=call.address)
     if proof is None:
         raise Unauthorized(REFUSAL)
     async with database.begin() as connection:

@@ -1,6 +1,5 @@
 """Servers: finding and listing them, what may be done to them in which state, and the steps that this starts."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,7 +15,7 @@ from roost.compute.scheduling import lifecycle, steps
 from roost.compute.scheduling.steps import PAUSED, RUNNING, SHUTDOWN, SUSPENDED, Deletion, Step, Transition
 from roost.errors import Conflict, Invalid, NotFound
 from roost.placement.record import Record
-from roost.store import pages
+from roost.store import pages, patterns
 from roost.store.pages import EVERYTHING, PageRequest, SortKey
 from roost.store.tables.compute import hosts, topologies
 from roost.store.tables.servers import instance_actions, migrations, server_groups, servers
@@ -152,7 +151,7 @@ class Filters:
     user_id: str | None = None
     ids: tuple[str, ...] = ()
     name: str | None = None
-    """A regular expression, as Nova has it."""
+    """A regular expression, as in Nova, but only as much of it as `roost.store.patterns` allows."""
     statuses: tuple[str, ...] = ()
     vm_states: tuple[str, ...] = ()
     host: str | None = None
@@ -248,12 +247,7 @@ def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
     if filters.ids:
         conditions.append(servers.c.id.in_(filter(is_uuid, filters.ids)))
     if filters.name is not None:
-        plain = re.fullmatch(r"[\w -]*", filters.name) is not None
-        conditions.append(
-            servers.c.name.contains(filters.name, autoescape=True)
-            if plain
-            else servers.c.name.regexp_match(filters.name)
-        )
+        conditions.append(patterns.matches(servers.c.name, filters.name))
     if filters.statuses:
         conditions.append(_has_status(filters.statuses))
     if filters.vm_states:

@@ -179,6 +179,7 @@ tokens = sa.Table(
     sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False, index=True),
     sa.Column("domain_id", sa.Text),
     sa.Column("application_credential_id", sa.Text),
+    sa.CheckConstraint("num_nonnulls(project_id, domain_id) + system::int <= 1", name="one_scope"),
 )
 
 # What the catalogue has besides Roost's own services, and what is kept about services for others to read.

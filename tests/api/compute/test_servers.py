@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from roost.store import patterns
 from roost.store.tables.compute import flavors, images
 from tests.compute.cloud import IMAGE, NEWEST, Cloud
 
@@ -424,7 +425,8 @@ async def test_filters_choose_servers(cloud: Cloud) -> None:
         response = await cloud.ask("GET", "/servers", cloud="roost-admin", params=params)
         assert [each["id"] for each in response.json()["servers"]] == found, query
     for query, message in (
-        ({"name": "*"}, "Invalid regular expression '*' for name."),
+        ({"name": "*"}, f"Invalid regular expression '*': use {patterns.ALLOWED}."),
+        ({"name": "[z-a]+"}, "Invalid regular expression '[z-a]+' for name."),
         (
             {"limit": "x"},
             "Invalid input for query parameters limit. Value: x. 'x' does not match '^[0-9]+$'",

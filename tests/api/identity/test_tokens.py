@@ -1,5 +1,6 @@
 """Signing in, as keystoneauth does it, and what becomes of the token."""
 
+import asyncio
 import logging
 from typing import Any
 
@@ -352,3 +353,42 @@ async def test_a_new_password_from_an_administrator_ends_the_wait(api: Api) -> N
     assert (await api.post(TOKENS, wrong, cloud=None)).status_code == 429
     assert (await api.patch(user, {"user": {"password": "another"}})).status_code == 200
     await sign_in(api, by_password({"name": "demo", "domain": DEFAULT, "password": "another"}))
+
+
+async def test_a_sign_in_names_one_scope(api: Api) -> None:
+    """A member of a project who named the system beside it got a token that speaks for the whole cloud."""
+    for scope in (
+        {**project(), "system": {"all": True}},
+        {**project(), "domain": DEFAULT},
+        {"domain": DEFAULT, "system": {"all": True}},
+    ):
+        answer = await api.http.post(TOKENS, json=by_password(scope=scope))
+        assert answer.status_code == 400, answer.text
+
+
+async def test_the_database_keeps_no_token_of_two_scopes(database: Database) -> None:
+    async with database.begin() as connection:
+        granted = await connection.execute(sa.text("SELECT user_id, project_id FROM role_assignments LIMIT 1"))
+        user, project_id = granted.one()
+    async with database.begin() as connection:
+        with pytest.raises(sa.exc.IntegrityError, match="one_scope"):
+            await tokens.issue(connection, user, project_id, ("password",), tokens.expiry(60), system=True)
+
+
+async def test_a_sign_in_is_short(api: Api) -> None:
+    """100,000 methods kept the event loop busy for half a second, and no sign-in was needed to send them."""
+    body = by_password()
+    body["auth"]["identity"]["methods"] = ["password"] * 17
+    assert (await api.http.post(TOKENS, json=body)).status_code == 400
+    body["auth"]["identity"]["methods"] = ["password"] * 100_000
+    assert (await api.http.post(TOKENS, json=body)).status_code == 413
+
+
+async def test_an_address_that_signs_in_all_the_time_waits_and_others_do_not(api: Api) -> None:
+    """Argon2 shared its threads with everything else, and one address could keep them all."""
+    many = [api.http.post(TOKENS, json=by_password()) for _ in range(40)]
+    statuses = [answer.status_code for answer in await asyncio.gather(*many)]
+    assert set(statuses) == {201, 429}
+    assert statuses.count(201) >= 16
+    refused = await asyncio.gather(*(api.http.post(TOKENS, json=by_password()) for _ in range(20)))
+    assert all("retry-after" in answer.headers for answer in refused if answer.status_code == 429)
