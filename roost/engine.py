@@ -7,7 +7,7 @@ import shutil
 from roost.clouds import balancer, choice
 from roost.clouds.migrations import NovaMover
 from roost.clusters import engine as cluster_engine
-from roost.compute.answers import audit, drift, repairs
+from roost.compute.answers import audit, drift, history, repairs
 from roost.compute.groups import notifications
 from roost.compute.inventory import changes
 from roost.compute.scheduling import lifecycle
@@ -28,6 +28,7 @@ async def run(database: Database, settings: Settings) -> None:
         group.create_task(_keep_forgetting(database, settings))
         group.create_task(row_counts.keep_counting(database, settings.clusters.dead_after))
         group.create_task(lifecycle.run(database))
+        group.create_task(history.keep_sampling(database))
         group.create_task(notifications.keep_sending(database, settings))
         group.create_task(audit.keep_auditing(database, settings))
         scheduler = Scheduler(database, settings)

@@ -15,6 +15,7 @@ from prometheus_client import Counter as Metric
 from roost.store.database import Database
 from roost.store.tables.answers import repairs
 from roost.store.tables.clusters import actions, events, unfinished
+from roost.store.tables.history import happenings, samples
 from roost.store.tables.servers import outbox
 
 PURGED = Metric("roost_purged_rows", "Rows that were forgotten because of their age, by table.", ["table"])
@@ -43,6 +44,8 @@ def batches(before: datetime, *, notifications: bool) -> Iterator[tuple[str, sa.
     top_level = sa.and_(actions.c.parent_id.is_(None), sa.not_(unfinished))
     yield _oldest(actions, actions.c.end_time, before, top_level)
     yield _oldest(events, events.c.timestamp, before)
+    yield _oldest(happenings, happenings.c.at, before)
+    yield _oldest(samples, samples.c.at, before)
     yield _oldest(repairs, repairs.c.updated_at, before, sa.text("status IN ('stopped', 'done', 'failed')"))
     if notifications:
         yield _oldest(outbox, outbox.c.created_at, before)
@@ -51,6 +54,6 @@ def batches(before: datetime, *, notifications: bool) -> Iterator[tuple[str, sa.
 def _oldest(
     table: sa.Table, ended: sa.Column[Any], before: datetime, *conditions: sa.ColumnElement[bool] | sa.TextClause
 ) -> tuple[str, sa.Delete]:
-    (key,) = table.primary_key
-    batch = sa.select(key).where(ended < before, *conditions).order_by(ended).limit(_BATCH)
+    key = sa.tuple_(*table.primary_key)
+    batch = sa.select(*table.primary_key).where(ended < before, *conditions).order_by(ended).limit(_BATCH)
     return table.name, table.delete().where(key.in_(batch.with_for_update(skip_locked=True)))

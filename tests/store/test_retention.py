@@ -31,6 +31,8 @@ HISTORY = """
     FROM (VALUES ('done', 1), ('done', 31), ('failed', 31), ('running', 31)) AS given (status, days);
     INSERT INTO outbox (event_type, payload, created_at)
     VALUES ('x', '{}', now() - interval '31 days'), ('x', '{}', now());
+    INSERT INTO happenings (kind, at) VALUES ('host_up', now() - interval '31 days'), ('host_up', now());
+    INSERT INTO samples (at, name, value) VALUES (now() - interval '31 days', 's', 1), (now(), 's', 1);
 """
 LEFT = """
     SELECT (SELECT array_agg(id ORDER BY id) FROM actions), (SELECT array_agg(id ORDER BY id) FROM events),
@@ -52,7 +54,7 @@ async def left(database: Database) -> tuple[Any, ...]:
 @pytest.mark.usefixtures("history")
 async def test_what_ended_long_ago_is_forgotten_with_all_that_belongs_to_it(database: Database) -> None:
     purged = await retention.purge(database, 30, notifications=True)
-    assert purged == {"actions": 2, "events": 2, "repairs": 2, "outbox": 1}
+    assert purged == {"actions": 2, "events": 2, "repairs": 2, "outbox": 1, "happenings": 1, "samples": 1}
     kept = ["new", "runs", "step of new", "step of runs"]
     assert await left(database) == (kept, ["e1"], ["done", "running"], 1)
     assert set((await retention.purge(database, 30, notifications=True)).values()) == {0}

@@ -14,10 +14,14 @@ from roost.store.tables import metadata
 def test_the_migrations_make_what_the_tables_say(postgres: EmbeddedPostgres) -> None:
     engine = create_engine(postgres.url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.connect() as connection:
-        ours = {"include_name": lambda name, kind, _: kind != "table" or name in metadata.tables}
-        context = MigrationContext.configure(connection, opts={"compare_type": True, **ours})
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "include_name": _is_ours})
         assert compare_metadata(context, metadata) == []
     engine.dispose()
+
+
+def _is_ours(name: str | None, kind: str, _: object) -> bool:
+    """Tables of ours; Alembic cannot compare the expressions of the indexes for search (tests/store/test_words.py)."""
+    return name in metadata.tables if kind == "table" else not (kind == "index" and str(name).endswith("_words"))
 
 
 def test_many_processes_may_upgrade_at_once(empty_url: str) -> None:

@@ -6,6 +6,7 @@ from roost.api.compute import (
     aggregates,
     audits,
     availability_zones,
+    console,
     explanations,
     extensions,
     flavors,
@@ -49,6 +50,7 @@ _NOUNS = (
     extensions,
     flavors,
     fleet,
+    console,
     hosts,
     hypervisors,
     keypairs,
@@ -67,7 +69,7 @@ COMPUTE_API = Api(
     request_id_header="X-Compute-Request-Id",
 )
 
-_OWN = (versions, server_groups, audits, explanations, plans, repairs, rule_meanings, policy_scopes, fleet)
+_OWN = (versions, server_groups, audits, explanations, plans, repairs, rule_meanings, policy_scopes, fleet, console)
 
 FRONT_API = replace(COMPUTE_API, table=Table().include(*(noun.routes for noun in _OWN)))
 """What of it is Roost's own where everything else is a Nova's."""

@@ -1,0 +1,299 @@
+"""What the dashboard and `roost top` ask, from 2.1003 on: lists, search, what is wrong, what happened, figures."""
+
+import csv
+import io
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from starlette.responses import StreamingResponse
+
+from roost.api import schemas
+from roost.api.compute.explanations import FIRST
+from roost.api.compute.fleet import ALL, INDEX
+from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import Schema, array, by_name, thing
+from roost.compute.answers import history, lists, troubles
+from roost.compute.answers.lists import ListRequest
+from roost.compute.answers.violations import BrokenRule
+from roost.compute.groups import groups
+from roost.compute.groups.identifiers import Surrogates
+from roost.compute.inventory.scopes import load_scopes
+from roost.errors import Forbidden, Invalid, NotFound
+from roost.placement.phrases import sentence
+from roost.store.pages import PageRequest
+
+routes = Table(prefix="/v2.1")
+
+_TEXT: Schema = {"type": "string", "maxLength": 255}
+_NUMBER: Schema = {"type": "string", "pattern": "^[0-9]{1,6}$"}
+_ROW: Schema = {"type": "object"}
+_MOST_FOUND = 8
+_MOST_ROWS = 1000
+_PAGE_OF_EXPORT = 1000
+
+
+def _project(call: Call) -> str | None:
+    """The caller's project; None for those who see all."""
+    return None if call.may(ALL) else call.caller.project_id or ""
+
+
+def _moment(value: Any) -> Any:
+    return value.isoformat(timespec="seconds") if isinstance(value, datetime) else value
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _moment(value) for name, value in row.items()}
+
+
+# Lists
+
+_RESERVED = {"q", "sort", "limit", "marker", "format", "broken"}
+_NAMES = sorted({name for kind in lists.KINDS.values() for name in kind.filters} - _RESERVED)
+_LIST_QUERY: Schema = {
+    "type": "object",
+    "properties": {
+        **dict.fromkeys(_NAMES, _TEXT),
+        "q": _TEXT,
+        "sort": {"type": "string", "pattern": "^[a-z_]+(:(asc|desc))?$"},
+        "limit": _NUMBER,
+        "marker": _TEXT,
+        "broken": {"enum": ["1"]},
+    },
+    "additionalProperties": False,
+}
+_LIST = thing({"kind": schemas.STRING, "columns": array(schemas.STRING), "total": schemas.INTEGER, "rows": array(_ROW)})
+
+
+@routes.get("/os-lists/{kind}", since=FIRST, rule=INDEX, query=_LIST_QUERY, response=thing({"list": _LIST}))
+async def show_list(call: Call) -> Reply:
+    """List one kind of thing, filtered, sorted and paged."""
+    asked = await _asked(call)
+    limit = min(int(call.query.get("limit") or 100), _MOST_ROWS)
+    async with call.services.database.begin() as connection:
+        rows = await lists.read(connection, asked, PageRequest(limit, call.query.get("marker")))
+        total = await lists.count(connection, asked)
+        if asked.kind is lists.KINDS["groups"]:
+            await _describe(call, connection, rows)
+    columns = list(asked.kind.shown(asked.project_id is None))
+    view = {"kind": call.path["kind"], "columns": columns, "total": total, "rows": [_shown(row) for row in rows]}
+    return {"list": view}
+
+
+async def _asked(call: Call) -> ListRequest:
+    kind = lists.KINDS.get(call.path["kind"])
+    if kind is None:
+        raise NotFound(f"There is no list of {call.path['kind']}.")
+    project_id = _project(call)
+    if project_id is not None and kind.owner is None:
+        raise Forbidden(call.forbidden.format(rule=ALL))
+    broken = None
+    if "broken" in call.query:
+        if kind is not lists.KINDS["groups"]:
+            raise Invalid("Only groups have rules that can be broken.")
+        broken = {each.group_id for each in await _broken(call)}
+    column, _, direction = call.query.get("sort", "name").partition(":")
+    filters = {name: call.query[name] for name in _NAMES if name in call.query}
+    return ListRequest(kind, project_id, filters, call.query.get("q", ""), column, direction == "desc", broken)
+
+
+async def _broken(call: Call) -> list[BrokenRule]:
+    """The rules that are broken, as far as the caller may know, by the identifiers that the caller knows."""
+    async with call.services.database.begin() as connection:
+        broken = await call.services.violations.now(connection)
+        project_id = _project(call)
+        if project_id is None:
+            return broken
+        surrogates = Surrogates(await load_scopes(connection), project_id)
+    return [
+        replace(each, violation=replace(each.violation, rule=surrogates.shown(each.violation.rule)))
+        for each in broken
+        if each.project_id == project_id
+    ]
+
+
+async def _describe(call: Call, connection: Any, rows: list[dict[str, Any]]) -> None:
+    """Say in words what the rules of the groups of a page are, and how many of them are broken."""
+    counts: dict[str, int] = {}
+    for each in await call.services.violations.now(connection):
+        counts[each.group_id] = counts.get(each.group_id, 0) + 1
+    rules = await groups.rules_of(connection, [row["id"] for row in rows])
+    project_id = _project(call)
+    surrogates = None if project_id is None else Surrogates(await load_scopes(connection), project_id)
+    for row in rows:
+        own = rules.get(row["id"], ())
+        row["rules"] = sentence([rule if surrogates is None else surrogates.shown(rule) for rule in own])
+        row["broken"] = counts.get(row["id"], 0)
+
+
+_EXPORT_QUERY: Schema = {
+    **_LIST_QUERY,
+    "properties": {**_LIST_QUERY["properties"], "format": {"enum": ["csv", "json"]}},
+    "required": ["format"],
+}
+
+
+@routes.get("/os-exports/{kind}", since=FIRST, rule=INDEX, query=_EXPORT_QUERY, response=array(_ROW))
+async def export(call: Call) -> Reply:
+    """Send a whole list as a file, in the `format` asked for."""
+    asked, form = await _asked(call), call.query["format"]
+    kind = "text/csv; charset=utf-8" if form == "csv" else "application/json"
+    name = f"{call.path['kind']}.{form}"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(_lines(call, asked, form), media_type=kind, headers=headers)
+
+
+async def _lines(call: Call, asked: ListRequest, form: str) -> AsyncIterator[str]:
+    """The whole list, page by page, so that it is never held at once."""
+    columns, marker, first = list(asked.kind.shown(asked.project_id is None)), None, True
+    yield _csv(columns) if form == "csv" else "["
+    while True:
+        async with call.services.database.begin() as connection:
+            rows = await lists.read(connection, asked, PageRequest(_PAGE_OF_EXPORT, marker))
+        shown = [_shown(row) for row in rows]
+        if form == "csv":
+            yield "".join(_csv([_safe(row[name]) for name in columns]) for row in shown)
+        elif shown:
+            yield ("" if first else ",") + ",".join(json.dumps(row, ensure_ascii=False) for row in shown)
+        if len(rows) < _PAGE_OF_EXPORT:
+            break
+        marker, first = str(rows[-1]["id"]), False
+    yield "" if form == "csv" else "]"
+
+
+def _safe(value: Any) -> Any:
+    """A text that a spreadsheet does not take for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def _csv(values: list[Any]) -> str:
+    text = io.StringIO()
+    csv.writer(text).writerow(values)
+    return text.getvalue()
+
+
+# Search
+
+_FOUND = thing({"q": schemas.STRING, "results": array(thing({"kind": schemas.STRING, "rows": array(_ROW)}))})
+
+
+@routes.get(
+    "/os-search",
+    since=FIRST,
+    rule=INDEX,
+    query={"type": "object", "properties": {"q": _TEXT}, "required": ["q"], "additionalProperties": False},
+    response=thing({"search": _FOUND}),
+)
+async def search(call: Call) -> Reply:
+    """Find anything by the beginning of a word of its name, by its id, its address or its project."""
+    query = call.query["q"]
+    async with call.services.database.begin() as connection:
+        found = await lists.search(connection, query, _project(call), _MOST_FOUND)
+    results = [{"kind": kind, "rows": [_shown(row) for row in rows]} for kind, rows in found.items()]
+    return {"search": {"q": query, "results": results}}
+
+
+# What is wrong
+
+_TROUBLE = thing(
+    {
+        "kind": schemas.STRING,
+        "name": schemas.STRING,
+        "sentence": schemas.STRING,
+        "subject": {"oneOf": [schemas.NULL, thing({"kind": schemas.STRING, "id": schemas.STRING})]},
+        "since": schemas.NULLABLE_STRING,
+        "remedies": array(thing({"sentence": schemas.STRING, "command": schemas.STRING})),
+    }
+)
+_TROUBLES = thing({"total": schemas.INTEGER, "counts": by_name(schemas.INTEGER), "items": array(_TROUBLE)})
+
+
+@routes.get("/os-troubles", since=FIRST, rule=INDEX, response=thing({"troubles": _TROUBLES}))
+async def show_troubles(call: Call) -> Reply:
+    """Say what is wrong, the most harmful first, and what can be done about it."""
+    broken = await _broken(call)
+    async with call.services.database.begin() as connection:
+        found = await troubles.find(connection, _project(call), broken, call.services.settings.clusters.dead_after)
+    items = [
+        {
+            "kind": str(each.kind),
+            "name": each.name,
+            "sentence": each.sentence,
+            "subject": None if each.subject is None else {"kind": each.subject[0], "id": each.subject[1]},
+            "since": _moment(each.since),
+            "remedies": [{"sentence": text, "command": command} for text, command in each.remedies],
+        }
+        for each in found.found
+    ]
+    counts = {str(kind): number for kind, number in found.counts.items()}
+    return {"troubles": {"total": sum(counts.values()), "counts": counts, "items": items}}
+
+
+# What happened
+
+_HISTORY_QUERY: Schema = {
+    "type": "object",
+    "properties": {
+        **dict.fromkeys(("group_id", "server_id", "host", "cluster_id", "before"), _TEXT),
+        "kind": {"enum": list(history.KINDS)},
+        "limit": _NUMBER,
+    },
+    "additionalProperties": False,
+}
+
+
+@routes.get("/os-history", since=FIRST, rule=INDEX, query=_HISTORY_QUERY, response=thing({"events": array(_ROW)}))
+async def show_history(call: Call) -> Reply:
+    """Show what happened, the latest first: placements, moves, failures, rules broken and mended, hosts, actions."""
+    project_id = _project(call)
+    if project_id is not None and "host" in call.query:
+        raise Forbidden(call.forbidden.format(rule=ALL))
+    kinds = [value for name, value in call.queries if name == "kind"]
+    asked = history.FeedRequest(
+        project_id,
+        frozenset(kinds or history.KINDS),
+        call.query.get("group_id"),
+        call.query.get("server_id"),
+        call.query.get("host"),
+        call.query.get("cluster_id"),
+        _before(call.query.get("before")),
+        min(int(call.query.get("limit") or 100), _MOST_ROWS),
+    )
+    async with call.services.database.begin() as connection:
+        rows = [_shown(row) for row in await history.feed(connection, asked)]
+    if project_id is not None:
+        for row in rows:
+            row["host"] = row["source"] = None
+            if row["kind"] in ("rule_broken", "rule_mended"):
+                row["detail"] = None
+    return {"events": rows}
+
+
+def _before(text: str | None) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        raise Invalid(f"'{text}' is not a moment; write 2026-01-31T12:00:00+00:00.") from None
+    if found is not None and found.tzinfo is None:
+        raise Invalid(f"'{text}' has no time zone; write 2026-01-31T12:00:00+00:00.")
+    return found
+
+
+_POINT = array(schemas.ANY, minItems=2, maxItems=2)
+
+
+@routes.get(
+    "/os-figures",
+    since=FIRST,
+    rule=ALL,
+    query={"type": "object", "properties": {"hours": _NUMBER}, "additionalProperties": False},
+    response=thing({"figures": by_name(array(_POINT))}),
+)
+async def show_figures(call: Call) -> Reply:
+    """Show free room, servers, broken rules, boots and how long they took, by the minute."""
+    hours = min(int(call.query.get("hours") or 6), 24 * 14)
+    async with call.services.database.begin() as connection:
+        found = await history.figures(connection, hours)
+    return {"figures": {name: [[_moment(at), value] for at, value in points] for name, points in found.items()}}

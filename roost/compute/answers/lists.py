@@ -1,0 +1,302 @@
+"""Lists and search for people: every kind of thing with its columns, filters and order, in one table.
+
+Each kind says which columns it has, which of them only operators see, and which project a row belongs to. Lists, search
+and exports all read from here.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.errors import Invalid
+from roost.store import pages, words
+from roost.store.pages import PageRequest, SortKey
+from roost.store.tables.clusters import actions, clusters, nodes
+from roost.store.tables.compute import aggregate_hosts, aggregates, hosts, scopes
+from roost.store.tables.identity import projects
+from roost.store.tables.servers import project_usage, server_groups, servers
+
+Column = sa.ColumnElement[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ListKind:
+    """One kind of thing that can be listed."""
+
+    table: sa.Table
+    source: sa.FromClause
+    columns: Mapping[str, Column]
+    filters: frozenset[str]
+    words: str | None = None
+    """What it is searched by, if an index has its words; else by the beginning of its name or id."""
+    owner: Column | None = None
+    """The project that a row belongs to; without one, only operators see the list."""
+    private: frozenset[str] = frozenset()
+    """Columns that only operators see."""
+
+    @property
+    def id(self) -> sa.Column[Any]:
+        """What a marker names."""
+        return self.table.c.id
+
+    def shown(self, operator: bool) -> dict[str, Column]:
+        """The columns that the caller sees."""
+        return {name: each for name, each in self.columns.items() if operator or name not in self.private}
+
+    def matching(self, query: str) -> sa.ColumnElement[bool]:
+        """Whether a row has the words of a search."""
+        if self.words is None:
+            begin = query.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+            text = (sa.func.lower(self.table.c.name), sa.cast(self.id, sa.Text))
+            inside = sa.func.lower(self.table.c.name).like(f"%{begin}")
+            return sa.or_(inside, *(each.like(begin) for each in text))
+        found = sa.select(self.id.label("id")).where(words.matching(self.words, query))
+        return self.id.in_(found.correlate(None))
+
+
+_STATUS = {"building": "BUILD", "stopped": "SHUTOFF", "resized": "VERIFY_RESIZE", "shelved": "SHELVED"}
+
+
+def _named_project(owner: Column) -> Column:
+    return sa.func.coalesce(sa.select(projects.c.name).where(projects.c.id == owner).scalar_subquery(), owner)
+
+
+def _owned(table: sa.Table) -> dict[str, Column]:
+    return {"project": _named_project(table.c.project_id), "project_id": table.c.project_id}
+
+
+_used = sa.func.greatest(
+    sa.cast(hosts.c.vcpus_used, sa.Float) / sa.func.nullif(hosts.c.vcpus, 0),
+    sa.cast(hosts.c.memory_mb_used, sa.Float) / sa.func.nullif(hosts.c.memory_mb, 0),
+)
+_count_members = sa.select(sa.func.count()).where(servers.c.group_id == server_groups.c.id).scalar_subquery()
+_count_failed = (
+    sa.select(sa.func.count())
+    .where(servers.c.group_id == server_groups.c.id, servers.c.vm_state == sa.literal_column("'error'"))
+    .scalar_subquery()
+)
+_count_hosts = sa.select(sa.func.count()).where(aggregate_hosts.c.aggregate_id == aggregates.c.id).scalar_subquery()
+_count_nodes = sa.select(sa.func.count()).where(nodes.c.cluster_id == clusters.c.id).scalar_subquery()
+
+KINDS: Mapping[str, ListKind] = {
+    "servers": ListKind(
+        servers,
+        servers.outerjoin(hosts, hosts.c.id == servers.c.host_id).outerjoin(
+            server_groups, server_groups.c.id == servers.c.group_id
+        ),
+        {
+            "id": servers.c.id,
+            "name": servers.c.name,
+            "status": sa.case(_STATUS, value=servers.c.vm_state, else_=sa.func.upper(servers.c.vm_state)),
+            "task": sa.func.coalesce(servers.c.task_state, ""),
+            "zone": sa.func.coalesce(hosts.c.availability_zone, ""),
+            "host": sa.func.coalesce(hosts.c.name, ""),
+            "flavor": sa.func.coalesce(servers.c.flavor["name"].astext, ""),
+            "group": sa.func.coalesce(server_groups.c.name, ""),
+            "group_id": sa.func.coalesce(sa.cast(servers.c.group_id, sa.Text), ""),
+            **_owned(servers),
+            "created_at": servers.c.created_at,
+            "fault": sa.func.coalesce(servers.c.fault["message"].astext, ""),
+        },
+        frozenset({"status", "zone", "host", "flavor", "group_id", "project_id", "project"}),
+        words.SERVERS,
+        servers.c.project_id,
+        frozenset({"host"}),
+    ),
+    "groups": ListKind(
+        server_groups,
+        server_groups,
+        {
+            "id": server_groups.c.id,
+            "name": server_groups.c.name,
+            "members": _count_members,
+            "failed": _count_failed,
+            **_owned(server_groups),
+            "created_at": server_groups.c.created_at,
+        },
+        frozenset({"project_id", "project", "broken"}),
+        words.GROUPS,
+        server_groups.c.project_id,
+    ),
+    "hosts": ListKind(
+        hosts,
+        hosts,
+        {
+            "id": hosts.c.id,
+            "name": hosts.c.name,
+            "state": sa.case((hosts.c.forced_down, "down"), (sa.not_(hosts.c.enabled), "disabled"), else_="up"),
+            "zone": hosts.c.availability_zone,
+            "address": hosts.c.address,
+            "servers": hosts.c.servers,
+            "vcpus": hosts.c.vcpus,
+            "vcpus_used": hosts.c.vcpus_used,
+            "memory_mb": hosts.c.memory_mb,
+            "memory_mb_used": hosts.c.memory_mb_used,
+            "load": sa.func.coalesce(_used, 0.0),
+            "reason": sa.func.coalesce(hosts.c.disabled_reason, ""),
+        },
+        frozenset({"state", "zone"}),
+        words.HOSTS,
+    ),
+    "aggregates": ListKind(
+        aggregates,
+        aggregates.outerjoin(scopes, scopes.c.id == aggregates.c.scope_id),
+        {
+            "id": aggregates.c.id,
+            "name": aggregates.c.name,
+            "scope": sa.func.coalesce(scopes.c.name, ""),
+            "zone": aggregates.c.availability_zone,
+            "hosts": _count_hosts,
+        },
+        frozenset({"scope", "zone"}),
+    ),
+    "clusters": ListKind(
+        clusters,
+        clusters,
+        {
+            "id": clusters.c.id,
+            "name": clusters.c.name,
+            "status": clusters.c.status,
+            "nodes": _count_nodes,
+            "desired": clusters.c.desired_capacity,
+            **_owned(clusters),
+            "reason": clusters.c.status_reason,
+        },
+        frozenset({"status", "project_id", "project"}),
+        words.NAMED,
+        clusters.c.project_id,
+    ),
+    "nodes": ListKind(
+        nodes,
+        nodes.outerjoin(clusters, clusters.c.id == nodes.c.cluster_id),
+        {
+            "id": nodes.c.id,
+            "name": nodes.c.name,
+            "status": nodes.c.status,
+            "cluster": sa.func.coalesce(clusters.c.name, ""),
+            "cluster_id": sa.func.coalesce(nodes.c.cluster_id, ""),
+            "server_id": sa.func.coalesce(nodes.c.physical_id, ""),
+            **_owned(nodes),
+            "reason": nodes.c.status_reason,
+        },
+        frozenset({"status", "cluster_id", "project_id", "project"}),
+        words.NAMED,
+        nodes.c.project_id,
+    ),
+    "actions": ListKind(
+        actions,
+        actions,
+        {
+            "id": actions.c.id,
+            "name": actions.c.name,
+            "action": actions.c.action,
+            "status": actions.c.status,
+            "target": actions.c.target,
+            "cluster_id": sa.func.coalesce(actions.c.cluster_id, ""),
+            "started_at": actions.c.start_time,
+            "reason": actions.c.status_reason,
+            **_owned(actions),
+        },
+        frozenset({"status", "action", "target", "cluster_id", "project_id"}),
+        owner=actions.c.project_id,
+    ),
+    "projects": ListKind(
+        projects,
+        projects.outerjoin(project_usage, project_usage.c.project_id == projects.c.id),
+        {
+            "id": projects.c.id,
+            "name": projects.c.name,
+            "servers": sa.func.coalesce(project_usage.c.instances, 0),
+            "cores": sa.func.coalesce(project_usage.c.cores, 0),
+            "memory_mb": sa.func.coalesce(project_usage.c.ram, 0),
+            "groups": sa.func.coalesce(project_usage.c.server_groups, 0),
+        },
+        frozenset(),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListRequest:
+    """What is to be listed, for whom, and how."""
+
+    kind: ListKind
+    project_id: str | None
+    """The caller's project; None for an operator, who sees all."""
+    filters: Mapping[str, str]
+    query: str = ""
+    sort: str = "name"
+    descends: bool = False
+    broken: Collection[str] | None = None
+    """Only these groups."""
+
+
+async def read(connection: AsyncConnection, request: ListRequest, page: PageRequest) -> list[dict[str, Any]]:
+    """One page of a list."""
+    kind = request.kind
+    columns = kind.shown(request.project_id is None)
+    if request.sort not in columns:
+        raise Invalid(f"'{request.sort}' is not a column to sort by; use one of {', '.join(columns)}.")
+    key = SortKey(columns[request.sort], request.descends)
+    keys = [key] if request.sort == "id" else [key, SortKey(kind.id)]
+    visible = sa.select(*(each.label(name) for name, each in columns.items())).select_from(kind.source)
+    visible = visible.where(*_visible(request))
+    rows = await pages.read(connection, visible, keys, page, *_conditions(request, columns), named=kind.id)
+    return [dict(row._mapping) for row in rows]
+
+
+async def count(connection: AsyncConnection, request: ListRequest) -> int:
+    """How many the whole list has."""
+    columns = request.kind.shown(request.project_id is None)
+    query = sa.select(sa.func.count()).select_from(request.kind.source)
+    found = await connection.scalar(query.where(*_visible(request), *_conditions(request, columns)))
+    return int(found or 0)
+
+
+def _visible(request: ListRequest) -> list[sa.ColumnElement[bool]]:
+    owner = request.kind.owner
+    conditions = [] if request.project_id is None or owner is None else [owner == request.project_id]
+    return [*conditions, *([actions.c.parent_id.is_(None)] if request.kind.table is actions else [])]
+
+
+def _conditions(request: ListRequest, columns: Mapping[str, Column]) -> list[sa.ColumnElement[bool]]:
+    kind = request.kind
+    found: list[sa.ColumnElement[bool]] = []
+    for name, value in request.filters.items():
+        if name not in kind.filters or name not in columns:
+            raise Invalid(f"'{name}' is not a filter of this list; use one of {', '.join(sorted(kind.filters))}.")
+        if name == "status" and kind.table is servers and value == "ERROR":
+            found.append(servers.c.vm_state == sa.literal_column("'error'"))  # As the index has it.
+        else:
+            found.append(sa.cast(columns[name], sa.Text) == value)
+    if words.split(request.query):
+        found.append(kind.matching(request.query))
+    if request.broken is not None:
+        found.append(kind.id.in_(list(request.broken)))
+    return found
+
+
+async def search(
+    connection: AsyncConnection, query: str, project_id: str | None, limit: int
+) -> dict[str, list[dict[str, Any]]]:
+    """The best few of every kind that have the words of a query: those whose whole name it is, then the others."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    if not words.split(query):
+        return found
+    for name, kind in KINDS.items():
+        if project_id is not None and kind.owner is None:
+            continue
+        columns = kind.shown(project_id is None)
+        request = ListRequest(kind, project_id, {}, query)
+        matches = sa.select(*(each.label(key) for key, each in columns.items())).select_from(kind.source)
+        matches = matches.where(*_visible(request), kind.matching(query))
+        exact = matches.where(sa.func.lower(kind.table.c.name) == query.lower().strip()).limit(limit)
+        rows = {row.id: row for row in await connection.execute(exact)}
+        if len(rows) < limit:
+            rows |= {row.id: row for row in await connection.execute(matches.limit(limit)) if row.id not in rows}
+        if rows:
+            found[name] = [dict(row._mapping) for row in list(rows.values())[:limit]]
+    return found

@@ -1,0 +1,43 @@
+"""Search by words: the words of a row as an index has them, and the condition that finds them.
+
+A word begins after a dash, an underscore, a slash, a comma or a space, so `web` finds `shop-web-1`; an address or
+the first part of an id works too. The index is of PostgreSQL's own full-text kind, without its dictionaries.
+"""
+
+import re
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import TSQUERY
+
+SERVERS = (
+    "name || ' ' || CAST(id AS text) || ' ' || project_id || ' ' "
+    "|| translate(CAST(jsonb_path_query_array(addresses, '$.*[*].addr') AS text), '[]\"', '   ')"
+)
+GROUPS = "name || ' ' || CAST(id AS text) || ' ' || project_id"
+HOSTS = "name || ' ' || CAST(uuid AS text) || ' ' || address || ' ' || availability_zone"
+NAMED = "name || ' ' || id || ' ' || project_id"
+"""Clusters and nodes."""
+
+_SEPARATORS = "-_/,"
+MOST_WORDS = 8
+
+
+def expression(text: str) -> str:
+    """The words of a text, in SQL."""
+    blanks = " " * len(_SEPARATORS)
+    return (
+        f"array_to_tsvector(array_remove(string_to_array("
+        f"translate(lower({text}), '{_SEPARATORS}', '{blanks}'), ' '), ''))"
+    )
+
+
+def split(query: str) -> list[str]:
+    """The words that a query asks for, in lower case."""
+    return [word for word in re.split(rf"[{re.escape(_SEPARATORS)}\s]+", query.lower()) if word][:MOST_WORDS]
+
+
+def matching(text: str, query: str) -> sa.ColumnElement[bool]:
+    """Whether every word of the query begins a word of the row."""
+    quoted = (word.replace("\\", "\\\\").replace("'", "''") for word in split(query))
+    asked = sa.cast(sa.literal(" & ".join(f"'{word}':*" for word in quoted)), TSQUERY)
+    return sa.literal_column(expression(text)).op("@@", is_comparison=True)(asked)
