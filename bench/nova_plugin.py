@@ -1,7 +1,7 @@
 """What Roost's filter costs inside nova-scheduler, next to Nova's own anti-affinity filter on the same host states.
 
-CPU time of the process that filters, best of several rounds in turns, in one run. Roost's filter decides, writes the
-decision down and reserves it over HTTP; what the Roost that is asked spends is in the time that passes only.
+CPU time of the process that filters, best of several rounds in turns, in one run. Roost's filter offers
+the hosts over HTTP and hears which may pass; what Roost itself spends on deciding is measured elsewhere.
 """
 
 import argparse
@@ -15,11 +15,9 @@ from typing import TypedDict
 
 NOVA = Path(".venv-nova/bin/python")
 FIGURES = Path("bench/figures/nova_plugin.md")
-WORDS = {"anti-affinity": "anti-affinity", "scopes": "host and rack, softly zone"}
 
 
 class Result(TypedDict):
-    case: str
     hosts: int
     members: int
     nova_cpu_ms: float
@@ -33,7 +31,7 @@ def measure(python: Path) -> list[Result]:
     if not python.exists():
         sys.exit(f"Nova is not there: make {python.parts[0]}/.installed")
     peer = Path(__file__).with_name("nova_plugin_peer.py")
-    own = {"PYTHONPATH": str(peer.parent.parent), "OS_NOVA_DISABLE_EVENTLET_PATCHING": "true"}
+    own = {"PYTHONPATH": str(peer.parent.parent / "roost-nova"), "OS_NOVA_DISABLE_EVENTLET_PATCHING": "true"}
     found = subprocess.run(
         [python, "-W", "ignore", peer], check=True, stdout=subprocess.PIPE, env={**os.environ, **own}
     )
@@ -53,14 +51,14 @@ def main() -> None:
         "# The plug-in inside nova-scheduler: the last figures",
         "",
         f"Made by `bench/nova_plugin.py`, on a machine with {machine}, load {os.getloadavg()[0]:.1f} at the end.",
-        "Nova 34.0.0's `ServerGroupAntiAffinityFilter` and `roost.nova.ScopedGroupFilter` on the same list of host",
+        "Nova 34.0.0's `ServerGroupAntiAffinityFilter` and `roost_nova.ScopedGroupFilter` on the same list of host",
         "states, in turns, in one process; the best of 15 rounds. CPU is that of this process; Roost's filter also",
-        "waits for its reservation, which is in the last column.",
+        "waits for the answer, which is in the last column.",
         "",
-        "| hosts | members | rules that Roost holds | Nova, CPU ms | Roost, CPU ms | share | Nova, ms | Roost, ms |",
-        "|---|---|---|---|---|---|---|---|",
+        "| hosts | members | Nova, CPU ms | Roost, CPU ms | share | Nova, ms | Roost, ms |",
+        "|---|---|---|---|---|---|---|",
         *(
-            f"| {result['hosts']:,} | {result['members']:,} | {WORDS[result['case']]} | {result['nova_cpu_ms']:.1f} "
+            f"| {result['hosts']:,} | {result['members']:,} | {result['nova_cpu_ms']:.1f} "
             f"| {result['roost_cpu_ms']:.1f} | {result['roost_cpu_ms'] / result['nova_cpu_ms']:.0%} "
             f"| {result['nova_ms']:.1f} | {result['roost_ms']:.1f} |"
             for result in results

@@ -1,7 +1,7 @@
 """Roost's filter and Nova's own anti-affinity filter on the same host states, in turns. Runs where Nova is installed.
 
 Nova's code is used as it is. Roost's filter asks over HTTP, as it does in a nova-scheduler; the answers come from a
-process beside this one, which knows of one group. Prints one JSON list.
+process beside this one, which decides nothing. Prints one JSON list.
 """
 # mypy: ignore-errors
 # Nova has no types, and is not installed where types are checked.
@@ -21,27 +21,18 @@ from nova.scheduler.filters.affinity_filter import ServerGroupAntiAffinityFilter
 from nova_peer import Hosts, fleet, some_id, spec
 from oslo_log import log as oslo_log
 
-CASES = {
-    "anti-affinity": [{"policy": "anti-affinity", "rules": {}}],
-    "scopes": [
-        {"policy": "anti-affinity:rack", "rules": {"max_server_per_aggregate": 50}},
-        {"policy": "anti-affinity", "rules": {}},
-        {"policy": "soft-anti-affinity:maintenance_zone", "rules": {}},
-    ],
-}
-
 
 class Roost(BaseHTTPRequestHandler):
-    """Says yes to every reservation."""
+    """Lets the first host pass."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        self._answer(self.server.topology if "/topology" in self.path else self.server.group)
+        self._answer(b'{"adopted": []}')
 
     def do_POST(self):
-        order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["reservation"]
-        self._answer(json.dumps({"reservation": {"version": order["version"] + 1, "hosts": [order["host"]]}}).encode())
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["choice"]
+        self._answer(json.dumps({"choice": {"hosts": asked["hosts"]["names"][:1], "weights": [0.0]}}).encode())
 
     def _answer(self, content):
         self.send_response(200)
@@ -53,22 +44,13 @@ class Roost(BaseHTTPRequestHandler):
         pass
 
 
-def serve(pipe, topology, group):
+def serve(pipe):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Roost)
-    server.topology, server.group = topology, group
     pipe.send(server.server_port)
     server.serve_forever()
 
 
-def topology_of(states):
-    hosts = {}
-    for at, state in enumerate(sorted(states, key=lambda state: state.host)):
-        places = {"availability_zone": f"az{at % 3}", "rack": f"r{at // 40}", "maintenance_zone": f"mz{at % 8}"}
-        hosts[state.host] = places
-    return {"topology": {"generation": 1, "hosts": hosts, "complete": True, "adopted": {}}}
-
-
-def compare(states, admin, members, rules, repeats, dice):
+def compare(states, admin, members, repeats, dice):
     """The least CPU milliseconds of each filter, and the least time that passes, over rounds in turns."""
     spots = dice.sample(states, members)
     inside = {some_id(dice): state for state in spots}
@@ -81,16 +63,13 @@ def compare(states, admin, members, rules, repeats, dice):
         members=[*inside, new], hosts=sorted({state.host for state in spots}),
     )  # fmt: skip
     group.policies = ["anti-affinity"]
-    places = {member: [state.host] for member, state in inside.items()}
-    known = {"id": group_id, "version": 1, "rules": rules, "members": places, "building": [new], "partitions": {}}
     here, there = multiprocessing.Pipe()
-    answers = (json.dumps(topology_of(states)).encode(), json.dumps({"group": known}).encode())
-    process = multiprocessing.Process(target=serve, args=(there, *answers), daemon=True)
+    process = multiprocessing.Process(target=serve, args=(there,), daemon=True)
     process.start()
-    nova.conf.CONF.set_override("url", f"http://127.0.0.1:{here.recv()}", group="roost")
-    from roost.nova import plugin
+    nova.conf.CONF.set_override("url", [f"http://127.0.0.1:{here.recv()}"], group="roost")
+    from roost_nova import plugin
 
-    plugin._chooser.cache_clear()
+    plugin._asker.cache_clear()
     own, theirs, asked = plugin.ScopedGroupFilter(), ServerGroupAntiAffinityFilter(), spec(admin, group, [new])
     filters = {"nova": theirs, "roost": own}
     spent, passed, left = {"nova": [], "roost": []}, {"nova": [], "roost": []}, {}
@@ -117,7 +96,7 @@ def main():
     parser.add_argument("--members", default="10,100,1000")
     parser.add_argument("--repeats", type=int, default=15)
     arguments = parser.parse_args()
-    from roost.nova import service
+    from roost_nova import service
 
     oslo_log.register_options(nova.conf.CONF)
     nova.conf.CONF([], project="nova", default_config_files=[], default_config_dirs=[])
@@ -132,11 +111,8 @@ def main():
         states = fleet(Hosts(), number, admin, random.Random(number))
         for members in map(int, arguments.members.split(",")):
             if members < number:
-                for case, rules in CASES.items():
-                    dice = random.Random(number + members)
-                    result = compare(states, admin, members, rules, arguments.repeats, dice)
-                    results.append({"case": case, **result})
-                    print(results[-1], file=sys.stderr, flush=True)
+                results.append(compare(states, admin, members, arguments.repeats, random.Random(number + members)))
+                print(results[-1], file=sys.stderr, flush=True)
     print(json.dumps(results))
 
 

@@ -1,5 +1,6 @@
 """The scheduler API: who may use it, and what it takes and gives."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,7 +13,9 @@ import pytest
 from roost import config
 from roost.api.app import App, make_services
 from roost.api.auth import RoostAuthenticator
+from roost.compute.fronting.choice import COLUMNS
 from roost.store.database import Database
+from roost.store.tables.servers import servers
 from tests.conftest import Api
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -41,74 +44,61 @@ async def make_group(api: Api) -> str:
     return str(response.json()["server_group"]["id"])
 
 
-async def order(front: Api, group: str, **changes: Any) -> dict[str, Any]:
-    known = (await front.get(f"/scheduler/groups/{group}")).json()["group"]
-    topology = (await front.get("/scheduler/topology")).json()["topology"]
-    wanted = {
+def wanted(group: str | None, *hosts: str, **changes: Any) -> dict[str, Any]:
+    columns = {name: [4.0] * len(hosts) for name in COLUMNS}
+    asked = {
         "instance_id": str(uuid4()),
+        "group_id": group,
         "project_id": "demo",
         "user_id": "user",
         "resources": {"vcpus": 1, "memory_mb": 512, "disk_gb": 1},
-        "host": "zone1-rack1-host1",
-        "version": known["version"],
-        "generation": topology["generation"],
-        "record": {},
+        "hosts": {"names": hosts, **columns},
     }
-    return {"reservation": wanted | changes}
+    return {"choice": asked | changes}
 
 
-async def test_a_place_is_reserved_once(api: Api, front: Api) -> None:
+async def test_a_place_is_chosen_and_reserved(api: Api, front: Api) -> None:
     group = await make_group(api)
-    wanted = await order(front, group)
-    first = await front.post(f"/scheduler/groups/{group}/reservations", wanted)
-    assert first.status_code == 200
-    assert first.json()["reservation"]["hosts"] == ["zone1-rack1-host1"]
-    second = await front.post(f"/scheduler/groups/{group}/reservations", await order(front, group, version=1))
-    assert second.status_code == 409
-    assert second.json()["group"]["members"] == {wanted["reservation"]["instance_id"]: ["zone1-rack1-host1"]}
-    assert second.json()["group"]["version"] == first.json()["reservation"]["version"]
+    first = await front.post("/scheduler/choices", wanted(group, "zone1-rack1-host1"))
+    assert first.json()["choice"] == {"hosts": ["zone1-rack1-host1"], "weights": [0.0]}
+    second = await front.post("/scheduler/choices", wanted(group, "zone1-rack1-host1"))
+    assert second.json()["choice"] == {"hosts": [], "weights": []}
 
 
-async def test_a_decision_on_hosts_that_have_changed_since_is_stale(api: Api, front: Api) -> None:
-    group = await make_group(api)
-    old = await order(front, group, generation=0)
-    assert (await front.post(f"/scheduler/groups/{group}/reservations", old)).status_code == 409
+@pytest.mark.parametrize("group", [None, UNKNOWN, "unheard-of"])
+async def test_what_no_group_binds_is_not_there(front: Api, group: str | None) -> None:
+    assert (await front.post("/scheduler/choices", wanted(group, "zone1-rack1-host1"))).status_code == 404
 
 
-async def test_only_what_changed_is_told_again(api: Api, front: Api) -> None:
-    everything = (await front.get("/scheduler/topology")).json()["topology"]
-    assert everything["complete"]
-    assert len(everything["hosts"]) == 48
-    since = everything["generation"]
-    aggregate = await api.post("/compute/v2.1/os-aggregates", {"aggregate": {"name": "new"}}, version="2.1")
-    number = aggregate.json()["aggregate"]["id"]
-    body = {"add_host": {"host": "zone1-rack1-host1"}}
-    await api.post(f"/compute/v2.1/os-aggregates/{number}/action", body, version="2.1")
-    changed = (await front.get(f"/scheduler/topology?since={since}")).json()["topology"]
-    assert not changed["complete"]
-    assert list(changed["hosts"]) == ["zone1-rack1-host1"]
-    assert changed["hosts"]["zone1-rack1-host1"]["availability_zone"] == "zone1"
-    assert (await front.get(f"/scheduler/topology?since={10**9}")).json()["topology"]["complete"]
-
-
-@pytest.mark.parametrize(
-    ("path", "status"), [("/scheduler/groups/unheard-of", 404), (f"/scheduler/groups/{UNKNOWN}", 404)]
-)
-async def test_what_is_not_there(front: Api, path: str, status: int) -> None:
-    assert (await front.get(path)).status_code == status
+async def test_servers_that_nova_does_not_know_to_be_members_are_listed(api: Api, front: Api) -> None:
+    assert (await front.get("/scheduler/adopted")).json() == {"adopted": []}
+    group, instance = await make_group(api), str(uuid4())
+    await front.post("/scheduler/choices", wanted(group, "zone1-rack1-host1", instance_id=instance))
+    assert (await front.get("/scheduler/adopted")).json() == {"adopted": []}, "Nova has named the group itself"
+    async with front.services.database.begin() as connection:
+        await connection.execute(servers.update().values(hints={}))
+    assert (await front.get("/scheduler/adopted")).json() == {"adopted": [instance]}
 
 
 async def test_tenants_may_not(front: Api) -> None:
-    for path in ("/scheduler/topology", f"/scheduler/groups/{uuid4()}"):
-        assert (await front.get(path, cloud="roost")).status_code == 403
-        assert (await front.get(path, cloud=None)).status_code == 401
+    assert (await front.get("/scheduler/adopted", cloud="roost")).status_code == 403
+    assert (await front.get("/scheduler/adopted", cloud=None)).status_code == 401
+    assert (await front.post("/scheduler/choices", wanted(UNKNOWN), cloud="roost")).status_code == 403
 
 
-async def test_a_host_that_is_not_there_is_refused(api: Api, front: Api) -> None:
-    group = await make_group(api)
-    response = await front.post(f"/scheduler/groups/{group}/reservations", await order(front, group, host="nowhere"))
-    assert response.status_code == 400
+@pytest.mark.parametrize("column", [[], ["four"], [None], [[4]], [float("nan")]])
+async def test_columns_that_are_no_numbers_are_refused(api: Api, front: Api, column: list[Any]) -> None:
+    body = wanted(await make_group(api), "zone1-rack1-host1")
+    body["choice"]["hosts"]["vcpus_used"] = column
+    kind = {"Content-Type": "application/json"}
+    answer = await front.request("POST", "/scheduler/choices", content=json.dumps(body), headers=kind)
+    assert answer.status_code == 400, answer.text
+
+
+async def test_a_host_that_roost_does_not_know_takes_nobody(api: Api, front: Api) -> None:
+    answer = await front.post("/scheduler/choices", wanted(await make_group(api), "nowhere"))
+    assert answer.json()["choice"]["hosts"] == []
 
 
 async def test_without_a_nova_behind_it_there_is_no_such_api(api: Api) -> None:
-    assert (await api.get("/scheduler/topology")).status_code == 404
+    assert (await api.get("/scheduler/adopted")).status_code == 404

@@ -15,8 +15,8 @@ from roost.store import schema
 from roost.store.embedded import EmbeddedPostgres
 from tests.lab.deployment import Deployment, until
 
-FILTER = "roost.nova.ScopedGroupFilter"
-WEIGHER = "roost.nova.ScopedGroupWeigher"
+FILTER = "roost_nova.ScopedGroupFilter"
+WEIGHER = "roost_nova.ScopedGroupWeigher"
 
 _MORE = """topic = {topic}
 [groups]

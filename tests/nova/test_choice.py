@@ -2,8 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -13,10 +11,10 @@ from roost.compute.fronting import reservations
 from roost.compute.groups import groups
 from roost.compute.inventory import aggregates, hosts
 from roost.config import Settings
-from roost.nova.choice import Chooser, Silent, Wanted
+from roost.errors import NotFound
 from roost.store.database import Database
 from roost.store.tables.servers import servers
-from tests.nova.schedulers import SMALL, HostState, Nova, Roost, offer
+from tests.nova.schedulers import Nova, offer
 
 # The small topology: three zones of four racks of four hosts each, two racks on a switch.
 EVERYWHERE = [
@@ -74,20 +72,17 @@ async def test_a_rule_with_a_target_passes_all_hosts_of_the_target(nova: Nova) -
 
 async def test_soft_rules_refuse_nobody_and_rank_in_their_order(nova: Nova) -> None:
     group = await nova.group("soft-anti-affinity:availability_zone", "soft-affinity:switch")
-    member = str(uuid4())
+    member, second = str(uuid4()), str(uuid4())
     assert len(await nova.boot(group, offer(*EVERYWHERE), member)) == 48
     here = (await nova.members(group))[member][0]
-    wanted = Wanted(str(uuid4()), group, "demo", "user", SMALL)
-    await nova.boot(group, offer(*EVERYWHERE), wanted.instance_id)
-    scheduler = nova.schedulers[0]
-    weights = await asyncio.to_thread(scheduler.preferences, wanted, offer(*EVERYWHERE))
-    by_host = dict(zip(EVERYWHERE, weights, strict=True))
+    chosen = await nova.choose(group, offer(*EVERYWHERE), second)
+    by_host = dict(zip(chosen.hosts, chosen.weights, strict=True))
     elsewhere = [by_host[host] for host in EVERYWHERE if zone(host) != zone(here)]
     same_zone = [by_host[host] for host in EVERYWHERE if zone(host) == zone(here)]
     assert max(same_zone) < min(elsewhere), "the first rule decides"
     assert by_host[here] == max(same_zone) > min(same_zone), "then the second: its own switch"
-    [reserved] = (await nova.members(group))[wanted.instance_id]
-    best = {host for host in EVERYWHERE if by_host[host] == max(weights)}
+    [reserved] = (await nova.members(group))[second]
+    best = {host for host in EVERYWHERE if by_host[host] == max(chosen.weights)}
     assert reserved in best, "and then the place that is reserved, so that others can count on it"
     assert {switch(host) for host in best} == {switch(reserved)}
 
@@ -112,7 +107,7 @@ async def test_two_schedulers_never_put_two_partitions_into_one_rack(nova: Nova)
     works = [nova.boot(group, offer(*EVERYWHERE), scheduler=number % 2) for number in range(12)]
     passed = await asyncio.gather(*works, nova.boot(group, offer(*EVERYWHERE), partition=2))
     assert all({rack(host) for host in hosts} == {rack(hosts[0])} for hosts in passed)
-    async with nova.roost.database.begin() as connection:
+    async with nova.database.begin() as connection:
         found = await reservations.show(connection, group)
     assert sorted(Counter(found.partitions.values()).values()) == [4, 4, 5]
     held: dict[str, set[int]] = {}
@@ -132,32 +127,22 @@ async def test_a_server_that_runs_keeps_its_number_wherever_it_goes(nova: Nova) 
     group, server = await nova.group("anti-affinity:rack", partitions=2), str(uuid4())
     (home, *_) = await nova.boot(group, offer(*EVERYWHERE), server, partition=2)
     await nova.boot(group, offer(*EVERYWHERE), partition=1)
-    async with nova.roost.database.begin() as connection:
+    async with nova.database.begin() as connection:
         await connection.execute(servers.update().where(servers.c.id == server).values(launched_at=sa.func.now()))
         await connection.execute(sa.text("UPDATE server_groups SET version = version + 1"))
     others = [host for host in EVERYWHERE if rack(host) != rack(home)]
     assert await nova.boot(group, offer(*others), server, scheduler=1)
-    async with nova.roost.database.begin() as connection:
+    async with nova.database.begin() as connection:
         assert (await reservations.show(connection, group)).partitions[server] == 2
-
-
-async def test_what_is_known_is_not_asked_for_again(nova: Nova) -> None:
-    group = await nova.group("anti-affinity")
-    scheduler: Chooser[HostState] = Chooser(nova.roost, 30.0, cache_seconds=60.0)
-    for _ in range(3):
-        await asyncio.to_thread(
-            scheduler.choose, Wanted(str(uuid4()), group, "demo", "user", SMALL), offer(*EVERYWHERE)
-        )
-    assert Counter(nova.roost.asked) == {"topology": 1, "group": 1, "reserve": 3}
 
 
 async def test_a_group_that_changed_is_decided_on_anew(nova: Nova) -> None:
     group = await nova.group("anti-affinity", max_server_per_host=2)
     await nova.boot(group, offer("zone1-rack1-host1"))
-    async with nova.roost.database.begin() as connection:
+    async with nova.database.begin() as connection:
         found = await groups.find(connection, group)
         [policy] = (await groups.find(connection, await nova.group("anti-affinity"))).policies
-        await groups.update(connection, nova.roost.settings, found, name=None, policies=[policy])
+        await groups.update(connection, nova.settings, found, name=None, policies=[policy])
     assert await nova.boot(group, offer("zone1-rack1-host1")) == []
 
 
@@ -165,7 +150,7 @@ async def test_hosts_that_were_moved_are_counted_where_they_are(nova: Nova) -> N
     group = await nova.group("anti-affinity:rack")
     assert await nova.boot(group, offer("zone1-rack1-host1")) == ["zone1-rack1-host1"]
     assert await nova.boot(group, offer("zone1-rack1-host2")) == []
-    async with nova.roost.database.begin() as connection:
+    async with nova.database.begin() as connection:
         all_of_them = {each.name: each.id for each in await aggregates.index(connection)}
         await aggregates.remove_host(connection, all_of_them["zone1-rack1"], "zone1-rack1-host2")
         await aggregates.add_host(connection, all_of_them["zone3-rack1"], "zone1-rack1-host2")
@@ -175,7 +160,7 @@ async def test_hosts_that_were_moved_are_counted_where_they_are(nova: Nova) -> N
 async def test_a_host_that_is_gone_or_unknown_takes_nobody(nova: Nova) -> None:
     group = await nova.group("soft-anti-affinity")
     assert await nova.boot(group, offer("zone1-rack1-host1", "unheard-of")) == ["zone1-rack1-host1"]
-    async with nova.roost.database.begin() as connection:
+    async with nova.database.begin() as connection:
         row = await hosts.find(connection, name="zone1-rack1-host1")
         assert row is not None
         await hosts.change(connection, row.id, enabled=False)
@@ -206,7 +191,7 @@ async def test_a_refusal_is_written_down_with_its_reasons(nova: Nova) -> None:
     server = str(uuid4())
     await nova.boot(group, offer("zone1-rack1-host1"))
     assert await nova.boot(group, offer("zone1-rack1-host1"), server) == []
-    async with nova.roost.database.begin() as connection:
+    async with nova.database.begin() as connection:
         query = sa.select(servers.c.explanation).where(servers.c.id == server)
         explanation = (await connection.execute(query)).scalar_one()
     assert explanation["verdict"] == "refused"
@@ -239,11 +224,38 @@ async def test_hosts_on_which_builds_failed_come_last(nova: Nova) -> None:
     assert await nova.boot(group, offered) == [EVERYWHERE[0]]
 
 
-async def test_groups_and_servers_that_are_none_of_roosts_are_left_alone(nova: Nova) -> None:
-    offered = offer(*EVERYWHERE)
-    assert len(await nova.boot(str(uuid4()), offered)) == 48
-    assert len(await nova.boot(None, offered)) == 48
-    assert "reserve" not in nova.roost.asked
+@pytest.mark.parametrize("group", [None, "00000000-0000-4000-8000-000000000000"])
+async def test_groups_and_servers_that_are_none_of_roosts_are_left_alone(nova: Nova, group: str | None) -> None:
+    with pytest.raises(NotFound):
+        await nova.boot(group, offer(*EVERYWHERE))
+
+
+async def test_before_a_refusal_members_are_looked_at_again(nova: Nova) -> None:
+    """A place that Nova has given back since is found."""
+    group, server = await nova.group("anti-affinity"), str(uuid4())
+    await nova.boot(group, offer("zone1-rack1-host1"), server)
+    looked: list[str] = []
+
+    async def read_group(group_id: str) -> None:
+        looked.append(group_id)
+        async with nova.database.begin() as connection:
+            await connection.execute(servers.delete().where(servers.c.id == server))
+            await connection.execute(sa.text("UPDATE server_groups SET version = version + 1"))
+
+    nova.choosers[0].read_group = read_group
+    assert await nova.boot(group, offer("zone1-rack1-host1")) == ["zone1-rack1-host1"]
+    assert await nova.boot(group, offer("zone1-rack1-host1"), scheduler=1) == []
+    assert looked == [group]
+
+
+async def test_a_host_that_nova_found_up_is_up(nova: Nova) -> None:
+    """What Roost knows of it may be older."""
+    group = await nova.group("anti-affinity")
+    async with nova.database.begin() as connection:
+        row = await hosts.find(connection, name="zone1-rack1-host1")
+        assert row is not None
+        await hosts.change(connection, row.id, enabled=False)
+    assert await nova.boot(group, offer("zone1-rack1-host1")) == ["zone1-rack1-host1"]
 
 
 async def test_a_server_that_roost_made_a_member_is_bound_when_it_moves(nova: Nova) -> None:
@@ -252,9 +264,9 @@ async def test_a_server_that_roost_made_a_member_is_bound_when_it_moves(nova: No
     await nova.boot(group, offer("zone1-rack1-host1"), first)
     await nova.boot(other, offer("zone2-rack1-host1"), adopted)
     await arrived(nova, adopted, "zone2-rack1-host1")
-    async with nova.roost.database.begin() as connection:
-        await groups.remove_member(connection, nova.roost.settings, await groups.find(connection, other), adopted)
-        await groups.add_member(connection, nova.roost.settings, await groups.find(connection, group), adopted)
+    async with nova.database.begin() as connection:
+        await groups.remove_member(connection, nova.settings, await groups.find(connection, other), adopted)
+        await groups.add_member(connection, nova.settings, await groups.find(connection, group), adopted)
     assert await nova.boot(other, offer("zone1-rack1-host2"), adopted) == [], "though Nova knows only its first group"
     assert await nova.boot(None, offer("zone1-rack2-host2"), adopted) == ["zone1-rack2-host2"]
 
@@ -262,34 +274,15 @@ async def test_a_server_that_roost_made_a_member_is_bound_when_it_moves(nova: No
 async def test_a_group_that_was_deleted_binds_nobody_any_more(nova: Nova) -> None:
     group = await nova.group("anti-affinity")
     await nova.boot(group, offer("zone1-rack1-host1"))
-    async with nova.roost.database.begin() as connection:
-        await groups.delete(connection, nova.roost.settings, await groups.find(connection, group))
-    assert await nova.boot(group, offer("zone1-rack1-host1")) == ["zone1-rack1-host1"]
-
-
-class Nobody(Roost):
-    """A Roost that does not answer."""
-
-    def group(self, group_id: str, seconds: float) -> Mapping[str, Any] | None:
-        raise Silent("nobody is there")
-
-    def topology(self, since: int, seconds: float) -> Mapping[str, Any]:
-        raise Silent("nobody is there")
-
-
-async def test_without_roost_only_members_of_groups_wait(nova: Nova, database: Database, settings: Settings) -> None:
-    alone: Chooser[HostState] = Chooser(Nobody(database, settings, asyncio.get_running_loop()), 1.0, 60.0)
-    free = Wanted(str(uuid4()), None, "demo", "user", SMALL)
-    assert len(await asyncio.to_thread(alone.choose, free, offer(*EVERYWHERE))) == 48
-    with pytest.raises(Silent, match="nobody"):
-        await asyncio.to_thread(
-            alone.choose, Wanted(str(uuid4()), str(uuid4()), "demo", "user", SMALL), offer(*EVERYWHERE)
-        )
+    async with nova.database.begin() as connection:
+        await groups.delete(connection, nova.settings, await groups.find(connection, group))
+    with pytest.raises(NotFound):
+        await nova.boot(group, offer("zone1-rack1-host1"))
 
 
 async def arrived(nova: Nova, server: str, host: str) -> None:
     """Nova says that a server runs on a host."""
-    async with nova.roost.database.begin() as connection:
+    async with nova.database.begin() as connection:
         row = await hosts.find(connection, name=host)
         assert row is not None
         values = {"host_id": row.id, "launched_at": sa.func.now(), "vm_state": "active"}

@@ -2,7 +2,8 @@
 
 import threading
 
-from roost.nova.multicreate import Rationing
+from roost_nova.multicreate import Rationing
+
 from tests.nova.schedulers import HostState, offer
 
 
@@ -27,6 +28,17 @@ def test_the_next_server_has_all_hosts_to_choose_from() -> None:
     restored = Rationing.of(thread, spec).restored(passed)
     assert takable(restored) == ["a", "b", "c"]
     assert takable(Rationing.of(thread, spec).only(restored[2:], restored, "second")) == ["c"]
+
+
+def test_a_host_that_is_held_back_has_all_its_candidates_for_other_filters() -> None:
+    """NUMATopologyFilter and PciPassthroughFilter go through them, and put those that fit in their place."""
+    thread, spec, hosts = threading.local(), Spec(), offer("a", "b")
+    Rationing.of(thread, spec).only(hosts[:1], hosts, "first")
+    held = hosts[1].allocation_candidates
+    assert not held
+    assert (list(held), len(held), held[0]) == (["a candidate"], 1, "a candidate")
+    hosts[1].allocation_candidates = [candidate for candidate in held if candidate]
+    assert takable(Rationing.of(thread, spec).restored(hosts)) == ["a", "b"]
 
 
 def test_none_passes_where_none_was_chosen() -> None:

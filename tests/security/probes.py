@@ -13,6 +13,7 @@ from roost.api.app import all_routes
 from roost.api.frame import Api
 from roost.api.routes import Route
 from roost.api.versions import Version
+from roost.compute.fronting.choice import COLUMNS
 from tests.compute.cloud import IMAGE
 from tests.security.world import PUBLIC_KEY, Things
 
@@ -53,8 +54,6 @@ OPERATORS = {
 }
 _NAMED = {
     "/compute/v2.1/os-quota-class-sets/{name}": "quota_class",
-    "/scheduler/groups/{group_id}": "server_group_id",
-    "/scheduler/groups/{group_id}/reservations": "server_group_id",
     "/web/{name}": "file",
 }
 
@@ -298,21 +297,17 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
         _filled({"cluster": "<cluster_id>", "action": "CLUSTER_SCALE_OUT"}),
     ),
     f"POST {_V1}/webhooks/{{webhook_id}}/trigger": (_always({"count": 1}),),
-    "POST /scheduler/groups/{group_id}/reservations": (
-        _filled(
-            {
-                "reservation": {
-                    "instance_id": "<loner_id>",
-                    "project_id": "<project_id>",
-                    "user_id": "<user_id>",
-                    "resources": {"vcpus": 1, "memory_mb": 1, "disk_gb": 1},
-                    "host": None,
-                    "version": 1,
-                    "generation": 1,
-                    "record": {},
-                }
+    "POST /scheduler/choices": (
+        lambda things, version: {
+            "choice": {
+                "instance_id": things["loner_id"],
+                "group_id": things["server_group_id"],
+                "project_id": things["project_id"],
+                "user_id": things["user_id"],
+                "resources": {"vcpus": 1, "memory_mb": 1, "disk_gb": 1},
+                "hosts": {"names": [], **{name: [] for name in COLUMNS}},
             }
-        ),
+        },
     ),
 }
 

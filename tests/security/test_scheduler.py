@@ -13,7 +13,7 @@ from roost.api.scheduler import SCHEDULER_API
 from roost.api.versions import Version
 from roost.cli.bootstrap import USERS
 from roost.store.database import Database
-from tests.api.test_scheduler import make_group, order, served_in_front
+from tests.api.test_scheduler import make_group, served_in_front, wanted
 from tests.conftest import Api
 from tests.security.probes import bodies, row_name
 from tests.security.test_hostile_input import INJECTED, LONG
@@ -76,39 +76,33 @@ def spoilt(body: Any) -> Iterator[Any]:
     """A body with each of its parts, in turn, replaced by what it cannot be, left out, or joined by another."""
     yield from HOSTILE
     yield {**body, "more": 1}
-    wanted = body["reservation"]
-    for key, value in itertools.product(wanted, HOSTILE):
-        yield {"reservation": {**wanted, key: value}}
-    for key in wanted:
-        yield {"reservation": {name: value for name, value in wanted.items() if name != key}}
-    for name, value in itertools.product(("vcpus", "memory_mb", "disk_gb"), HOSTILE):
-        changed = deepcopy(body)
-        changed["reservation"]["resources"][name] = value
-        yield changed
+    choice = body["choice"]
+    for key, value in itertools.product(choice, HOSTILE):
+        yield {"choice": {**choice, key: value}}
+    for key in choice:
+        yield {"choice": {name: value for name, value in choice.items() if name != key}}
+    for part in ("resources", "hosts"):
+        for name, value in itertools.product(choice[part], HOSTILE):
+            for spoilt_value in (value, [value]):
+                changed = deepcopy(body)
+                changed["choice"][part][name] = spoilt_value
+                yield changed
 
 
-async def test_no_body_and_no_address_is_a_failure(api: Api, front: Api) -> None:
+async def test_no_body_is_a_failure(api: Api, front: Api) -> None:
     group = await make_group(api)
-    good = await order(front, group, partition=None)
-    failures, reserved = [], 0
+    good = wanted(group, "zone1-rack1-host1", partition=None, count=1)
+    failures, chosen = [], 0
     for body in spoilt(good):
-        answer = await front.post(f"/scheduler/groups/{group}/reservations", body)
+        answer = await front.post("/scheduler/choices", body)
         if answer.status_code >= 500:
             failures.append(f"{str(body)[:300]}: {answer.text[:200]}")
-        if answer.status_code == 200:
-            # Else all that follow would be stale, and not looked at any further.
-            good["reservation"]["version"] = answer.json()["reservation"]["version"]
-            reserved += 1
-    assert reserved, "nothing got as far as a place"
+        chosen += answer.status_code == 200
+    assert chosen, "nothing got as far as a place"
     for word in (*INJECTED, LONG):
-        for answer in (
-            await front.get("/scheduler/topology", params={"since": word}),
-            await front.http.get(
-                "/scheduler/groups/" + word.replace("\r\n", "%0d%0a").replace("\x00", "%00"),
-                headers={"X-Auth-Token": await front.token("roost-admin")},
-            ),
-        ):
-            if answer.status_code not in (200, 400, 404):
-                failures.append(f"{word[:40]!r}: {answer.status_code}")
+        address = "/scheduler/" + word.replace("\r\n", "%0d%0a").replace("\x00", "%00")
+        answer = await front.http.get(address, headers={"X-Auth-Token": await front.token("roost-admin")})
+        if answer.status_code not in (400, 404):
+            failures.append(f"{word[:40]!r}: {answer.status_code}")
     assert not failures, "\n".join(failures)
-    assert (await front.get(f"/scheduler/groups/{group}")).status_code == 200
+    assert (await front.get("/scheduler/adopted")).status_code == 200

@@ -1,8 +1,8 @@
 """Places that somebody else's scheduler takes for members of groups, before it makes them.
 
-A nova-scheduler decides on a group at a version and on the fleet at a generation (`show`, `topology`), and asks for the
-place with both numbers (`reserve`). The group's row is locked, so of two schedulers that decided on the same version
-only one gets what it asked for; the other gets the group as it is now. A reservation is a claim of a server that Nova
+A place is chosen (`choice`) on a group at a version (`show`) and on the fleet at a generation, and asked for with both
+numbers (`reserve`). The group's row is locked, so of two choices on the same version only one is carried out; the other
+is stale. A reservation is a claim of a server that Nova
 is still making, or moving; it becomes a fact, or is given back, when Nova says where the server is.
 """
 
@@ -17,27 +17,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.compute.groups import groups
 from roost.compute.inventory import claims
 from roost.compute.inventory.changes import latest_generation
-from roost.compute.inventory.hosts import DEFAULT_ZONE
-from roost.compute.inventory.live_fleet import memberships
 from roost.config import Settings
 from roost.errors import Invalid
 from roost.placement.record import Record
-from roost.placement.rules import AVAILABILITY_ZONE, Rule
-from roost.store.tables.compute import fleet_changes, hosts
+from roost.placement.rules import Rule
+from roost.store.tables.compute import hosts
 from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import server_groups, servers
-
-
-@dataclass(frozen=True, slots=True)
-class ReservationTopology:
-    """Hosts with their aggregate in each scope."""
-
-    generation: int
-    hosts: Mapping[str, Mapping[str, str]]
-    complete: bool
-    """Every host is here; else only those that changed."""
-    adopted: Mapping[str, str]
-    """The group of each server that is a member without Nova's knowing it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,43 +69,11 @@ class Reserved:
 class Stale:
     """The order was decided on what is no longer so; nothing was done."""
 
-    group: Snapshot
-    generation: int
 
-
-async def topology(connection: AsyncConnection, since: int) -> ReservationTopology:
-    """The hosts that changed since a generation; all of them where that is too long ago to say, or where one is gone,
-    for it has left no name behind."""
-    # The generation first: what commits between the two reads is then read again, not missed.
-    generation = await latest_generation(connection)
-    changed = await _changed(connection, since)
-    query = sa.select(hosts.c.id, hosts.c.name, hosts.c.availability_zone)
-    found = (await connection.execute(query if changed is None else query.where(hosts.c.id.in_(changed)))).all()
-    if changed is not None and len(found) < len(changed):
-        return await topology(connection, -1)
-    belongs = await memberships(connection, changed)
-    places = {
-        row.name: {**belongs.get(row.id, {}), AVAILABILITY_ZONE: row.availability_zone or DEFAULT_ZONE} for row in found
-    }
-    return ReservationTopology(generation, places, changed is None, await _adopted(connection))
-
-
-async def _changed(connection: AsyncConnection, since: int) -> set[int] | None:
-    """The hosts that changed since a generation; None where nobody knows any more."""
-    if since < 0:
-        return None
-    changes = sa.select(fleet_changes).where(fleet_changes.c.generation >= since)
-    rows = (await connection.execute(changes.order_by(fleet_changes.c.generation))).all()
-    if not rows or rows[0].generation != since:
-        return None
-    return set[int]().union(*(row.host_ids for row in rows[1:]))
-
-
-async def _adopted(connection: AsyncConnection) -> dict[str, str]:
-    group_id = sa.cast(servers.c.group_id, sa.Text)
-    unknown = servers.c.hints["group"].astext.is_distinct_from(group_id)
-    query = sa.select(servers.c.id, servers.c.group_id).where(servers.c.group_id.is_not(None), unknown)
-    return {row.id: row.group_id for row in await connection.execute(query)}
+async def adopted(connection: AsyncConnection) -> list[str]:
+    """The servers that are members of groups, and of which Nova does not know that they are."""
+    unknown = servers.c.hints["group"].astext.is_distinct_from(sa.cast(servers.c.group_id, sa.Text))
+    return list(await connection.scalars(sa.select(servers.c.id).where(servers.c.group_id.is_not(None), unknown)))
 
 
 async def show(connection: AsyncConnection, group_id: str) -> Snapshot:
@@ -143,7 +97,7 @@ async def reserve(connection: AsyncConnection, settings: Settings, group_id: str
         raise groups.missing(group_id)
     generation = await latest_generation(connection)
     if (group.version, generation) != (order.version, order.generation):
-        return Stale(await _snapshot(connection, group), generation)
+        return Stale()
     host_id = None if order.host is None else await _host_id(connection, order.host)
     if server is None:
         server = await _insert(connection, group_id, order)

@@ -15,6 +15,7 @@ from roost.compute.fronting.mirror import NovaAggregate, NovaGroup, NovaHost, No
 from roost.compute.fronting.reservations import Order
 from roost.compute.groups import groups
 from roost.compute.inventory import scopes
+from roost.compute.inventory.changes import latest_generation
 from roost.compute.inventory.live_fleet import LiveFleet
 from roost.config import Settings
 from roost.placement.fleet import Resources
@@ -65,8 +66,10 @@ class Mirror:
             await mirror.put_inventory(connection, hosts, aggregates)
 
     async def places(self) -> dict[str, dict[str, str]]:
+        live = LiveFleet()
         async with self.database.begin() as connection:
-            return {name: dict(found) for name, found in (await reservations.topology(connection, -1)).hosts.items()}
+            await live.sync(connection)
+        return {live.host(index).name: dict(live.places(index)) for index in live.fleet.hosts()}
 
     async def group(self, *members: str, policy: str = "anti-affinity") -> str:
         group = NovaGroup(str(uuid4()), "group", "demo", "user", Rule.parse(policy), members)
@@ -93,7 +96,7 @@ class Mirror:
     async def reserve(self, group: str, host_name: str | None, server_id: str) -> None:
         async with self.database.begin() as connection:
             known = await reservations.show(connection, group)
-            generation = (await reservations.topology(connection, -1)).generation
+            generation = await latest_generation(connection)
             order = Order(server_id, "demo", "user", {"vcpus": 1}, host_name, known.version, generation, {})
             assert isinstance(
                 await reservations.reserve(connection, self.settings, group, order), reservations.Reserved
@@ -158,11 +161,11 @@ async def test_zones_scopes_and_hosts_change_together(nova: Mirror) -> None:
 
 async def test_nothing_is_written_where_nothing_changed(nova: Mirror) -> None:
     async with nova.database.begin() as connection:
-        before = (await reservations.topology(connection, -1)).generation
+        before = await latest_generation(connection)
     racks = [aggregate(11, "r1", ["h1", "h2"], policy_scope="rack"), aggregate(12, "r2", ["h3"], policy_scope="rack")]
     await nova.inventory([host("h1", used=Resources(5, 5, 5)), host("h2"), host("h3")], racks)
     async with nova.database.begin() as connection:
-        assert (await reservations.topology(connection, -1)).generation == before
+        assert await latest_generation(connection) == before
 
 
 async def test_what_a_host_has_left_and_whether_it_is_up_reach_the_fleet(nova: Mirror) -> None:
@@ -236,7 +239,7 @@ async def test_a_member_that_is_being_reserved_while_nova_lists_it_keeps_its_pla
     listed = server(None, new, vm_state="building", launched_at=None, settled=False)
     async with nova.database.begin() as connection:
         known = await reservations.show(connection, group)
-        generation = (await reservations.topology(connection, -1)).generation
+        generation = await latest_generation(connection)
         order = Order(new, "demo", "user", {"vcpus": 1}, "h1", known.version, generation, {})
         await reservations.reserve(connection, nova.settings, group, order)
         putting = asyncio.create_task(nova.put(listed, group=group, ago=120))

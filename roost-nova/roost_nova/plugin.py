@@ -1,5 +1,7 @@
 """The filter and the weigher as Nova wants them."""
 
+from __future__ import annotations
+
 import functools
 import re
 import threading
@@ -10,29 +12,35 @@ import nova.conf
 from nova.scheduler import filters, utils, weights
 from oslo_log import log as logging
 
-from roost.nova import service
-from roost.nova.choice import Chooser, Silent, Wanted
-from roost.nova.multicreate import Rationing
-from roost.placement.fleet import Resources
+from roost_nova import service
+from roost_nova.asking import Asker, Wanted
+from roost_nova.multicreate import Rationing
+from roost_nova.service import Silent
 
 CONF = nova.conf.CONF
 logger = logging.getLogger(__name__)
 
+# What the filter heard of the server that a thread is at work on, for the weigher.
+_heard = threading.local()
 
-@functools.cache
-def _chooser() -> Chooser[Any]:
+
+@functools.lru_cache(maxsize=1)
+def _asker() -> Asker:
     """One a process: made when the first server comes, so that a worker does not share a connection with its parent."""
-    return Chooser(service.HttpService(CONF), CONF.roost.time_limit, CONF.roost.cache_seconds)
+    options = CONF.roost
+    return Asker(service.HttpService(CONF), options.time_limit, options.quick_limit, options.cache_seconds)
 
 
 def _wanted(spec: Any, count: int) -> Wanted:
     flavor = spec.flavor
+    boots_from_volume = "is_bfv" in spec and spec.is_bfv
+    disk = (0 if boots_from_volume else flavor.root_gb) + flavor.ephemeral_gb + -(-flavor.swap // 1024)
     return Wanted(
         instance_id=spec.instance_uuid,
         group_id=spec.instance_group.uuid if spec.instance_group else None,
         project_id=spec.project_id or "",
         user_id=(spec.user_id if "user_id" in spec else None) or "",
-        resources=Resources(flavor.vcpus, flavor.memory_mb, flavor.root_gb + flavor.ephemeral_gb),
+        resources={"vcpus": flavor.vcpus, "memory_mb": flavor.memory_mb, "disk_gb": disk},
         count=count,
         partition=_partition(spec.get_scheduler_hint("partition")),
     )
@@ -59,7 +67,7 @@ class ScopedGroupFilter(filters.BaseHostFilter):  # type: ignore[misc]
         self._thread = threading.local()
 
     def run_filter_for_index(self, index: int) -> bool:
-        """Each server of a request is looked at; its number is not told again."""
+        """Each server of a request is looked at; which one it is, is said here only."""
         self._thread.index = index
         return True
 
@@ -71,11 +79,16 @@ class ScopedGroupFilter(filters.BaseHostFilter):  # type: ignore[misc]
         hosts = rationing.restored(filter_obj_list)
         if rationing.served(spec_obj.instance_uuid):
             return []
+        _heard.weights = None
         try:
-            chosen = _chooser().choose(_wanted(spec_obj, max(spec_obj.num_instances - self._thread.index, 1)), hosts)
+            passing = _asker().choose(_wanted(spec_obj, max(spec_obj.num_instances - self._thread.index, 1)), hosts)
         except Silent as error:
             logger.warning("Roost does not answer (%s): %s", CONF.roost.on_failure, error)
             return hosts if CONF.roost.on_failure == "allow" else []
+        if passing is None:
+            return hosts
+        _heard.weights = (spec_obj.instance_uuid, passing)
+        chosen = [host for host in hosts if host.host in passing]
         return rationing.only(chosen, hosts, spec_obj.instance_uuid) if spec_obj.num_instances > 1 else chosen
 
 
@@ -95,10 +108,8 @@ class ScopedGroupWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
         raise NotImplementedError("hosts are weighed all at once")
 
     def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> list[float]:
-        """Weigh all hosts at once."""
-        try:
-            hosts = [each.obj for each in weighed_obj_list]
-            return _chooser().preferences(_wanted(weight_properties, 1), hosts)
-        except Silent as error:
-            logger.warning("Roost does not say which hosts the soft rules prefer: %s", error)
+        """What the filter heard of each host; hosts that are held back come last."""
+        server, passing = getattr(_heard, "weights", None) or (None, {})
+        if server != weight_properties.instance_uuid:
             return [0.0] * len(weighed_obj_list)
+        return [passing.get(each.obj.host, -1.0) for each in weighed_obj_list]

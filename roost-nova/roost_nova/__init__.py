@@ -2,12 +2,14 @@
 
     [filter_scheduler]
     available_filters = nova.scheduler.filters.all_filters
-    available_filters = roost.nova.ScopedGroupFilter
+    available_filters = roost_nova.ScopedGroupFilter
     enabled_filters = ComputeFilter,...,ScopedGroupFilter
-    weight_classes = nova.scheduler.weights.all_weighers,roost.nova.ScopedGroupWeigher
+    weight_classes = nova.scheduler.weights.all_weighers,roost_nova.ScopedGroupWeigher
 
-Needs nothing of Roost but its placement core, and nothing that Nova does not bring: NumPy and keystoneauth.
+Roost decides; the plug-in asks it. So it needs nothing that Nova does not bring, and runs where Nova 27 or newer does.
 """
+
+from __future__ import annotations
 
 from typing import Any
 
@@ -18,6 +20,6 @@ def __getattr__(name: str) -> Any:
     """The two classes are only there where Nova is: everything else in this package can be had without."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from roost.nova import plugin
+    from roost_nova import plugin
 
     return getattr(plugin, name)
