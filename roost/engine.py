@@ -14,8 +14,9 @@ from roost.compute.scheduling import lifecycle
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.identity import sign_ins, tokens
-from roost.store import retention, row_counts
+from roost.store import feed, retention, row_counts
 from roost.store.database import Database
+from roost.store.tables.changes import claim_changes, watch_changes
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ async def run(database: Database, settings: Settings) -> None:
         group.create_task(notifications.keep_sending(database, settings))
         group.create_task(audit.keep_auditing(database, settings))
         scheduler = Scheduler(database, settings)
-        group.create_task(database.listen(changes.CLAIMS, scheduler.live.noted))
+        group.create_task(scheduler.keep_current())
         group.create_task(drift.keep_looking(database, settings, scheduler.live))
         clouds = choice.choose(settings, database, scheduler)
         group.create_task(cluster_engine.run(settings, database, clouds))
@@ -61,5 +62,6 @@ async def forget(database: Database, settings: Settings) -> None:
         await tokens.purge(connection)
         await sign_ins.purge(connection)
         await changes.forget_old(connection)
+        await feed.forget_old(connection, (claim_changes, watch_changes))
     if settings.keep_days:
         await retention.purge(database, settings.keep_days, notifications=not notifications.wanted(settings))

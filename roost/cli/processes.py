@@ -17,7 +17,6 @@ from roost import config, engine, logs
 from roost.api.app import App, make_services
 from roost.api.auth import Authenticator, KeystoneAuthenticator, RoostAuthenticator
 from roost.api.routes import Services
-from roost.compute.inventory.changes import CLAIMS
 from roost.config import Settings
 from roost.errors import Unavailable
 from roost.identity import tokens
@@ -106,7 +105,7 @@ async def _run(
             if listener is not None:
                 services = make_services(settings, database)
                 server, authenticator = _server(services)
-                tasks.append(group.create_task(database.listen(CLAIMS, services.scheduler.live.noted)))
+                tasks.append(group.create_task(services.scheduler.keep_current()))
                 if isinstance(authenticator, RoostAuthenticator):
                     tasks.append(group.create_task(database.listen(tokens.REVOCATIONS, authenticator.forget)))
                 serving = group.create_task(server.serve(sockets=[listener]))

@@ -28,7 +28,7 @@ from roost.clouds.base import (
 from roost.clouds.server_groups import OwnGroups
 from roost.compute.inventory import hosts, zones
 from roost.compute.moves import operations
-from roost.compute.scheduling import lifecycle, servers
+from roost.compute.scheduling import servers
 from roost.compute.scheduling.request import CreateRequest, NewServer
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.compute.scheduling.servers import Actor
@@ -102,7 +102,7 @@ class EmbeddedCloud:
         for request in requests:
             alike.setdefault(_kind(request), []).append(request)
         kinds = list(alike.values())
-        answers = await self.scheduler.boot_all([self._boot(kind) for kind in kinds])
+        answers = await self.scheduler.create_all([self._boot(kind) for kind in kinds])
         refused: dict[str, str] = {}
         for kind, answer in zip(kinds, answers, strict=True):
             if isinstance(answer, RoostError):
@@ -144,7 +144,7 @@ class EmbeddedCloud:
         if not missing:
             return {}
         try:
-            await self.scheduler.boot(self._boot(missing[:1]))
+            await self.scheduler.create(self._boot(missing[:1]))
         except RoostError as error:
             return {request.node_id: error.message for request in missing}
         probe = (await self._settled([missing[0].node_id])).get(missing[0].node_id)
@@ -186,7 +186,6 @@ class EmbeddedCloud:
                 .values(task_state="deleting", step=step, due_at=sa.func.now(), updated_at=sa.func.now())
             )
             locked = list((await connection.execute(sa.select(servers_table.c.id).where(*mine, ~unlocked))).scalars())
-            await lifecycle.wake(connection)
         for attempt in range(1_000_000):
             async with self.database.begin() as connection:
                 left = sa.select(servers_table.c.id).where(*mine, servers_table.c.task_state == "deleting").limit(1)

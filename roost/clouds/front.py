@@ -21,7 +21,7 @@ from roost.compute.groups import groups, notifications
 from roost.config import Settings
 from roost.errors import Conflict, NotFound, RoostError
 from roost.placement.rules import Rule
-from roost.store.database import Database
+from roost.store.database import Database, patient
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +64,7 @@ class Front:
         while True:
             try:
                 async with self.database.begin() as turn:
+                    await patient(turn)
                     if await turn.scalar(_TAKE_TURN):
                         await self.follow()
             except mirror.Implausible as error:

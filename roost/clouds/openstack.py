@@ -46,7 +46,7 @@ from roost.clouds.retries import make_patient
 from roost.clouds.server_groups import OwnGroups
 from roost.config import Settings
 from roost.placement.rules import HOST, Rule
-from roost.store.database import Database
+from roost.store.database import Database, patient
 
 NODE_ID = "cluster_node_id"
 """The key of a server's metadata that names its node; profiles set it too."""
@@ -113,6 +113,7 @@ class OpenStackClouds:
                 connection = await held.enter_async_context(self.database.begin())
                 key = sa.func.hashtextextended(group, 0)
                 await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
+                await patient(connection)
             yield
 
     def close(self) -> None:

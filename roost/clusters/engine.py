@@ -4,7 +4,9 @@ import asyncio
 import logging
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from roost.clouds.base import Clouds
@@ -14,9 +16,11 @@ from roost.clusters.actions.journal import Journal
 from roost.clusters.actions.queue import Worker
 from roost.clusters.actions.work import Engine
 from roost.clusters.ids import new_id
-from roost.compute.scheduling import lifecycle
 from roost.config import Settings
+from roost.store import feed
 from roost.store.database import Database
+from roost.store.tables.changes import watch_changes
+from roost.store.watch import FALLEN
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +36,7 @@ async def run(settings: Settings, database: Database, clouds: Clouds) -> None:
             group.create_task(_live(engine, alive))
             await alive.wait()  # other engines take over from one that never gave a sign of life
             group.create_task(_watch(engine, fallen))
-            group.create_task(database.listen(lifecycle.FALLEN, partial(_hear, engine, fallen)))
+            group.create_task(feed.follow(database, watch_changes, partial(_hear, engine, fallen)))
             group.create_task(Worker(engine, runner.carry_out).run())
     finally:
         await _leave(engine)
@@ -49,11 +53,14 @@ async def _live(engine: Engine, alive: asyncio.Event) -> None:
         await asyncio.sleep(engine.settings.heartbeat)
 
 
-async def _hear(engine: Engine, fallen: asyncio.Event, told: str) -> None:
+async def _hear(engine: Engine, fallen: asyncio.Event, rows: list[sa.Row[Any]] | None) -> None:
     """Servers of the embedded cloud are gone or no longer active."""
+    nodes = [node_id for row in rows or () if row.kind == FALLEN for node_id in row.ids.split(",")]
+    if rows is not None and not nodes:
+        return
     try:
         async with engine.database.begin() as connection:
-            concerned = await health.hurry(connection, told.split(",") if told else ())
+            concerned = await health.hurry(connection, nodes)
     except SQLAlchemyError:
         logger.warning("could not act on news from the cloud, the next look will", exc_info=True)
         return

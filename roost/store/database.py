@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
+import prometheus_client
 import psycopg
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
@@ -15,10 +16,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 logger = logging.getLogger(__name__)
 
+STATEMENTS = prometheus_client.Counter("roost_statements", "Statements that were sent to PostgreSQL.")
+
 _CONNECT_SECONDS = 5
 _POOL_SECONDS = 5.0
 """For a connection that others use; who waits longer is told to come again."""
-_IDLE_SECONDS = 60
+_IDLE_SECONDS = 4
+"""How long a session may be silent in a transaction: a process that is frozen holds up others no longer than that."""
 # A peer that has vanished without a word is noticed within half a minute: ours by us, and we by PostgreSQL, which lets
 # go of what a session held that says nothing in the middle of a transaction.
 _KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
@@ -46,12 +50,20 @@ class Database:
             hide_parameters=True,
             connect_args=CONNECTING,
         )
+        self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         sa.event.listen(self._engine.sync_engine, "connect", _prepare)
+        sa.event.listen(self._engine.sync_engine, "before_cursor_execute", _count)
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
         """A transaction: committed at the end of the block, rolled back if it raises."""
         async with self._engine.begin() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def autocommit(self) -> AsyncIterator[AsyncConnection]:
+        """A connection on which each statement is a transaction: committed, in the same round trip, when it ends."""
+        async with self._autocommit.connect() as connection:
             yield connection
 
     @property
@@ -91,6 +103,15 @@ def _prepare(connection: Any, record: object) -> None:
             "SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 30000"
         )
     connection.commit()
+
+
+def _count(*_: object) -> None:
+    STATEMENTS.inc()
+
+
+async def patient(connection: AsyncConnection) -> None:
+    """Let this transaction be silent for longer: it waits for something outside, and holds nothing that others need."""
+    await connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = '60s'"))
 
 
 async def now(connection: AsyncConnection) -> datetime:

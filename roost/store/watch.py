@@ -1,18 +1,23 @@
-"""What changed, for those who look on: told by triggers (migration 0005) in the transaction that changes it.
+"""What changed, for people who watch: written by triggers (migration 0005) in the transaction that changes it.
 
-A process listens only while somebody watches. What a watcher has not taken yet is merged, never queued: however slow
-it is, it holds at most a few sets of ids, and where those grow too long, "any of them".
+A process reads these changes only while somebody watches. What a watcher has not taken yet is merged, never queued:
+however slow it is, it holds at most a few sets of ids, and where those grow too long, "any of them".
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import sqlalchemy as sa
+
+from roost.store import feed
 from roost.store.database import Database
+from roost.store.tables.changes import watch_changes
 
-CHANNEL = "roost_watch"
+FALLEN = "fallen"
+"""Another kind of change, for engines alone: the nodes, by id, whose servers are gone or no longer active."""
 SERVERS, HOSTS, GROUPS, CLUSTERS = KINDS = ("servers", "hosts", "groups", "clusters")
 """Servers and hosts are told by the ids of the hosts, groups and clusters by their own."""
 
@@ -89,7 +94,7 @@ class Watch:
         if self._closed:
             watcher.close()
         elif self._listening is None or self._listening.done():
-            self._listening = asyncio.create_task(self._database.listen(CHANNEL, self._received))
+            self._listening = asyncio.create_task(feed.follow(self._database, watch_changes, self._received))
         else:
             watcher.note(None)
         try:
@@ -106,12 +111,15 @@ class Watch:
         for watcher in self._watchers:
             watcher.close()
 
-    async def _received(self, payload: str) -> None:
-        change = _read(payload) if payload else None
+    async def _received(self, rows: list[sa.Row[Any]] | None) -> None:
         for watcher in self._watchers:
-            watcher.note(change)
+            if rows is None:
+                watcher.note(None)
+            for row in rows or ():
+                if row.kind in KINDS:
+                    watcher.note(_read(row))
 
 
-def _read(payload: str) -> WatchedChange:
-    kind, project_id, ids = payload.split(":", 2)
-    return WatchedChange(kind, project_id, None if ids == "*" else frozenset(filter(None, ids.split(","))))
+def _read(row: sa.Row[Any]) -> WatchedChange:
+    ids = None if row.ids == "*" else frozenset(filter(None, row.ids.split(",")))
+    return WatchedChange(row.kind, row.project_id, ids)

@@ -145,7 +145,12 @@ class Cloud:
 
     async def usage(self) -> tuple[int, int, int]:
         """What the project `demo` uses: servers, cores, memory."""
-        query = sa.text("SELECT instances, cores, ram FROM project_usage WHERE project_id = :project")
+        query = sa.text("""
+            SELECT sum(instances) AS instances, sum(cores) AS cores, sum(ram) AS ram FROM (
+                SELECT project_id, instances, cores, ram FROM project_usage
+                UNION ALL SELECT project_id, instances, cores, ram FROM usage_shards) AS parts
+            WHERE project_id = :project GROUP BY project_id
+        """)
         async with self.database.begin() as connection:
             row = (await connection.execute(query, {"project": await self.project()})).one_or_none()
         return (0, 0, 0) if row is None else (row.instances, row.cores, row.ram)

@@ -24,7 +24,11 @@ WRONG = {
     """,
     "a project's usage is not that of its servers": """
         SELECT coalesce(u.project_id, s.project_id), u.instances, s.instances, u.cores, s.cores, u.ram, s.ram
-        FROM project_usage u FULL JOIN (
+        FROM (
+            SELECT project_id, sum(instances) AS instances, sum(cores) AS cores, sum(ram) AS ram FROM (
+                SELECT project_id, instances, cores, ram FROM project_usage
+                UNION ALL SELECT project_id, instances, cores, ram FROM usage_shards) AS parts
+            GROUP BY project_id) u FULL JOIN (
             SELECT project_id, count(*) AS instances,
                 sum(greatest((flavor->>'vcpus')::int, (step->'flavor'->>'vcpus')::int)) AS cores,
                 sum(greatest((flavor->>'memory_mb')::int, (step->'flavor'->>'memory_mb')::int)) AS ram

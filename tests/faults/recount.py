@@ -24,6 +24,7 @@ TABLES = (
     "servers",
     "claims",
     "project_usage",
+    "usage_shards",
     "server_groups",
     "server_group_policies",
     "scopes",
@@ -45,6 +46,7 @@ SESSIONS = """
 """
 LONGEST_TRANSACTION = timedelta(seconds=30)
 """Those who live are at rest no longer than this between two statements, however busy the machine."""
+USED = ("instances", "cores", "ram", "server_groups")
 RESOURCES = ("vcpus", "memory_mb", "disk_gb")
 
 
@@ -148,20 +150,28 @@ def quotas(truth: Truth) -> Iterator[str]:
         )
     for group in truth["server_groups"]:
         used[group["project_id"]]["server_groups"] += 1
-    said = {row["project_id"]: row for row in truth["project_usage"]}
+    said = said_usage(truth)
     for project in used.keys() | said.keys():
-        for name in ("instances", "cores", "ram", "server_groups"):
-            told = said.get(project, {}).get(name, 0)
+        for name in USED:
+            told = said[project][name]
             if told != used[project][name]:
                 yield f"project {project} is said to use {told} {name}; it is {used[project][name]}"
 
 
+def said_usage(truth: Truth) -> dict[str, Counter[str]]:
+    """What each project is said to use: the sum of its row and its shards."""
+    said: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in (*truth["project_usage"], *truth["usage_shards"]):
+        said[row["project_id"]].update({name: row.get(name, 0) for name in USED})
+    return said
+
+
 def within_limits(truth: Truth, limits: Mapping[str, int]) -> Iterator[str]:
     """No project uses more than its quota."""
-    for row in truth["project_usage"]:
+    for project_id, used in said_usage(truth).items():
         for name, limit in limits.items():
-            if row[name] > limit:
-                yield f"project {row['project_id']} uses {row[name]} {name} of {limit}"
+            if used[name] > limit:
+                yield f"project {project_id} uses {used[name]} {name} of {limit}"
 
 
 def endings(truth: Truth) -> Iterator[str]:

@@ -39,6 +39,7 @@ def _right() -> Tables:
         "claims": [
             {"server_id": SERVERS[number], "host_id": host_id, **FLAVOR} for number, host_id in enumerate((1, 1, 2))
         ],
+        "usage_shards": [],
         "project_usage": [{"project_id": "p", "instances": 3, "cores": 3, "ram": 1536, "server_groups": 1}],
         "server_groups": [{"id": GROUP, "project_id": "p"}],
         "server_group_policies": [

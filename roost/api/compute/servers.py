@@ -154,7 +154,7 @@ def _declare_create() -> None:
 async def create(call: Call) -> Reply:
     """Boot one or several servers; where they go is decided before this answers."""
     boot = _boot(call)
-    booted = await call.services.scheduler.boot(boot)
+    booted = await call.services.scheduler.create(boot)
     if boolean(call.body["server"].get("return_reservation_id", False)):
         return {"reservation_id": booted.reservation_id}
     first = booted.server_ids[0]

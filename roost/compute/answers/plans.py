@@ -201,7 +201,7 @@ async def boot_planned(scheduler: Scheduler, group: Group, change: Create, gener
         ids = {row.name: row.id for row in await connection.execute(sa.select(hosts.c.name, hosts.c.id))}
     expected = tuple((ids.get(each["host"], 0), each.get("partition")) for each in planned)
     try:
-        booted = await scheduler.boot(replace(change.boot, group_id=group.id, seed=kept.seed, expected=expected))
+        booted = await scheduler.create(replace(change.boot, group_id=group.id, seed=kept.seed, expected=expected))
     except Overtaken as overtaken:
         now = PlanOutcome(record=records.record(overtaken.now, scheduler.live))
         now.placements = _placements(change, now.record or {})

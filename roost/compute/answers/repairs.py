@@ -29,7 +29,7 @@ from roost.compute.scheduling.scheduler import Scheduler
 from roost.compute.scheduling.servers import Actor
 from roost.errors import Conflict, NotFound, RoostError
 from roost.placement.repair import RepairMember, RepairPlan, repair
-from roost.store.database import Database, now
+from roost.store.database import Database, now, patient
 from roost.store.tables.answers import continuous_repairs, repair_moves, repairs
 from roost.store.tables.compute import hosts
 from roost.store.tables.servers import servers
@@ -284,6 +284,7 @@ async def run(database: Database, scheduler: Scheduler, mover: Mover, mend_secon
 async def advance_all(database: Database, mover: Mover) -> None:
     """Take every repair that is under way as far as it can go now; one engine does it at a time."""
     async with database.begin() as turn:
+        await patient(turn)
         if not await turn.scalar(_TAKE_TURN):
             return
         query = sa.select(repairs).where(_UNDER_WAY).order_by(repairs.c.number)

@@ -107,6 +107,5 @@ async def _group(
 ) -> tuple[tuple[Rule, ...], Members]:
     if group_id is None:
         return (), Members()
-    rules = await groups.rules_of(connection, [group_id])
-    members, _ = (await scheduler.groups.read(connection, rules))[group_id]
-    return rules[group_id], members
+    group = (await scheduler.groups.read(connection, [group_id]))[group_id]
+    return group.rules, group.members

@@ -27,6 +27,7 @@ from roost.config import Settings
 from roost.errors import Unavailable
 from roost.placement.fleet import Resources
 from roost.placement.rules import Rule
+from roost.store import database
 from roost.store.tables.compute import aggregate_hosts, aggregate_metadata, aggregates, hosts, scopes
 from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import server_group_policies, server_groups, servers
@@ -43,12 +44,14 @@ _HOLD_OFF = sa.text("SELECT pg_advisory_xact_lock_shared(7266014)")
 async def take_turn(connection: AsyncConnection) -> None:
     """Nobody else writes what Nova says until this transaction ends; for what is to be read and written in one go."""
     await connection.execute(_TAKE_TURN)
+    await database.patient(connection)
 
 
 async def hold_off(connection: AsyncConnection) -> None:
     """Nothing of Nova's is written until this transaction ends: what it makes or deletes on both sides is not mistaken
     for something that others did."""
     await connection.execute(_HOLD_OFF)
+    await database.patient(connection)
 
 
 class Implausible(Unavailable):
@@ -174,7 +177,9 @@ async def _put_hosts(connection: AsyncConnection, wanted: Sequence[NovaHost]) ->
             {} if before is None else {key: value for key, value in row.items() if before._mapping[key] != value}
         )
         if before is not None and different:
-            await connection.execute(hosts.update().where(hosts.c.id == before.id).values(**different))
+            await connection.execute(
+                hosts.update().where(hosts.c.id == before.id).values(**different, room_version=hosts.c.room_version + 1)
+            )
             fuller.append(before.id)
             if different.keys() & {"enabled", "forced_down"}:
                 changed.add(before.id)

@@ -145,7 +145,7 @@ async def adopt(
     values = {"id": group_id, "name": name, "project_id": project_id, "user_id": user_id}
     await connection.execute(server_groups.insert().values(values))
     await _store(connection, group_id, [_row(GroupPolicy(rule), HOST_SCOPE, None)])
-    await claims.lock_usage(connection, [project_id])
+    await claims.lock_usage(connection, project_id)
     await _use(connection, project_id, 1)
 
 
@@ -251,11 +251,15 @@ async def check_room(
 ) -> None:
     """Raise `OverQuota` unless a user may add this many servers to a group, which the caller has locked."""
     theirs = sa.func.count().filter(servers.c.user_id == user_id)
-    query = sa.select(sa.func.count().label("all"), theirs.label("theirs")).where(servers.c.group_id == group_id)
-    present = (await connection.execute(query)).one()
+    query = sa.select(theirs, sa.func.count()).where(servers.c.group_id == group_id)
     limits = await quotas.limits(connection, settings.quota, project_id, user_id)
-    for limit, count in ((limits["server_group_members"], present.theirs), (settings.group_max_members, present.all)):
-        if 0 <= limit < count + servers_more:
+    check_limits(limits, settings, *(await connection.execute(query)).one(), servers_more)
+
+
+def check_limits(limits: quotas.Limits, settings: Settings, theirs: int, everyone: int, more: int) -> None:
+    """Raise `OverQuota` unless a group with so many members of the user, and of everyone, may get so many more."""
+    for limit, present in ((limits["server_group_members"], theirs), (settings.group_max_members, everyone)):
+        if 0 <= limit < present + more:
             raise OverQuota("Quota exceeded, too many servers in group")
 
 
@@ -292,15 +296,19 @@ async def _announce_members(
     pairs = list(members)
     if not notifications.wanted(settings) or not pairs:
         return
-    rows = await connection.execute(
-        sa.select(server_groups).where(_among(server_groups.c.id, [group_id for group_id, _ in pairs]))
-    )
-    found = {group.id: group for group in await _assemble(connection, rows.all(), with_members=False)}
+    found = await brief(connection, [group_id for group_id, _ in pairs])
     announced = (replace(found[group_id], members=(server_id,)) for group_id, server_id in pairs if group_id in found)
-    await notifications.write(connection, event, map(_payload, announced))
+    await notifications.write(connection, event, map(payload, announced))
 
 
-def _payload(group: Group) -> dict[str, Any]:
+async def brief(connection: AsyncConnection, group_ids: Sequence[str]) -> dict[str, Group]:
+    """These groups as their projects see them, without their members."""
+    rows = await connection.execute(sa.select(server_groups).where(_among(server_groups.c.id, group_ids)))
+    return {group.id: group for group in await _assemble(connection, rows.all(), with_members=False)}
+
+
+def payload(group: Group) -> dict[str, Any]:
+    """The group as notifications show it."""
     first = group.policies[0]
     return notifications.server_group_payload(
         uuid=group.id,
@@ -406,7 +414,7 @@ def _among(column: sa.ColumnElement[Any], values: Iterable[str]) -> sa.ColumnEle
 
 async def _announce(connection: AsyncConnection, settings: Settings, event: str, group: Group) -> None:
     if notifications.wanted(settings):
-        await notifications.write(connection, event, [_payload(group)])
+        await notifications.write(connection, event, [payload(group)])
 
 
 async def _lock(connection: AsyncConnection, group_id: str) -> None:
@@ -433,7 +441,8 @@ async def _lock_with_members(
     while True:
         attempt = await connection.begin_nested()
         await connection.execute(query.with_for_update())
-        await claims.lock_usage(connection, projects)
+        for project_id in sorted(projects):
+            await claims.lock_usage(connection, project_id)
         await _lock(connection, group_id)
         members = tuple((await connection.execute(query)).scalars())
         locked = tuple((await connection.execute(query.with_for_update(skip_locked=True))).scalars())
@@ -488,12 +497,14 @@ _NUMBER = (
 
 async def _count(connection: AsyncConnection, settings: Settings, project_id: str, user_id: str) -> None:
     """Count one more group against the project; the row is locked, so that no two take the last place."""
-    usage = (await claims.lock_usage(connection, [project_id]))[project_id]
+    await claims.lock_usage(connection, project_id)
+    count = sa.select(project_usage.c.server_groups).where(project_usage.c.project_id == project_id)
+    present = (await connection.execute(count)).scalar_one()
     limit = (await quotas.limits(connection, settings.quota, project_id))["server_groups"]
     own_limit = (await quotas.limits(connection, settings.quota, project_id, user_id))["server_groups"]
     theirs = (server_groups.c.project_id == project_id, server_groups.c.user_id == user_id)
     own = await connection.scalar(sa.select(sa.func.count()).select_from(server_groups).where(*theirs))
-    if 0 <= limit <= usage.server_groups or (own_limit != limit and 0 <= own_limit <= (own or 0)):
+    if 0 <= limit <= present or (own_limit != limit and 0 <= own_limit <= (own or 0)):
         raise OverQuota("Quota exceeded, too many server groups.")
     await _use(connection, project_id, 1)
 

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost import threads
 from roost.config import Settings
 from roost.errors import Unavailable
-from roost.store.database import Database
+from roost.store.database import Database, patient
 from roost.store.tables.servers import outbox
 
 logger = logging.getLogger(__name__)
@@ -101,6 +101,7 @@ async def _connect(settings: Settings) -> Send:
 async def send_batch(database: Database, send: Send) -> int:
     """Send the oldest notifications and forget them; how many those were. Raises what kept one from being sent."""
     async with database.begin() as connection:
+        await patient(connection)
         if not await connection.scalar(_TAKE_TURN):
             return 0
         rows = (await connection.execute(sa.select(outbox).order_by(outbox.c.id).limit(_BATCH))).all()

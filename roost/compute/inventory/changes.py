@@ -7,9 +7,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.store.tables.compute import fleet_changes
 
-CLAIMS = "roost_claims"
-"""The channel on which processes tell each other on which hosts room was taken or given back."""
-
 # Held until the transaction ends, so that generations have no gaps and become visible in their order.
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(7266012)")
 

@@ -1,14 +1,15 @@
 """Claims: room kept on a host for a server. Taken and given back in bulk, in the caller's transaction.
 
-Whoever changes claims or groups locks in this order, so that nobody waits in a circle: scopes, servers, project usage,
-groups, hosts; several of a kind in the order of their keys.
+Every transaction that changes claims or groups locks in this order, so that none wait in a circle: scopes, servers,
+project usage (only to check a limit), groups, hosts, shards of usage; several of a kind in the order of their keys.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,7 +19,7 @@ from roost.store import bulk
 from roost.store.database import worth_retrying
 from roost.store.tables.compute import hosts
 from roost.store.tables.servers import claims as claims_table
-from roost.store.tables.servers import project_usage, server_groups
+from roost.store.tables.servers import server_groups, usage_shards
 
 ATTEMPTS = 30
 """How often one who loses to others tries again."""
@@ -123,25 +124,21 @@ async def held_by(connection: AsyncConnection, server_id: str) -> list[int]:
     return list((await connection.execute(query)).scalars())
 
 
-async def lock_usage(connection: AsyncConnection, project_ids: Iterable[str]) -> dict[str, sa.Row[Any]]:
-    """What these projects use now, locked."""
-    wanted = set(project_ids)
-    if not wanted:
-        return {}
-    query = sa.select(project_usage).where(project_usage.c.project_id.in_(wanted)).order_by(project_usage.c.project_id)
-    found = {row.project_id: row for row in await connection.execute(query.with_for_update())}
-    if len(found) < len(wanted):
-        await connection.execute(_ENSURE_USAGE, {"projects": sorted(wanted)})
-        found = {row.project_id: row for row in await connection.execute(query.with_for_update())}
-    return found
+async def lock_usage(connection: AsyncConnection, project_id: str) -> Usage:
+    """What a project uses now. No other transaction that checks a limit goes on before this one ends."""
+    await connection.execute(_ENSURE_USAGE, {"project_id": project_id})
+    await connection.execute(_LOCK_USAGE, {"project_id": project_id})
+    return await usage(connection, project_id)
+
+
+async def usage(connection: AsyncConnection, project_id: str) -> Usage:
+    """What a project uses now."""
+    return Usage(*(await connection.execute(_READ_USAGE, {"project_id": project_id})).one())
 
 
 async def count_usage(connection: AsyncConnection, changes: Mapping[str, Usage]) -> None:
-    """Add (or, negative, take off) what projects use."""
-    rows = [
-        {"project_id": project, "instances": usage.instances, "cores": usage.cores, "ram": usage.ram}
-        for project, usage in sorted(changes.items())
-    ]
+    """Add (or, negative, take off) what projects use, without waiting for others that do the same."""
+    rows = [{"project_id": project, **asdict(usage)} for project, usage in sorted(changes.items()) if usage != NOTHING]
     if rows:
         await connection.execute(_COUNT_USAGE, {"rows": rows})
 
@@ -156,7 +153,8 @@ def _counted(sums: sa.Subquery, sign: int) -> sa.Update:
     """Add what is claimed of each host to what it has given, or take it off."""
     used = {f"{name}_used": hosts.c[f"{name}_used"] + sign * sums.c[name] for name in Resources._fields}
     same = hosts.c.id == sums.c.host_id
-    return hosts.update().where(same).values(**used, servers=hosts.c.servers + sign * sums.c.servers)
+    more = {"servers": hosts.c.servers + sign * sums.c.servers, "room_version": hosts.c.room_version + 1}
+    return hosts.update().where(same).values(**used, **more)
 
 
 _TAKEN = bulk.insert(claims_table).returning(*claims_table.c).cte("taken")
@@ -180,17 +178,25 @@ _CHANGE = sa.text("""
     )
     UPDATE hosts SET vcpus_used = vcpus_used + :vcpus - before.vcpus,
         memory_mb_used = memory_mb_used + :memory_mb - before.memory_mb,
-        disk_gb_used = disk_gb_used + :disk_gb - before.disk_gb
+        disk_gb_used = disk_gb_used + :disk_gb - before.disk_gb, room_version = room_version + 1
     FROM before WHERE hosts.id = before.host_id
 """)
 
-_ENSURE_USAGE = sa.text("""
-    INSERT INTO project_usage (project_id) SELECT unnest(CAST(:projects AS text[])) ON CONFLICT DO NOTHING
+_ENSURE_USAGE = sa.text("INSERT INTO project_usage (project_id) VALUES (:project_id) ON CONFLICT DO NOTHING")
+_LOCK_USAGE = sa.text("SELECT FROM project_usage WHERE project_id = :project_id FOR NO KEY UPDATE")
+_READ_USAGE = sa.text("""
+    SELECT coalesce(sum(instances), 0), coalesce(sum(cores), 0), coalesce(sum(ram), 0) FROM (
+        SELECT instances, cores, ram FROM project_usage WHERE project_id = :project_id
+        UNION ALL SELECT instances, cores, ram FROM usage_shards WHERE project_id = :project_id
+    ) AS parts
 """)
 
-_USED = bulk.given(project_usage.c.project_id, project_usage.c.instances, project_usage.c.cores, project_usage.c.ram)
-_COUNT_USAGE = (
-    project_usage.update()
-    .where(project_usage.c.project_id == _USED.c.project_id)
-    .values({name: project_usage.c[name] + _USED.c[name] for name in ("instances", "cores", "ram")})
+_USED = bulk.given(*(usage_shards.c[name] for name in ("project_id", "instances", "cores", "ram")))
+_SHARE = insert(usage_shards).from_select(
+    ["project_id", "shard", "instances", "cores", "ram"],
+    sa.select(_USED.c.project_id, sa.text("pg_backend_pid() % 64"), _USED.c.instances, _USED.c.cores, _USED.c.ram),
+)
+_COUNT_USAGE = _SHARE.on_conflict_do_update(
+    constraint=usage_shards.primary_key,
+    set_={name: usage_shards.c[name] + _SHARE.excluded[name] for name in ("instances", "cores", "ram")},
 )

@@ -35,7 +35,7 @@ SORT_KEYS: Mapping[str, sa.Column[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
-    """A flavor to be."""
+    """A flavor."""
 
     name: str
     vcpus: int
@@ -47,6 +47,7 @@ class Flavor:
     rxtx_factor: float = 1.0
     is_public: bool = True
     description: str | None = None
+    extra_specs: Mapping[str, str] = field(default_factory=dict)
 
 
 USUAL = (
@@ -163,7 +164,7 @@ async def disallow(connection: AsyncConnection, flavor_id: str, project_id: str)
         raise NotFound(f"Flavor access not found for {flavor_id} / {project_id} combination.")
 
 
-def resources_of(flavor: sa.Row[Any]) -> Resources:
+def resources_of(flavor: sa.Row[Any] | Flavor) -> Resources:
     """What a server of this flavor takes of a host."""
     return Resources(flavor.vcpus, flavor.memory_mb, flavor.disk_gb + flavor.ephemeral_gb)
 
@@ -184,7 +185,7 @@ class ServerFlavor:
     extra_specs: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, flavor: sa.Row[Any]) -> "ServerFlavor":
+    def of(cls, flavor: sa.Row[Any] | Flavor) -> "ServerFlavor":
         """The copy that a new server keeps of a flavor."""
         return cls(
             *resources_of(flavor),

@@ -1,13 +1,14 @@
-"""The fleet as one process knows it: loaded once, then brought up to date by the hosts that changed.
+"""The fleet as one process knows it: loaded once, then brought up to date by numbered changes.
 
-Where hosts belong (zones, aggregates, up or down) is followed by generation: `sync`, called in the transaction that
-decides, reads every change committed before it. How much room they have left changes far more often; other processes'
-claims are announced and read again lazily, and the claim itself looks at the truth under lock.
+Where hosts belong (zones, aggregates, up or down) is followed by generation. How much room they have left comes with
+the claims of all processes (`claim_changes`), as it is after each claim, with a version: whatever the order in which
+two counts arrive, the later one stays. What this process has decided on and not yet claimed is reserved, and taken off
+the room that its next decisions see. The claim itself looks at the truth under lock.
 """
 
+import asyncio
 import logging
-import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,16 +16,31 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.inventory import claims
-from roost.compute.inventory.changes import CLAIMS, latest_generation
+from roost.compute.inventory.changes import latest_generation
 from roost.compute.inventory.hosts import DEFAULT_ZONE
 from roost.placement.fleet import Fleet, Resources
 from roost.placement.rules import AVAILABILITY_ZONE
-from roost.store.database import notify
-from roost.store.tables.compute import aggregate_hosts, fleet_changes, hosts, scopes
+from roost.store import feed
+from roost.store.feed import Feed
+from roost.store.tables.changes import claim_changes
+from roost.store.tables.compute import aggregate_hosts, hosts, scopes
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_PAYLOAD = 7000
+NEWS = """
+    (SELECT jsonb_agg(jsonb_build_array(generation, host_ids) ORDER BY generation)
+     FROM fleet_changes WHERE generation > :generation) AS moved,
+    roost_news(:seen, CAST(:missing AS bigint[])) AS claimed,
+    (SELECT min(number) FROM claim_changes) AS oldest
+"""
+"""What a statement selects to bring a fleet up to date; see `LiveFleet.unseen` and `LiveFleet.take_in`."""
+_NEWS = sa.text(f"SELECT {NEWS}")
+_NOTHING_YET = 1 << 62
+
+Room = tuple[int, int, int, int, int]
+"""A host's id, the version of its room, and how much is used of each resource."""
+Joined = tuple[str, int, list[tuple[int, int | None, int]], list[tuple[str, int]]]
+"""A group's id, its version after the claim, where how many members came, with their partition, and of which users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +58,16 @@ class LiveFleet:
 
     fleet: Fleet = field(default_factory=Fleet)
     generation: int = -1
-    origin: str = field(default_factory=lambda: secrets.token_hex(4))
-    """Marks this process's own announcements, which it need not read back."""
+    feed: Feed = field(default_factory=Feed)
+    joined: Callable[[Joined], None] | None = None
+    """Hears of the members that claims added to groups."""
     _hosts: dict[int, FleetHost] = field(default_factory=dict)
     _indexes: dict[int, int] = field(default_factory=dict)
     _memberships: dict[int, dict[str, str]] = field(default_factory=dict)
-    _stale: set[int] = field(default_factory=set)
-    _all_stale: bool = False
+    _rooms: dict[int, tuple[int, Resources]] = field(default_factory=dict)
+    """Of each host, what is used, and the version that says so."""
+    _reserved: dict[int, Resources] = field(default_factory=dict)
+    _settled: asyncio.Event = field(default_factory=asyncio.Event)
 
     def index(self, host_id: int) -> int | None:
         """The place of a host in the columns."""
@@ -79,40 +98,79 @@ class LiveFleet:
         zone = self.fleet.aggregate_index(AVAILABILITY_ZONE, name)
         return zone >= 0 and bool((self.fleet.division(AVAILABILITY_ZONE).column == zone).any())
 
-    def doubt(self, host_ids: Iterable[int]) -> None:
-        """Read these hosts again before the next decision."""
-        self._stale.update(host_ids)
+    # What this process has decided on and not yet claimed
 
-    async def noted(self, payload: str) -> None:
-        """A process has claimed or released on these hosts; no hosts means that any may have changed."""
-        origin, _, changed = payload.partition(":")
-        if changed and origin != self.origin:
-            self.doubt(int(part) for part in changed.split(","))
-        elif not changed:
-            self._all_stale = True
+    def reserve(self, host_id: int, resources: Resources) -> None:
+        """Take room off a host until the claim has an answer."""
+        self._reserved[host_id] = _plus(self._reserved.get(host_id, Resources()), resources)
+        self.fleet.claim(self._indexes[host_id], resources)
+
+    def unreserve(self, wanted: Iterable[tuple[int, Resources]], rooms: Iterable[Room] = ()) -> None:
+        """End reservations, for the claim has an answer: with these rooms, if it has won."""
+        for host_id, resources in wanted:
+            left = _minus(self._reserved[host_id], resources)
+            self._reserved[host_id] = left
+            if not any(left):
+                del self._reserved[host_id]
+            index = self._indexes.get(host_id)
+            if index is not None:
+                self.fleet.release(index, resources)
+        for room in rooms:
+            self.put_room(*room)
+        self._settled.set()
+
+    async def reservations_ended(self) -> bool:
+        """Wait until some of the reservations that there are have ended; whether there were any."""
+        if not self._reserved:
+            return False
+        self._settled.clear()
+        await self._settled.wait()
+        return True
+
+    # What others did
+
+    def unseen(self) -> dict[str, Any]:
+        """The parameters of `NEWS`."""
+        seen = _NOTHING_YET if self.generation < 0 else self.feed.seen
+        return {"generation": self.generation, "seen": seen, "missing": self.feed.missing}
 
     async def sync(self, connection: AsyncConnection) -> None:
         """Take in every change that was committed before now."""
-        changes = sa.select(fleet_changes.c.generation, fleet_changes.c.host_ids)
-        rows = (
-            await connection.execute(
-                changes.where(fleet_changes.c.generation > self.generation).order_by(fleet_changes.c.generation)
-            )
-        ).all()
-        missed = bool(rows) and rows[0].generation != self.generation + 1
-        if self.generation < 0 or self._all_stale or missed:
+        await self.take_in(connection, (await connection.execute(_NEWS, self.unseen())).one())
+
+    async def take_in(self, connection: AsyncConnection, news: sa.Row[Any]) -> None:
+        """Take in what `NEWS` selected."""
+        moved: list[tuple[int, list[int]]] = news.moved or []
+        # Another task may have taken in some of it meanwhile.
+        moved = [each for each in moved if each[0] > self.generation]
+        forgotten = news.oldest is not None and news.oldest > self.feed.seen + 1
+        if self.generation < 0 or forgotten or (moved and moved[0][0] != self.generation + 1):
             await self._load(connection)
             return
-        changed = self._stale.union(*(row.host_ids for row in rows))
-        if changed:
-            self._stale = set()
-            try:
-                await self.refresh(connection, changed)
-            except BaseException:
-                self.doubt(changed)
-                raise
-        if rows:
-            self.generation = rows[-1].generation
+        if moved:
+            await self.refresh(connection, set[int]().union(*(host_ids for _, host_ids in moved)))
+            self.generation = max(self.generation, moved[-1][0])
+        self.take_in_claims(news.claimed)
+
+    def take_in_claims(self, claimed: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
+        """Take in numbered claims, each once."""
+        for number, body in claimed:
+            if self.feed.is_new(number):
+                for room in body["rooms"]:
+                    self.put_room(*room)
+                for joined in body.get("joined", ()):
+                    if self.joined is not None:
+                        self.joined(joined)
+
+    def put_room(self, host_id: int, version: int, *used: int) -> None:
+        """What is used of a host, unless a later version is known."""
+        index = self._indexes.get(host_id)
+        if index is None or version < self._rooms[host_id][0]:
+            return
+        now, before = Resources(*used), self._rooms[host_id][1]
+        self._rooms[host_id] = (version, now)
+        if now != before:
+            self.fleet.claim(index, _minus(now, before))
 
     async def refresh(self, connection: AsyncConnection, host_ids: Collection[int]) -> None:
         """Read these hosts again."""
@@ -140,26 +198,17 @@ class LiveFleet:
 
     async def read_room(self, connection: AsyncConnection) -> None:
         """Read again how much room every host has left: before somebody is told that there is none."""
-        columns = (hosts.c.id, *(hosts.c[f"{name}_used"].label(name) for name in Resources._fields))
-        for host_id, *used in await connection.execute(sa.select(*columns)):
-            index = self._indexes.get(host_id)
-            if index is not None:
-                total, free = self.fleet.total(index), self.fleet.free(index)
-                taken = Resources(*(f - (t - u) for f, t, u in zip(free, total, used, strict=True)))
-                if any(taken):
-                    self.fleet.claim(index, taken)
+        for room in await connection.execute(sa.select(*_ROOM)):
+            self.put_room(*room)
 
     async def _load(self, connection: AsyncConnection) -> None:
         """Read everything. A host that is known keeps its place in the columns: others may be deciding on it."""
-        # The generation first: what commits between the two reads is then read again, not missed.
+        # The numbers first: what commits between the reads is then read again, not missed.
         generation = await latest_generation(connection)
-        self._stale, self._all_stale = set(), False
-        try:
-            rows = (await connection.execute(sa.select(hosts).order_by(hosts.c.id))).all()
-            belongs = await memberships(connection, None)
-        except BaseException:
-            self._all_stale = True
-            raise
+        self.feed.start(await feed.newest(connection, claim_changes))
+        self.generation = -1
+        rows = (await connection.execute(sa.select(hosts).order_by(hosts.c.id))).all()
+        belongs = await memberships(connection, None)
         for row in rows:
             self._put(row, belongs.get(row.id, {}))
         for host_id in self._indexes.keys() - {row.id for row in rows}:
@@ -169,17 +218,17 @@ class LiveFleet:
 
     def _put(self, row: sa.Row[Any], scopes_of_host: Mapping[str, str]) -> None:
         total = Resources(row.vcpus, row.memory_mb, row.disk_gb)
-        free = Resources(row.vcpus - row.vcpus_used, row.memory_mb - row.memory_mb_used, row.disk_gb - row.disk_gb_used)
+        used = Resources(row.vcpus_used, row.memory_mb_used, row.disk_gb_used)
         zone = row.availability_zone or DEFAULT_ZONE
         wanted = {**scopes_of_host, AVAILABILITY_ZONE: zone}
         index = self._indexes.get(row.id)
         if index is None:
-            index = self.fleet.add_host(row.name, total, free=free, aggregates=wanted)
+            index = self.fleet.add_host(row.name, total, free=_minus(total, used), aggregates=wanted)
             self._indexes[row.id] = index
+            self._rooms[row.id] = (row.room_version, used)
         else:
             self.fleet.set_total(index, total)
-            now = self.fleet.free(index)
-            self.fleet.claim(index, Resources(*(a - b for a, b in zip(now, free, strict=True))))
+            self.put_room(row.id, row.room_version, *used)
             self._move(index, wanted)
         self.fleet.enable(index, row.enabled and not row.forced_down)
         self._hosts[index] = FleetHost(row.id, row.name, zone)
@@ -197,7 +246,7 @@ class LiveFleet:
         index = self._indexes.pop(host_id, None)
         if index is not None:
             self.fleet.remove_host(index)
-            del self._hosts[index], self._memberships[index]
+            del self._hosts[index], self._memberships[index], self._rooms[host_id]
 
 
 def _has_room(row: sa.Row[Any] | None, wanted: Sequence[Resources], forced: bool) -> bool:
@@ -224,11 +273,25 @@ async def memberships(connection: AsyncConnection, host_ids: Collection[int] | N
     return found
 
 
-async def announce_claims(connection: AsyncConnection, host_ids: Iterable[int], origin: str = "", *wake: str) -> None:
-    """Tell the processes on which hosts the room changed, once this commits; `origin` knows already. Those who listen
-    on the channels to `wake` are told that something happened."""
-    changed = ",".join(str(host_id) for host_id in sorted(set(host_ids)))
-    messages = [(channel, "") for channel in wake]
+_ROOM = (hosts.c.id, hosts.c.room_version, *(hosts.c[f"{name}_used"] for name in Resources._fields))
+_ANNOUNCE = claim_changes.insert().from_select(
+    ["body"],
+    sa.select(sa.func.jsonb_build_object("rooms", sa.func.jsonb_agg(sa.func.jsonb_build_array(*_ROOM)))).where(
+        hosts.c.id == sa.any_(sa.bindparam("host_ids", type_=sa.ARRAY(sa.Integer)))
+    ),
+)
+
+
+async def announce_claims(connection: AsyncConnection, host_ids: Iterable[int]) -> None:
+    """Say what room these hosts have now, for the processes that keep it in memory."""
+    changed = sorted(set(host_ids))
     if changed:
-        messages.append((CLAIMS, f"{origin}:{changed if len(changed) < _LONGEST_PAYLOAD else ''}"))
-    await notify(connection, *messages)
+        await connection.execute(_ANNOUNCE, {"host_ids": changed})
+
+
+def _plus(one: Resources, other: Resources) -> Resources:
+    return Resources(*(a + b for a, b in zip(one, other, strict=True)))
+
+
+def _minus(one: Resources, other: Resources) -> Resources:
+    return Resources(*(a - b for a, b in zip(one, other, strict=True)))

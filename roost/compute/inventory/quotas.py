@@ -4,7 +4,7 @@ A limit is, in this order: what was set for the user in the project, for the pro
 the configuration. -1 is no limit.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -51,21 +51,28 @@ async def limits_of(
         of_class.where(quota_classes.c.name == DEFAULT_CLASS),
         of_projects.where(quotas.c.project_id.in_(project_ids), quotas.c.user_id.in_({"", *user_ids})),
     )
+    rows = (await connection.execute(both)).all()
+    return assemble(configured, project_ids, [(row[0], row[1], row[2], row[3]) for row in rows])
+
+
+def assemble(
+    configured: Limits, project_ids: Collection[str], rows: Iterable[tuple[str | None, str, str, int]]
+) -> dict[Share, dict[str, int]]:
+    """Limits by project and user, from rows of project (None: all), user ('': the project), resource and limit."""
     # The projects' rows come before those of their users, who begin with what the project has.
-    rows = sorted((await connection.execute(both)).all(), key=lambda row: row.user_id)
-    everyone = {**configured, **{row.resource: row.limit for row in rows if row.project_id is None}}
+    ordered = sorted(rows, key=lambda row: row[1])
+    everyone = {**configured, **{resource: limit for project, _, resource, limit in ordered if project is None}}
     found = {(project_id, ""): dict(everyone) for project_id in project_ids}
-    for row in rows:
-        if row.project_id is not None:
-            whole = found[row.project_id, ""]
-            found.setdefault((row.project_id, row.user_id), dict(whole))[row.resource] = row.limit
+    for project, user, resource, limit in ordered:
+        if project is not None:
+            found.setdefault((project, user), dict(found[project, ""]))[resource] = limit
     return found
 
 
 async def lock_used(connection: AsyncConnection, shares: Collection[Share]) -> dict[Share, Usage]:
     """What these use of servers. The projects' usage is locked, so that the answers stay true."""
-    projects = await claims.lock_usage(connection, {project_id for project_id, _ in shares})
-    used = {(project, ""): Usage(row.instances, row.cores, row.ram) for project, row in projects.items()}
+    projects = sorted({project_id for project_id, _ in shares})
+    used = {(project_id, ""): await claims.lock_usage(connection, project_id) for project_id in projects}
     return used | await _used_by(connection, [share for share in shares if share[1]])
 
 
@@ -95,11 +102,9 @@ async def used(connection: AsyncConnection, project_id: str, user_id: str = "") 
         theirs = (server_groups.c.project_id == project_id, server_groups.c.user_id == user_id)
         count = await connection.scalar(sa.select(sa.func.count()).select_from(server_groups).where(*theirs))
         return {**asdict(share), "server_groups": count or 0}
-    row = (
-        await connection.execute(sa.select(project_usage).where(project_usage.c.project_id == project_id))
-    ).one_or_none()
-    counted = ("instances", "cores", "ram", "server_groups")
-    return {resource: getattr(row, resource, 0) for resource in counted}
+    groups = sa.select(project_usage.c.server_groups).where(project_usage.c.project_id == project_id)
+    servers = asdict(await claims.usage(connection, project_id))
+    return {**servers, "server_groups": await connection.scalar(groups) or 0}
 
 
 async def _used_by(connection: AsyncConnection, shares: Collection[Share]) -> dict[Share, Usage]:

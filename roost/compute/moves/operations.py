@@ -73,8 +73,9 @@ async def resize(
     flavor = await _flavor(connection, flavor_id, server.project_id)
     if flavor.id == server.flavor.id:
         raise Invalid("When resizing, instances must change flavor!")
-    await _use_more(connection, scheduler, server, flavor)
+    more = await _check_quota(connection, scheduler, server, flavor)
     host_id = await relocate(connection, scheduler, server, flavor.size, may_stay=True)
+    await claims.count_usage(connection, {server.project_id: more})
     await _start_resize(connection, server, actor, "resize", "resize", host_id, flavor)
 
 
@@ -87,8 +88,10 @@ async def _flavor(connection: AsyncConnection, flavor_id: str, project_id: str) 
     return ServerFlavor.of(row)
 
 
-async def _use_more(connection: AsyncConnection, scheduler: Scheduler, server: Server, flavor: ServerFlavor) -> None:
-    """Count the larger of both flavors until it is clear which one stays."""
+async def _check_quota(
+    connection: AsyncConnection, scheduler: Scheduler, server: Server, flavor: ServerFlavor
+) -> Usage:
+    """What the server counts for in addition until it is clear which flavor stays; raises `OverQuota`."""
     more = Usage.of(server.flavor, flavor) - Usage.of(server.flavor, None)
     limits = await quotas.limits_of(connection, scheduler.settings.quota, {server.project_id}, {server.user_id})
     used = await quotas.lock_used(connection, limits)
@@ -96,7 +99,7 @@ async def _use_more(connection: AsyncConnection, scheduler: Scheduler, server: S
         problem = quotas.excess(used[share], more, allowed)
         if problem:
             raise OverQuota(problem)
-    await claims.count_usage(connection, {server.project_id: more})
+    return more
 
 
 async def _start_resize(
@@ -128,9 +131,9 @@ async def confirm(connection: AsyncConnection, server: Server, actor: Actor) -> 
     """Keep the server where, and as, it was moved or resized to."""
     servers.check(server, "confirmResize", frozenset({"resized"}), actor)
     kept = _kept(server)
-    await _count_again(connection, server, server.flavor)
     await _give_back(connection, server, kept.source, stays=server.host_id)
     await _end_resize(connection, server, kept, "confirmed", {})
+    await _count_again(connection, server, server.flavor)
     await servers.record(connection, server.id, "confirmResize", actor, done=True)
 
 
@@ -138,10 +141,10 @@ async def revert(connection: AsyncConnection, server: Server, actor: Actor) -> N
     """Put the server back where, and as, it was."""
     servers.check(server, "revertResize", frozenset({"resized"}), actor)
     kept = _kept(server)
-    await _count_again(connection, server, kept.flavor)
     back = {"host_id": kept.source, "flavor": kept.flavor.to_json()}
     await _give_back(connection, server, server.host_id, stays=kept.source, flavor=kept.flavor)
     await _end_resize(connection, server, kept, "reverted", back)
+    await _count_again(connection, server, kept.flavor)
     await servers.record(connection, server.id, "revertResize", actor, done=True)
 
 
@@ -153,7 +156,6 @@ def _kept(server: Server) -> Resized:
 
 async def _count_again(connection: AsyncConnection, server: Server, stays: ServerFlavor) -> None:
     """Count a server with the flavor that stays, and no longer with the other one."""
-    await claims.lock_usage(connection, {server.project_id})
     less = Usage.of(stays, None) - Usage.of(server.flavor, other_flavor(server.step))
     await claims.count_usage(connection, {server.project_id: less})
 
@@ -192,7 +194,6 @@ async def _end_resize(
 
 async def reset(connection: AsyncConnection, server: Server, vm_state: str) -> None:
     """Set the state of a server by hand. What was under way with it is over: it keeps its host and its flavor."""
-    await _count_again(connection, server, server.flavor)
     groups = [server.group_id] if server.group_id else []
     await claims.lock_groups(connection, groups)
     held = await claims.held_by(connection, server.id)
@@ -203,6 +204,7 @@ async def reset(connection: AsyncConnection, server: Server, vm_state: str) -> N
         changed.add(server.host_id)
     await claims.touch_groups(connection, groups)
     await announce_claims(connection, changed)
+    await _count_again(connection, server, server.flavor)
     state = {"vm_state": vm_state, "task_state": None, "due_at": None, "step": None}
     await servers.update(connection, server.id, state)
 

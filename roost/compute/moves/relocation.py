@@ -46,7 +46,8 @@ async def relocate(
     group, partition = None, server.partition
     if server.group_id is not None:
         locked = await claims.lock_groups(connection, [server.group_id])
-        group = (await scheduler.groups.load(connection, locked)).get(server.group_id)
+        await scheduler.groups.load_locked(connection, locked)
+        group = scheduler.groups.get(server.group_id) if locked else None
         # It may have got one just now.
         partition = await connection.scalar(sa.select(servers.c.partition).where(servers.c.id == server.id))
     near, apart = (None, []) if forced else await hinted_hosts(connection, live, server.hints, server.project_id)

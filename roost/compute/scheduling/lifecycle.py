@@ -5,7 +5,6 @@ what is then true. Finishing is one transaction for all servers that are due; a 
 """
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Mapping, Sequence
@@ -22,26 +21,16 @@ from roost.compute.inventory.flavors import ServerFlavor
 from roost.compute.inventory.live_fleet import announce_claims
 from roost.compute.scheduling import steps
 from roost.compute.scheduling.steps import STAY, Deletion, Transition
-from roost.store import bulk
-from roost.store.database import Database, notify
+from roost.store import bulk, watch
+from roost.store.database import Database
+from roost.store.tables.changes import watch_changes
 from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import instance_actions, migrations, servers
 
 logger = logging.getLogger(__name__)
 
-CHANNEL = "roost_servers"
-FALLEN = "roost_servers_fallen"
-"""Where the nodes are told, by id and separated by commas, whose servers are gone or no longer active."""
-_AT_ONCE = 200
-"""Ids in one message, which PostgreSQL limits to 8,000 bytes."""
 _BATCH = 500
-_LONGEST_WAIT = 1.0
-_PAUSE = 0.03
-
-
-async def wake(connection: AsyncConnection) -> None:
-    """Tell the engines that a server has a step to finish, once this commits."""
-    await notify(connection, (CHANNEL, ""))
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,30 +122,20 @@ def _row(server: DueServer, end: Transition, flavor: ServerFlavor) -> dict[str, 
 
 async def run(database: Database) -> None:
     """Finish steps as they fall due, until cancelled."""
-    woken = asyncio.Event()
+    while True:
+        try:
+            if await _is_due(database) and await finish(database) == _BATCH:
+                continue
+        except Exception as error:
+            if not lost_race(error):
+                logger.exception("steps could not be finished, trying again")
+        # What falls due in the meantime shares a transaction.
+        await asyncio.sleep(_POLL_SECONDS)
 
-    async def received(_: str) -> None:
-        woken.set()
 
-    async with asyncio.TaskGroup() as group:
-        group.create_task(database.listen(CHANNEL, received))
-        while True:
-            woken.clear()
-            try:
-                finished = await finish(database)
-                if 0 < finished < _BATCH:
-                    # While much is asked for, more has fallen due after a moment: all of it shares a transaction.
-                    await asyncio.sleep(_PAUSE)
-                wait = 0.0 if finished else await _until_next(database)
-            except Exception as error:
-                if not lost_race(error):
-                    logger.exception("steps could not be finished, trying again")
-                wait = 0.1
-            if wait:
-                with contextlib.suppress(TimeoutError):
-                    # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the event.
-                    async with asyncio.timeout(wait):
-                        await woken.wait()
+async def _is_due(database: Database) -> bool:
+    async with database.autocommit() as connection:
+        return bool(await connection.scalar(_IS_DUE))
 
 
 async def finish(database: Database) -> int:
@@ -169,21 +148,12 @@ async def finish(database: Database) -> int:
     return len(rows)
 
 
-async def _until_next(database: Database) -> float:
-    async with database.begin() as connection:
-        next_due: datetime | None = await connection.scalar(sa.select(sa.func.min(servers.c.due_at)))
-    if next_due is None:
-        return _LONGEST_WAIT
-    return min(max((next_due - datetime.now(UTC)).total_seconds(), 0.01), _LONGEST_WAIT)
-
-
 async def _apply(connection: AsyncConnection, due: Sequence[DueServer], failure_rate: float) -> None:
     outcome = _Outcome()
     for server in due:
         may_fail = isinstance(server.step, Transition) and server.step.undo is not None
         outcome.finish(server, may_fail and random.random() < failure_rate)
     outcome.released += await _all_claims(connection, outcome.deleted)
-    await claims.lock_usage(connection, outcome.usage)
     changing = {server_id for server_id, _ in outcome.released}.union(outcome.deleted)
     groups = {server.group_id for server in due if server.group_id is not None and server.id in changing}
     await claims.lock_groups(connection, groups)
@@ -198,8 +168,8 @@ async def _apply(connection: AsyncConnection, due: Sequence[DueServer], failure_
         await connection.execute(_CHANGE, {"rows": outcome.changed})
     if outcome.deleted:
         await connection.execute(servers.delete().where(servers.c.id.in_(outcome.deleted)))
-    await claims.count_usage(connection, outcome.usage)
     await claims.touch_groups(connection, groups)
+    await claims.count_usage(connection, outcome.usage)
     await _close(connection, [server.id for server in due], outcome)
     await announce_claims(connection, freed)
     await _announce_fallen(connection, due, outcome)
@@ -208,8 +178,9 @@ async def _apply(connection: AsyncConnection, due: Sequence[DueServer], failure_
 async def _announce_fallen(connection: AsyncConnection, due: Sequence[DueServer], outcome: _Outcome) -> None:
     fallen = {change["id"] for change in outcome.changed if change["vm_state"] != "active"}.union(outcome.deleted)
     tokens = [server.client_token for server in due if server.id in fallen and server.client_token]
-    parts = [tokens[at : at + _AT_ONCE] for at in range(0, len(tokens), _AT_ONCE)]
-    await notify(connection, *((FALLEN, ",".join(part)) for part in parts))
+    if tokens:
+        row = {"kind": watch.FALLEN, "project_id": "", "ids": ",".join(tokens)}
+        await connection.execute(watch_changes.insert().values(row))
 
 
 async def _all_claims(connection: AsyncConnection, server_ids: Sequence[str]) -> list[tuple[str, int]]:
@@ -240,6 +211,8 @@ _DUE = (
     .limit(_BATCH)
     .with_for_update(skip_locked=True)
 )
+
+_IS_DUE = sa.select(sa.exists().where(servers.c.due_at <= sa.func.clock_timestamp()))
 
 _CHANGED = (
     servers.c.vm_state,

@@ -1,16 +1,17 @@
 """Requests for new servers: what can be asked for, and whether what they name is there."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute.inventory.live_fleet import LiveFleet
+from roost.compute.inventory import quotas
+from roost.compute.inventory.flavors import Flavor
+from roost.compute.inventory.live_fleet import NEWS, LiveFleet
 from roost.errors import Invalid
-from roost.store.tables.compute import flavor_access, flavors, images, keypairs
 from roost.store.tables.servers import servers
 from roost.store.uuids import is_uuid
 
@@ -71,63 +72,99 @@ class CreatedServers:
 
 
 @dataclass(frozen=True, slots=True)
-class References:
-    """What the requests of a batch refer to, as it is in the database."""
+class ImageNeeds:
+    """What an image asks of a flavor."""
 
-    flavors: Mapping[str, sa.Row[Any]]
-    private: frozenset[tuple[str, str]]
-    images: Mapping[str, sa.Row[Any]]
+    memory_mb: int
+    disk_gb: int
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """What the requests of a project refer to, as it is in the database."""
+
+    flavors: Mapping[str, Flavor]
+    granted: frozenset[str]
+    """The private flavors that the project may use."""
+    images: Mapping[str, ImageNeeds]
     keys: frozenset[tuple[str, str]]
     tokens: Mapping[str, str]
     places: Mapping[str, tuple[str, int | None]]
+    limits: Mapping[quotas.Share, quotas.Limits]
+    groups: Mapping[str, tuple[int, str]]
+    """The version and the project of each group."""
 
     @classmethod
-    async def load(cls, connection: AsyncConnection, boots: Sequence[CreateRequest]) -> "References":
-        """One query a kind, and none for a kind that nobody names."""
-        flavor_rows = await _rows(connection, flavors, "id", {boot.flavor_id for boot in boots})
-        access = await _rows(
-            connection, flavor_access, "flavor_id", {row.id for row in flavor_rows if not row.is_public}
-        )
-        image_rows = await _rows(connection, images, "id", {boot.image_id for boot in boots if boot.image_id})
-        owners = {boot.user_id for boot in boots if boot.key_name}
-        tokens = {new.token for boot in boots for new in boot.servers if new.token}
-        near = {server_id for boot in boots for server_id in (*(boot.same_host or ()), *boot.different_host)}
+    async def load(
+        cls, connection: AsyncConnection, live: LiveFleet, configured: quotas.Limits, requests: Sequence[CreateRequest]
+    ) -> "References":
+        """Read all of it in one statement, with everything that is new of the fleet."""
+        project_id = requests[0].project_id
+        near = {each for request in requests for each in (*(request.same_host or ()), *request.different_host)}
+        wanted = {
+            "project_id": project_id,
+            "users": list({request.user_id for request in requests}),
+            "flavors": list({request.flavor_id for request in requests}),
+            "images": [each for each in {request.image_id for request in requests} if is_uuid(each)],
+            "owners": list({request.user_id for request in requests if request.key_name}),
+            "tokens": [new.token for request in requests for new in request.servers if new.token],
+            "near": [each for each in near if is_uuid(each)],
+            "groups": [each for each in {request.group_id for request in requests} if is_uuid(each)],
+        }
+        row = (await connection.execute(_LOOK, {**wanted, **live.unseen()})).one()
+        await live.take_in(connection, row)
         return cls(
-            flavors={row.id: row for row in flavor_rows},
-            private=frozenset((row.flavor_id, row.project_id) for row in access),
-            images={row.id: row for row in image_rows},
-            keys=frozenset((row.user_id, row.name) for row in await _rows(connection, keypairs, "user_id", owners)),
-            tokens={row.client_token: row.id for row in await _rows(connection, servers, "client_token", tokens)},
-            places={row.id: (row.project_id, row.host_id) for row in await _rows(connection, servers, "id", near)},
+            flavors={each["id"]: Flavor(**each) for each in row.flavors or ()},
+            granted=frozenset(row.granted or ()),
+            images={image_id: ImageNeeds(*needs) for image_id, *needs in row.images or ()},
+            keys=frozenset((user_id, name) for user_id, name in row.keys or ()),
+            tokens=row.tokens or {},
+            places={server_id: (owner, host_id) for server_id, owner, host_id in row.places or ()},
+            limits=quotas.assemble(configured, [project_id], (tuple(each) for each in row.limits or ())),
+            groups={group_id: (version, owner) for group_id, version, owner in row.groups or ()},
         )
 
-    def flavor(self, boot: CreateRequest) -> sa.Row[Any]:
+    def flavor(self, request: CreateRequest) -> Flavor:
         """The flavor of a request, if its project may use it."""
-        row = self.flavors.get(boot.flavor_id)
-        allowed = row is not None and (row.is_public or boot.may_see_all or (row.id, boot.project_id) in self.private)
-        if row is None or not allowed:
-            raise Invalid(f"Flavor {boot.flavor_id} could not be found.")
-        return row
+        flavor = self.flavors.get(request.flavor_id)
+        if flavor is None or not (flavor.is_public or request.may_see_all or flavor.id in self.granted):
+            raise Invalid(f"Flavor {request.flavor_id} could not be found.")
+        return flavor
 
-    def check(self, boot: CreateRequest, flavor: sa.Row[Any]) -> None:
+    def check(self, request: CreateRequest, flavor: Flavor) -> None:
         """Raise `Invalid` for anything else that is named and is not there."""
-        if boot.image_id is not None:
-            image = self.images.get(boot.image_id)
+        if request.image_id is not None:
+            image = self.images.get(request.image_id)
             if image is None:
                 raise Invalid("Can not find requested image")
-            if image.min_memory_mb > flavor.memory_mb:
+            if image.memory_mb > flavor.memory_mb:
                 raise Invalid("Flavor's memory is too small for requested image.")
-            if flavor.disk_gb and image.min_disk_gb > flavor.disk_gb:
+            if flavor.disk_gb and image.disk_gb > flavor.disk_gb:
                 raise Invalid("Flavor's disk is too small for requested image.")
-        if boot.key_name is not None and (boot.user_id, boot.key_name) not in self.keys:
+        if request.key_name is not None and (request.user_id, request.key_name) not in self.keys:
             raise Invalid("Invalid key_name provided.")
 
 
-async def _rows(connection: AsyncConnection, table: sa.Table, key: str, values: Iterable[str]) -> Sequence[sa.Row[Any]]:
-    wanted = list(values)
-    if not wanted:
-        return ()
-    return (await connection.execute(sa.select(table).where(table.c[key].in_(wanted)))).all()
+_LOOK = sa.text(f"""
+    SELECT {NEWS},
+    (SELECT jsonb_agg(to_jsonb(f) - 'created_at') FROM flavors AS f WHERE id = ANY (:flavors)) AS flavors,
+    (SELECT jsonb_agg(flavor_id) FROM flavor_access
+     WHERE flavor_id = ANY (:flavors) AND project_id = :project_id) AS granted,
+    (SELECT jsonb_agg(jsonb_build_array(id, min_memory_mb, min_disk_gb)) FROM images
+     WHERE id = ANY (CAST(:images AS uuid[]))) AS images,
+    (SELECT jsonb_agg(jsonb_build_array(user_id, name)) FROM keypairs WHERE user_id = ANY (:owners)) AS keys,
+    (SELECT jsonb_object_agg(client_token, id) FROM servers WHERE client_token = ANY (:tokens)) AS tokens,
+    (SELECT jsonb_agg(jsonb_build_array(id, project_id, host_id)) FROM servers
+     WHERE id = ANY (CAST(:near AS uuid[]))) AS places,
+    (SELECT jsonb_agg(jsonb_build_array(project_id, user_id, resource, "limit")) FROM (
+        SELECT NULL AS project_id, '' AS user_id, resource, "limit" FROM quota_classes
+        WHERE name = '{quotas.DEFAULT_CLASS}'
+        UNION ALL SELECT project_id, user_id, resource, "limit" FROM quotas
+        WHERE project_id = :project_id AND (user_id = '' OR user_id = ANY (:users))
+    ) AS given) AS limits,
+    (SELECT jsonb_agg(jsonb_build_array(id, version, project_id)) FROM server_groups
+     WHERE id = ANY (CAST(:groups AS uuid[]))) AS groups
+""")
 
 
 async def hinted_hosts(
@@ -136,8 +173,9 @@ async def hinted_hosts(
     """Where the servers are that one asked to be with (None: it did not ask) and away from; those that are gone, or of
     other projects, do not count."""
     near, apart = named_servers(hints, "same_host"), named_servers(hints, "different_host")
-    rows = await _rows(connection, servers, "id", {*(near or ()), *(apart or ())})
-    places = {row.id: row.host_id for row in rows if row.project_id == project_id}
+    named = sa.select(servers.c.id, servers.c.host_id).where(servers.c.id.in_({*(near or ()), *(apart or ())}))
+    rows = await connection.execute(named.where(servers.c.project_id == project_id)) if near or apart else ()
+    places = {row.id: row.host_id for row in rows}
     together = None if near is None else live.indexes(map(places.get, near))
     return together, live.indexes(map(places.get, apart or ()))
 

@@ -1,19 +1,24 @@
-"""Where servers go: decided on the fleet in memory, claimed in one transaction, and never against a hard rule.
+"""Requests for new servers, shared out fairly and carried out side by side.
 
-Requests that arrive while a transaction is under way wait for the next one and are decided and claimed together
-(`Batch`): the busier the process, the more of them share a commit. A server that moves is decided and claimed in the
-transaction of whoever moves it (`relocation`).
+Each project has a queue. A batch is what one project has waiting, up to a quantum; projects take turns (deficit round
+robin, counted in servers), several batches are under way at once, and no project has more than its share of them. So a
+project that asks for much, or whose rows are locked elsewhere, holds up itself. Requests that arrive while their
+project's batches are under way wait for the next one: the busier the process, the more of them share a commit.
+
+A server that moves is decided and claimed in the transaction that moves it (`moves.relocation`).
 """
 
 import asyncio
 import logging
 import random
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import prometheus_client
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from roost.compute.groups import notifications
 from roost.compute.groups.group_cache import GroupCache
 from roost.compute.inventory import claims
 from roost.compute.inventory.live_fleet import LiveFleet
@@ -21,17 +26,32 @@ from roost.compute.scheduling.attempt import PendingRequest, SearchNeeded
 from roost.compute.scheduling.batch import CreateBatch
 from roost.compute.scheduling.request import CreatedServers, CreateRequest
 from roost.config import Settings
+from roost.errors import Unavailable
 from roost.placement.scheduler import place
-from roost.store.database import Database
+from roost.store.database import Database, violated
 
 logger = logging.getLogger(__name__)
 
-_LARGEST_BATCH = 64
+_BATCHES = 8
+"""How many batches may be under way."""
+_BATCHES_OF_A_PROJECT = 2
+_QUANTUM = 64
+"""How many servers a project may ask for in one turn."""
 _LONGEST_PAUSE = 0.2
+_IDLE_SECONDS = 1.0
 
 PLACEMENTS = prometheus_client.Counter("roost_placements", "New servers, by whether they found a host.", ["outcome"])
 LOST_RACES = prometheus_client.Counter("roost_lost_races", "Times that claims lost to another transaction.")
+BATCHES = prometheus_client.Counter("roost_batches", "Batches of requests for new servers that were claimed.")
 _PLACED, _REFUSED = PLACEMENTS.labels("placed"), PLACEMENTS.labels("refused")
+
+
+@dataclass(slots=True)
+class _Project:
+    """What a project has waiting, and how many servers it may still ask for; negative after a large request."""
+
+    waiting: deque[PendingRequest] = field(default_factory=deque)
+    balance: int = 0
 
 
 @dataclass(slots=True)
@@ -42,43 +62,107 @@ class Scheduler:
     settings: Settings
     live: LiveFleet = field(default_factory=LiveFleet)
     groups: GroupCache = field(init=False)
-    _pending: list[PendingRequest] = field(default_factory=list)
-    _worker: "asyncio.Task[None] | None" = None
+    _projects: dict[str, _Project] = field(default_factory=dict)
+    """Those with requests that wait, the one whose turn it is first."""
+    _under_way: set["asyncio.Task[None]"] = field(default_factory=set)
+    _busy_projects: Counter[str] = field(default_factory=Counter)
+    _busy_groups: set[str] = field(default_factory=set)
     _searches: "set[asyncio.Task[None]]" = field(default_factory=set)
     _one_search: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        self.groups = GroupCache(self.live)
+        self.groups = GroupCache(self.live, announces=notifications.wanted(self.settings))
 
-    async def boot(self, boot: CreateRequest) -> CreatedServers:
+    async def create(self, request: CreateRequest) -> CreatedServers:
         """Make the servers; those that find no host are made too, in ERROR, and say why."""
         future: asyncio.Future[CreatedServers] = asyncio.get_running_loop().create_future()
-        self._enqueue(PendingRequest(boot, future))
+        self._enqueue(PendingRequest(request, future))
         return await future
 
     def _enqueue(self, pending: PendingRequest) -> None:
-        self._pending.append(pending)
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._drain())
+        self._projects.setdefault(pending.asked.project_id, _Project()).waiting.append(pending)
+        # Soon, not now: what arrives together then shares a batch.
+        asyncio.get_running_loop().call_soon(self._start_batches)
 
-    async def boot_all(self, boots: Sequence[CreateRequest]) -> list[CreatedServers | BaseException]:
+    async def create_all(self, requests: Sequence[CreateRequest]) -> list[CreatedServers | BaseException]:
         """Several requests at once, each with its own outcome."""
-        return list(await asyncio.gather(*(self.boot(boot) for boot in boots), return_exceptions=True))
+        return list(await asyncio.gather(*(self.create(request) for request in requests), return_exceptions=True))
 
-    async def _drain(self) -> None:
-        while self._pending:
-            together, self._pending = self._pending[:_LARGEST_BATCH], self._pending[_LARGEST_BATCH:]
-            # What must go as expected goes alone: whoever shares its transaction would share its failure.
-            for planned in [each for each in together if each.boot.expected is not None]:
-                together.remove(planned)
-                await self._serve([planned])
-            if together:
-                await self._serve(together)
+    async def keep_current(self) -> None:
+        """Take in what other processes claim, even while there is nothing to decide here; until cancelled."""
+        while True:
+            await asyncio.sleep(_IDLE_SECONDS)
+            try:
+                async with self.database.autocommit() as connection:
+                    await self.live.sync(connection)
+            except SQLAlchemyError as error:
+                logger.warning("changes of hosts could not be read, trying again", extra={"error": str(error)})
+
+    def _start_batches(self) -> None:
+        while len(self._under_way) < _BATCHES:
+            together = self._next()
+            if not together:
+                return
+            task = asyncio.create_task(self._work(together))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+
+    def _next(self) -> list[PendingRequest]:
+        """The next batch: of the first project that has something to do and is not at its share."""
+        owing = True
+        while owing:
+            owing = False
+            for project_id in list(self._projects):
+                if self._busy_projects[project_id] >= _BATCHES_OF_A_PROJECT:
+                    continue
+                project = self._projects.pop(project_id)
+                project.balance = min(project.balance + _QUANTUM, _QUANTUM)
+                together = self._take(project) if project.balance > 0 else []
+                owing = owing or project.balance <= 0
+                if project.waiting:
+                    self._projects[project_id] = project  # at the end: the others come first
+                if together:
+                    return together
+        return []
+
+    def _take(self, project: _Project) -> list[PendingRequest]:
+        """What a project may do in its turn. Requests for a group that is being worked on stay where they are."""
+        together: list[PendingRequest] = []
+        left: deque[PendingRequest] = deque()
+        full = False
+        for pending in project.waiting:
+            # What must go as expected goes alone: the others in its batch would share its failure.
+            alone = pending.asked.expected is not None
+            full = full or project.balance <= 0 or (alone and bool(together))
+            if pending.answered:
+                continue
+            if full or pending.asked.group_id in self._busy_groups:
+                left.append(pending)
+                continue
+            together.append(pending)
+            project.balance -= len(pending.asked.servers)
+            full = alone
+        project.waiting = left
+        return together
+
+    async def _work(self, together: list[PendingRequest]) -> None:
+        project_id = together[0].asked.project_id
+        groups = {each.asked.group_id for each in together if each.asked.group_id is not None}
+        self._busy_projects[project_id] += 1
+        self._busy_groups |= groups
+        try:
+            await self._serve(together)
+        finally:
+            self._busy_projects[project_id] -= 1
+            if not self._busy_projects[project_id]:
+                del self._busy_projects[project_id]
+            self._busy_groups -= groups
+            asyncio.get_running_loop().call_soon(self._start_batches)
 
     async def _serve(self, together: list[PendingRequest]) -> None:
         """Carry out a batch. What fails as a whole is tried one by one, so that one request cannot fail the others."""
         try:
-            done = await self._attempt(together)
+            batch = await self._carry_out(together)
         except SearchNeeded as needed:
             self._searches.add(search := asyncio.create_task(self._search(needed)))
             search.add_done_callback(self._searches.discard)
@@ -93,8 +177,8 @@ class Scheduler:
             for pending in together:
                 pending.refuse(error)
             return
-        self.groups.remember(done.grown_groups())
-        for made in done.attempts:
+        BATCHES.inc()
+        for made in batch.attempts:
             _PLACED.inc(len(made.host_ids))
             _REFUSED.inc(len(made.made) - len(made.host_ids))
             made.answer()
@@ -111,18 +195,29 @@ class Scheduler:
             return
         self._enqueue(pending)
 
-    async def _attempt(self, together: list[PendingRequest]) -> CreateBatch:
+    async def _carry_out(self, together: list[PendingRequest]) -> CreateBatch:
+        """Decide and claim until the claim is won."""
+        batch = CreateBatch(self.settings, self.live, self.groups, together)
+        batch.must_queue = any(self.groups.is_contended(group_id) for group_id in batch.group_ids)
         for attempt in range(claims.ATTEMPTS):
-            batch = CreateBatch(self.settings, self.live, self.groups)
             try:
-                async with self.database.begin() as connection:
-                    await batch.carry_out(connection, [each for each in together if not each.answered])
-                return batch
+                begin = self.database.begin if batch.must_queue else self.database.autocommit
+                async with begin() as connection:
+                    answer = await batch.attempt(connection)
             except BaseException as error:
-                self.live.doubt(batch.taken)
-                if not claims.lost_race(error) or attempt == claims.ATTEMPTS - 1:
+                batch.give_up()
+                # A server that a request names by its token was made meanwhile, unless by this very batch.
+                made = isinstance(error, DBAPIError) and violated(error) == "uq_servers_client_token"
+                if not claims.lost_race(error) and not (made and len(together) == 1):
                     raise
-                LOST_RACES.inc()
-                logger.info("a batch lost to another transaction and is tried again", extra={"attempt": attempt + 1})
+                batch.look_again()
                 await asyncio.sleep(random.uniform(0, min(0.01 * attempt, _LONGEST_PAUSE)))
-        raise AssertionError("unreachable")
+            else:
+                if answer is None or answer.won:
+                    if answer is not None:
+                        batch.won(answer)
+                    return batch
+                batch.lost(answer)
+            LOST_RACES.inc()
+            logger.debug("a claim was lost and is decided again", extra={"attempt": attempt + 1})
+        raise Unavailable("What was chosen was taken by others each time; try again.")

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.inventory.flavors import ServerFlavor
-from roost.compute.scheduling import lifecycle, steps
+from roost.compute.scheduling import steps
 from roost.compute.scheduling.steps import PAUSED, RUNNING, SHUTDOWN, SUSPENDED, Deletion, Step, Transition
 from roost.errors import Conflict, Invalid, NotFound
 from roost.placement.record import Record
@@ -323,7 +323,6 @@ async def start(
         )
     )
     await record(connection, server.id, action, actor)
-    await lifecycle.wake(connection)
 
 
 async def record(

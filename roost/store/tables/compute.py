@@ -44,6 +44,8 @@ hosts = sa.Table(
     sa.Column("memory_mb_used", sa.Integer, nullable=False, server_default="0"),
     sa.Column("disk_gb_used", sa.Integer, nullable=False, server_default="0"),
     sa.Column("servers", sa.Integer, nullable=False, server_default="0"),
+    # Raised by every change of what is used, so that a process knows which of two counts is the later one.
+    sa.Column("room_version", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("enabled", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Column("disabled_reason", sa.Text),
     sa.Column("forced_down", sa.Boolean, nullable=False, server_default=sa.false()),

@@ -116,6 +116,18 @@ project_usage = sa.Table(
     sa.Column("server_groups", sa.Integer, nullable=False, server_default="0"),
 )
 
+# The rest of what projects use: counted by transactions that have no limit to check, each in one of several rows, so
+# that they need not wait for each other. What a project uses is the sum of both tables; a shard may be negative.
+usage_shards = sa.Table(
+    "usage_shards",
+    metadata,
+    sa.Column("project_id", sa.Text, primary_key=True),
+    sa.Column("shard", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("instances", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("cores", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("ram", sa.BigInteger, nullable=False, server_default="0"),
+)
+
 instance_actions = sa.Table(
     "instance_actions",
     metadata,

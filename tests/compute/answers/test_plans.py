@@ -64,7 +64,7 @@ class Cloud:
 
     async def boot(self, group_id: str | None, count: int) -> None:
         for _ in range(count):
-            await self.scheduler.boot(CreateRequest("p", "u", "req", (NewServer("s"),), "2", group_id=group_id))
+            await self.scheduler.create(CreateRequest("p", "u", "req", (NewServer("s"),), "2", group_id=group_id))
         while await lifecycle.finish(self.database):
             pass
 

@@ -174,7 +174,6 @@ async def test_what_a_host_has_left_and_whether_it_is_up_reach_the_fleet(nova: M
         await live.sync(connection)
     await nova.inventory([host("h1", used=Resources(12, 1, 1)), host("h2", up=False), host("h3", enabled=False)])
     async with nova.database.begin() as connection:
-        await live.noted("")
         await live.sync(connection)
     fleet = {live.fleet.name(index): index for index in live.fleet.hosts()}
     assert live.fleet.free(fleet["h1"]).vcpus == 0, "more than all cannot be used"

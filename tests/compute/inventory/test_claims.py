@@ -58,18 +58,13 @@ async def test_who_holds_hosts_does_not_wait_for_more(database: Database) -> Non
 async def test_usage_is_counted_once_however_many_begin_at_once(database: Database) -> None:
     async def count(project: str) -> None:
         async with database.begin() as connection:
-            before = (await claims.lock_usage(connection, [project]))[project]
+            before = await claims.lock_usage(connection, project)
             await claims.count_usage(connection, {project: Usage(1, before.instances, 1)})
 
     await asyncio.gather(*(count("p") for _ in range(10)), *(count("q") for _ in range(3)))
     async with database.begin() as connection:
-        rows = await claims.lock_usage(connection, ["p", "q", "new"])
-        assert await claims.lock_usage(connection, []) == {}
-    assert {project: (row.instances, row.cores, row.ram) for project, row in rows.items()} == {
-        "p": (10, 45, 10),
-        "q": (3, 3, 3),
-        "new": (0, 0, 0),
-    }
+        used = [await claims.usage(connection, project) for project in ("p", "q", "new")]
+    assert used == [Usage(10, 45, 10), Usage(3, 3, 3), NOTHING]
 
 
 @pytest.mark.parametrize(
@@ -103,6 +98,7 @@ async def test_the_recount_notices_what_is_wrong(cloud: Cloud) -> None:
     for damage in (
         "UPDATE hosts SET vcpus_used = vcpus_used + 1 WHERE servers > 0",
         "UPDATE project_usage SET ram = ram + 1",
+        "INSERT INTO usage_shards (project_id, shard, ram) SELECT project_id, 1, 1 FROM project_usage",
         "UPDATE project_usage SET server_groups = 1",
         "DELETE FROM claims",
         "UPDATE servers SET host_id = NULL",

@@ -1,15 +1,18 @@
 """The fleet in memory: after a sync it is what the database says, whatever happened in between."""
 
 import asyncio
+import contextlib
 
 import pytest
 import sqlalchemy as sa
 
 from roost.compute.inventory import changes, hosts
-from roost.compute.inventory.live_fleet import LiveFleet
+from roost.compute.inventory.live_fleet import LiveFleet, announce_claims
 from roost.placement.fleet import Resources
 from roost.placement.rules import AVAILABILITY_ZONE
+from roost.store import feed
 from roost.store.database import Database
+from roost.store.tables.changes import claim_changes
 from roost.store.tables.compute import hosts as hosts_table
 from tests.compute.cloud import Cloud
 
@@ -51,7 +54,7 @@ async def test_changes_of_hosts_are_taken_in(cloud: Cloud) -> None:
     await assert_true(await synced(live, cloud.database), cloud.database)
     assert live.index(gone.id) is None
     await cloud.delete(await cloud.boot())
-    live.doubt(range(1, 49))
+    await cloud.boot()
     await assert_true(await synced(live, cloud.database), cloud.database)
 
 
@@ -83,39 +86,66 @@ async def test_who_missed_changes_loads_again_and_hosts_keep_their_places(cloud:
     async with cloud.database.begin() as connection:
         await changes.forget_old(connection, keep=1)
     await assert_true(await synced(live, cloud.database), cloud.database)
-    await live.noted("")
+    for _ in range(3):
+        await cloud.boot()
+    async with cloud.database.begin() as connection:
+        await feed.forget_old(connection, [claim_changes], keep=1)
     await assert_true(await synced(live, cloud.database), cloud.database)
     assert {live.fleet.name(index): index for index in live.fleet.hosts()} == before
 
 
-async def test_claims_of_others_are_read_and_own_ones_are_not(cloud: Cloud) -> None:
+async def test_of_two_counts_of_a_host_s_room_the_later_one_stays(cloud: Cloud) -> None:
     live = await synced(LiveFleet(), cloud.database)
-    async with cloud.database.begin() as connection:
-        await connection.execute(sa.text("UPDATE hosts SET vcpus_used = 5 WHERE id IN (1, 2)"))
-    await live.noted(f"{live.origin}:1")
-    await live.noted("other:2")
-    await synced(live, cloud.database)
-    first, second = live.index(1), live.index(2)
-    assert first is not None
-    assert second is not None
-    assert (live.fleet.free(first).vcpus, live.fleet.free(second).vcpus) == (64, 59)
-    async with cloud.database.begin() as connection:
-        await live.read_room(connection)
-    assert live.fleet.free(first) == Resources(59, 262_144, 2_000)
+    index = live.index(1)
+    assert index is not None
+    for version, used in ((2, 5), (1, 3), (3, 6), (3, 6)):
+        live.put_room(1, version, used, 0, 0)
+    assert live.fleet.free(index).vcpus == 64 - 6
+    live.put_room(10_000, 1, 5, 0, 0)  # a host that is not there yet
 
 
-async def test_what_could_not_be_read_is_read_the_next_time(cloud: Cloud) -> None:
+async def test_what_is_reserved_is_missing_until_the_claim_has_an_answer(cloud: Cloud) -> None:
     live = await synced(LiveFleet(), cloud.database)
-    async with cloud.database.begin() as connection:
-        await connection.execute(sa.text("UPDATE hosts SET vcpus_used = 5 WHERE id = 1"))
-    live.doubt([1])
+    size = Resources(2, 1024, 10)
+    index = live.index(1)
+    assert index is not None
+    empty = live.fleet.free(index)
+    live.reserve(1, size)
+    live.reserve(1, size)
+    live.put_room(1, 1, *size)  # the first claim, seen before its answer
+    assert live.fleet.free(index).vcpus == empty.vcpus - 6
+    live.unreserve([(1, size)], [(1, 1, *size)])
+    assert live.fleet.free(index).vcpus == empty.vcpus - 4
+    live.unreserve([(1, size)])
+    assert live.fleet.free(index).vcpus == empty.vcpus - 2
+    assert await live.reservations_ended() is False
+
+
+async def test_a_change_that_is_committed_after_a_later_one_is_taken_in(cloud: Cloud) -> None:
+    live = await synced(LiveFleet(), cloud.database)
+    used = sa.text("UPDATE hosts SET vcpus_used = 5, room_version = room_version + 1 WHERE id = :id")
+    async with cloud.database.begin() as early:
+        await early.execute(used, {"id": 1})
+        await announce_claims(early, [1])
+        async with cloud.database.begin() as late:
+            await late.execute(used, {"id": 2})
+            await announce_claims(late, [2])
+        await synced(live, cloud.database)
+        assert [live.fleet.free(index).vcpus for index in live.indexes([1, 2])] == [64, 59]
+    await assert_true(await synced(live, cloud.database), cloud.database)
+    assert [live.fleet.free(index).vcpus for index in live.indexes([1, 2])] == [59, 59]
+
+
+@pytest.mark.parametrize("steps", [1, 3, 6, 12])
+async def test_what_could_not_be_read_is_read_the_next_time(cloud: Cloud, steps: int) -> None:
+    live = await synced(LiveFleet(), cloud.database)
+    await cloud.change_host("zone1-rack1-host1", vcpus=7)
+    await cloud.boot()
     task = asyncio.create_task(synced(live, cloud.database))
-    for _ in range(10_000):
-        if not live._stale:
-            break  # it is reading
+    for _ in range(steps):
         await asyncio.sleep(0)
     task.cancel()
-    with pytest.raises(asyncio.CancelledError):
+    with contextlib.suppress(asyncio.CancelledError):
         await task
     await assert_true(await synced(live, cloud.database), cloud.database)
 

@@ -1,12 +1,14 @@
 """Scheduling: decided in memory, claimed under lock, and right whatever memory says and whoever else is at it."""
 
 import asyncio
+import time
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
 
 from roost.compute.inventory import claims
 from roost.compute.inventory.changes import host_changed
@@ -54,7 +56,7 @@ async def states(database: Database) -> dict[str, int]:
 
 
 async def test_requests_that_come_together_are_decided_together(schedulers: list[Scheduler], cloud: Cloud) -> None:
-    answers = await schedulers[0].boot_all([boot() for _ in range(200)])
+    answers = await schedulers[0].create_all([boot() for _ in range(200)])
     ids = [server_id for answer in answers if isinstance(answer, CreatedServers) for server_id in answer.server_ids]
     assert len(set(ids)) == 200
     await cloud.settle()
@@ -64,8 +66,8 @@ async def test_requests_that_come_together_are_decided_together(schedulers: list
 async def test_what_one_process_took_another_finds_out(schedulers: list[Scheduler], cloud: Cloud) -> None:
     await cloud.hosts(4, vcpus=3)
     for scheduler in schedulers:  # each has seen the hosts when they were empty
-        await scheduler.boot(boot(flavor_id="1"))
-    everyone = [scheduler.boot(boot()) for scheduler in schedulers for _ in range(5)]
+        await scheduler.create(boot(flavor_id="1"))
+    everyone = [scheduler.create(boot()) for scheduler in schedulers for _ in range(5)]
     await asyncio.gather(*everyone)
     await cloud.settle()
     assert await states(cloud.database) == {"active": 12, "error": 6}
@@ -76,12 +78,12 @@ async def test_room_that_others_gave_back_is_found_before_anybody_is_refused(
     schedulers: list[Scheduler], cloud: Cloud
 ) -> None:
     await cloud.hosts(1, vcpus=1)
-    first = await schedulers[0].boot(boot())
+    first = await schedulers[0].create(boot())
     await cloud.settle()
     await cloud.delete(*first.server_ids)
     # The first process still believes that the host is full, and the second has never heard of the server.
     assert schedulers[0].live.fleet.free(0).vcpus == 0
-    await schedulers[0].boot(boot())
+    await schedulers[0].create(boot())
     await cloud.settle()
     assert await states(cloud.database) == {"active": 1}
     await cloud.check()
@@ -93,7 +95,7 @@ async def test_rules_hold_between_processes_that_do_not_hear_each_other(
     await cloud.hosts(12)
     project = await cloud.project()
     group = await cloud.group("anti-affinity", {"name": "anti-affinity", "scope": "rack", "rules": {}})
-    works = [scheduler.boot(boot(project_id=project, group_id=group)) for scheduler in schedulers for _ in range(3)]
+    works = [scheduler.create(boot(project_id=project, group_id=group)) for scheduler in schedulers for _ in range(3)]
     await asyncio.gather(*works)
     await cloud.settle()
     assert await states(cloud.database) == {"active": 3, "error": 6}  # twelve hosts are in three racks
@@ -108,7 +110,7 @@ async def test_partitions_share_no_rack_between_processes_that_do_not_hear_each_
     group = await cloud.group({"name": "anti-affinity", "scope": "rack", "rules": {"partitions": 3}})
     asked = [boot(project_id=project, group_id=group, hints={"partition": "2"}) for _ in range(2)]
     works = [
-        scheduler.boot(each)
+        scheduler.create(each)
         for scheduler in schedulers
         for each in (*asked, *[boot(project_id=project, group_id=group)] * 6)
     ]
@@ -140,7 +142,7 @@ async def test_members_that_a_process_of_the_release_before_left_without_a_numbe
     async with cloud.database.begin() as connection:
         await connection.execute(unnumbered)
         await claims.touch_groups(connection, [group])
-    await schedulers[0].boot(boot(project_id=project, group_id=group))
+    await schedulers[0].create(boot(project_id=project, group_id=group))
     await cloud.settle()
     await cloud.check()
     async with cloud.database.begin() as connection:
@@ -165,7 +167,7 @@ async def test_a_users_share_of_a_quota_is_exact_between_processes(schedulers: l
     async with cloud.database.begin() as connection:
         limits = "INSERT INTO quotas (project_id, user_id, resource, \"limit\") VALUES ('p', 'u', 'instances', 7)"
         await connection.execute(sa.text(limits))
-    of_user = [scheduler.boot(boot(user_id=user)) for scheduler in schedulers for user in ("u",) * 5 + ("other",) * 2]
+    of_user = [scheduler.create(boot(user_id=user)) for scheduler in schedulers for user in ("u",) * 5 + ("other",) * 2]
     answers = await asyncio.gather(*of_user, return_exceptions=True)
     refused = [str(answer) for answer in answers if not isinstance(answer, CreatedServers)]
     assert refused == ["Quota exceeded for instances: Requested 1, but already used 7 of 7 instances"] * 8
@@ -178,19 +180,19 @@ async def test_a_users_share_of_a_quota_is_exact_between_processes(schedulers: l
 
 async def test_users_without_a_share_of_their_own_are_not_counted(schedulers: list[Scheduler], cloud: Cloud) -> None:
     with recorded() as statements:
-        await schedulers[0].boot(boot())
+        await schedulers[0].create(boot())
     assert statements
     assert not [statement for statement in statements if "AS share" in statement]
 
 
 async def test_a_request_asked_for_again_is_found_and_not_made_again(schedulers: list[Scheduler], cloud: Cloud) -> None:
-    first = await schedulers[0].boot(boot(3, token="t"))
-    again = await schedulers[1].boot(boot(3, token="t"))
-    more = await schedulers[2].boot(boot(5, token="t"))
+    first = await schedulers[0].create(boot(3, token="t"))
+    again = await schedulers[1].create(boot(3, token="t"))
+    more = await schedulers[2].create(boot(5, token="t"))
     assert again.server_ids == first.server_ids
     assert more.server_ids[:3] == first.server_ids
     assert len(set(more.server_ids)) == 5
-    together = await schedulers[0].boot_all([boot(2, token="x"), boot(2, token="x")])
+    together = await schedulers[0].create_all([boot(2, token="x"), boot(2, token="x")])
     made = {ids for answer in together if isinstance(answer, CreatedServers) for ids in answer.server_ids}
     assert len(made) == 2
     await cloud.settle()
@@ -206,7 +208,7 @@ async def test_one_bad_request_does_not_spoil_the_others(schedulers: list[Schedu
         boot(image_id=NOBODY),
         boot(),
     ]
-    answers = await schedulers[0].boot_all(wanted)
+    answers = await schedulers[0].create_all(wanted)
     kinds = [type(answer) for answer in answers]
     assert kinds == [CreatedServers, Invalid, Invalid, Invalid, Invalid, CreatedServers]
     await cloud.settle()
@@ -214,13 +216,13 @@ async def test_one_bad_request_does_not_spoil_the_others(schedulers: list[Schedu
 
 
 async def test_a_client_that_went_away_hinders_nobody(schedulers: list[Scheduler], cloud: Cloud) -> None:
-    gone = [asyncio.create_task(schedulers[0].boot(boot())) for _ in range(3)]
+    gone = [asyncio.create_task(schedulers[0].create(boot())) for _ in range(3)]
     await asyncio.sleep(0)
-    stays = asyncio.create_task(schedulers[0].boot(boot()))
+    stays = asyncio.create_task(schedulers[0].create(boot()))
     for task in gone:
         task.cancel()
     assert (await stays).server_ids
-    assert (await schedulers[0].boot(boot())).server_ids
+    assert (await schedulers[0].create(boot())).server_ids
     await cloud.settle()
     await cloud.check()
 
@@ -230,9 +232,9 @@ async def test_the_deployer_s_cap_on_a_group_counts_everybody(settings: Settings
     group = await cloud.group("soft-affinity")
     wanted: dict[str, Any] = {"project_id": await cloud.project(), "group_id": group}
     for user in ("one", "two", "three"):
-        await capped.boot(boot(user_id=user, **wanted))
+        await capped.create(boot(user_id=user, **wanted))
     with pytest.raises(OverQuota, match="Quota exceeded, too many servers in group"):
-        await capped.boot(boot(user_id="four", **wanted))
+        await capped.create(boot(user_id="four", **wanted))
     await cloud.settle()
     await cloud.check()
 
@@ -244,7 +246,7 @@ async def test_a_member_on_a_host_that_came_meanwhile_counts(schedulers: list[Sc
     size = Resources(1, 512, 1)
     async with cloud.database.begin() as connection:
         await claims.lock_groups(connection, [group])
-        waiting = asyncio.create_task(schedulers[0].boot(boot(project_id=await cloud.project(), group_id=group)))
+        waiting = asyncio.create_task(schedulers[0].create(boot(project_id=await cloud.project(), group_id=group)))
         await asyncio.sleep(0.3)
         row = {"name": "new", "address": "10.9.9.9", "vcpus": 8, "memory_mb": 8192, "disk_gb": 100}
         new = (await connection.execute(hosts.insert().values(row).returning(hosts.c.id))).scalar_one()
@@ -271,3 +273,94 @@ async def test_a_member_on_a_host_that_came_meanwhile_counts(schedulers: list[Sc
 )
 def test_a_hint_names_servers_by_one_id_or_several(hints: dict[str, Any], found: tuple[str, ...] | None) -> None:
     assert named_servers(hints, "same_host") == found
+
+
+async def test_processes_that_share_a_busy_group_take_turns(schedulers: list[Scheduler], cloud: Cloud) -> None:
+    """Each makes about as many as the others while all want the same group, and none ends in ERROR."""
+    project = await cloud.project()
+    group = await cloud.group("soft-anti-affinity")
+    made = Counter[int]()
+
+    async def keep_asking(number: int) -> None:
+        while made.total() < 150:
+            answer = await schedulers[number].create(boot(project_id=project, group_id=group))
+            made[number] += len(answer.server_ids)
+
+    await asyncio.gather(*(keep_asking(number) for number in range(3) for _ in range(3)))
+    assert min(made.values()) > 150 / 3 / 3, made
+    await cloud.settle()
+    assert (await states(cloud.database)).keys() == {"active"}
+    await cloud.check()
+
+
+async def test_a_project_whose_rows_are_locked_holds_up_no_other(schedulers: list[Scheduler], cloud: Cloud) -> None:
+    group = await cloud.group("anti-affinity")
+    wanted: dict[str, Any] = {"project_id": await cloud.project(), "group_id": group}
+    async with cloud.database.begin() as connection:
+        await claims.lock_groups(connection, [group])
+        stuck = [asyncio.create_task(schedulers[0].create(boot(**wanted))) for _ in range(20)]
+        await asyncio.sleep(0.1)
+        others = [schedulers[0].create(boot(project_id=f"other {number}")) for number in range(20)]
+        async with asyncio.timeout(1.5):
+            await asyncio.gather(*others)
+        assert not any(task.done() for task in stuck)
+    await asyncio.gather(*stuck)
+    await cloud.settle()
+    await cloud.check()
+
+
+async def test_a_project_that_asks_for_much_does_not_crowd_out_one_that_asks_for_little(
+    schedulers: list[Scheduler], cloud: Cloud
+) -> None:
+    ended: list[str] = []
+
+    async def ask(project: str) -> None:
+        await schedulers[0].create(boot(project_id=project))
+        ended.append(project)
+
+    crowd = [asyncio.create_task(ask("much")) for _ in range(1000)]
+    await asyncio.sleep(0)
+    await asyncio.gather(*(ask(f"little {number}") for number in range(5)))
+    assert ended.count("much") <= 4 * 64, "a few turns, each of one quantum"
+    await asyncio.gather(*crowd)
+    await cloud.settle()
+    await cloud.check()
+
+
+async def test_a_session_that_is_silent_in_a_transaction_is_ended(schedulers: list[Scheduler], cloud: Cloud) -> None:
+    """As when its process is frozen: what it has locked is let go before anybody has waited for five seconds."""
+    group = await cloud.group("anti-affinity")
+    frozen = Database(cloud.database.url.render_as_string(hide_password=False))
+    project, started = await cloud.project(), time.monotonic()
+
+    async def freeze() -> None:
+        async with frozen.begin() as connection:
+            await claims.lock_groups(connection, [group])
+            await schedulers[0].create(boot(project_id=project, group_id=group))
+            assert time.monotonic() - started < 5
+            await connection.execute(sa.select(1))
+
+    with pytest.raises(DBAPIError):
+        await freeze()
+    await frozen.close()
+    await cloud.settle()
+    await cloud.check()
+
+
+async def test_a_create_takes_two_statements_and_no_transaction_of_its_own(
+    schedulers: list[Scheduler], cloud: Cloud
+) -> None:
+    wanted: dict[str, Any] = {"project_id": await cloud.project(), "group_id": await cloud.group("anti-affinity")}
+    await schedulers[0].create(boot(**wanted))
+    with recorded() as statements:
+        await schedulers[0].create_all([boot(**wanted) for _ in range(20)])
+    assert len(statements) == 2, statements
+    assert "roost_claim" in statements[-1]
+
+
+async def test_the_claim_writes_every_column_of_a_server_that_a_request_can_set(cloud: Cloud) -> None:
+    async with cloud.database.begin() as connection:
+        source = await connection.scalar(sa.text("SELECT prosrc FROM pg_proc WHERE proname = 'roost_claim'"))
+    set_later = {"number", "power_state", "locked", "locked_reason", "launched_at", "created_at", "updated_at"}
+    written = str(source).partition("INSERT INTO servers (")[2].partition(")")[0]
+    assert {name.strip() for name in written.split(",")} == set(servers.c.keys()) - set_later

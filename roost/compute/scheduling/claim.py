@@ -1,0 +1,47 @@
+"""Claiming in one round trip: the database takes what was decided, or says what has changed since.
+
+`roost_claim` (migration 0010) locks, compares, writes and commits in one call, so that no lock is held while this
+process thinks. Nothing is an error here: a claim that lost brings what its sender must know to decide again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute.inventory.claims import Usage
+from roost.compute.inventory.live_fleet import Room
+
+_CLAIM = sa.text("SELECT roost_claim(:asked)").bindparams(sa.bindparam("asked", type_=JSONB))
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAnswer:
+    """What became of a claim."""
+
+    won: bool
+    rooms: Sequence[Room]
+    """The hosts' rooms: after it, if it won; of hosts that lack it, if it lost."""
+    number: int = 0
+    """The number of the change that it made."""
+    generation: int = 0
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """Of the groups that there are."""
+    used: Mapping[str, Usage] | None = None
+    """What the project ('') and its users use, where limits apply."""
+    news: Sequence[tuple[int, Mapping[str, Any]]] = ()
+
+
+async def claim(connection: AsyncConnection, asked: Mapping[str, Any]) -> ClaimAnswer:
+    """Ask for it."""
+    answer: dict[str, Any] = (await connection.execute(_CLAIM, {"asked": asked})).scalar_one()
+    used = answer.pop("used", None)
+    versions = answer.pop("versions", None)
+    return ClaimAnswer(
+        **answer,
+        versions=versions or {},
+        used=None if used is None else {user_id: Usage(*map(int, amounts)) for user_id, amounts in used.items()},
+    )

@@ -1,0 +1,205 @@
+"""Claims in one round trip, usage that unlimited projects do not queue for, and numbered changes instead of NOTIFY."""
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects.postgresql import JSONB
+
+revision = "0010"
+down_revision = "0009"
+
+# What was claimed since a number, for processes that keep hosts and groups in memory: [[number, body], ...]. A number
+# is given before its transaction commits, so smaller ones may appear later: `missing` asks for those again.
+_NEWS = """
+    CREATE FUNCTION roost_news(seen bigint, missing bigint[]) RETURNS jsonb LANGUAGE sql STABLE AS $$
+        SELECT coalesce(jsonb_agg(jsonb_build_array(number, body) ORDER BY number), '[]')
+        FROM (SELECT number, body FROM claim_changes WHERE number > $1
+              UNION ALL SELECT number, body FROM claim_changes WHERE number = ANY ($2)) AS unseen
+    $$
+"""
+
+# Claims hosts for new servers of one project, or says what has changed since the decision. Locks in the fixed order:
+# usage (only where limits apply), groups, hosts.
+_CLAIM = """
+    CREATE FUNCTION roost_claim(asked jsonb) RETURNS jsonb LANGUAGE plpgsql SET lock_timeout = '2s' AS $$
+    DECLARE
+        project CONSTANT text := asked->>'project_id';
+        counted CONSTANT jsonb := asked->'counted';
+        limited CONSTANT boolean := jsonb_array_length(asked->'shares') > 0;
+        used jsonb;
+        versions jsonb;
+        rooms jsonb;
+        newest bigint;
+        won boolean := true;
+        fits boolean;
+        change bigint;
+    BEGIN
+        IF limited THEN
+            INSERT INTO project_usage (project_id) VALUES (project) ON CONFLICT DO NOTHING;
+            PERFORM FROM project_usage WHERE project_id = project FOR NO KEY UPDATE;
+            SELECT jsonb_object_agg(user_id, jsonb_build_array(instances, cores, ram)), bool_and(
+                (instances_limit < 0 OR instances + instances_wanted <= instances_limit OR instances_wanted = 0)
+                AND (cores_limit < 0 OR cores + cores_wanted <= cores_limit OR cores_wanted = 0)
+                AND (ram_limit < 0 OR ram + ram_wanted <= ram_limit OR ram_wanted = 0))
+            INTO used, won
+            FROM jsonb_to_recordset(asked->'shares') AS share(user_id text, instances_wanted int, cores_wanted int,
+                ram_wanted bigint, instances_limit int, cores_limit int, ram_limit bigint),
+            LATERAL (
+                SELECT sum(instances) AS instances, sum(cores) AS cores, sum(ram) AS ram FROM (
+                    SELECT instances, cores, ram FROM project_usage
+                    WHERE share.user_id = '' AND project_id = project
+                    UNION ALL
+                    SELECT instances, cores, ram FROM usage_shards
+                    WHERE share.user_id = '' AND project_id = project
+                    UNION ALL
+                    SELECT count(*), coalesce(sum(greatest(
+                            (flavor->>'vcpus')::int, (step->'flavor'->>'vcpus')::int)), 0),
+                        coalesce(sum(greatest(
+                            (flavor->>'memory_mb')::int, (step->'flavor'->>'memory_mb')::int)), 0)
+                    FROM servers WHERE share.user_id <> '' AND project_id = project AND user_id = share.user_id
+                ) AS parts
+            ) AS total;
+        END IF;
+
+        IF jsonb_array_length(asked->'groups') > 0 THEN
+            SELECT coalesce(jsonb_object_agg(id, now), '{}'), count(*) = jsonb_array_length(asked->'groups')
+                AND coalesce(bool_and(now = version), true)
+            INTO versions, fits
+            FROM (
+                SELECT server_groups.id, server_groups.version AS now, known.version
+                FROM server_groups JOIN jsonb_to_recordset(asked->'groups') AS known(id uuid, version bigint) USING (id)
+                ORDER BY server_groups.id FOR NO KEY UPDATE OF server_groups
+            ) AS locked;
+            won := won AND fits;
+        END IF;
+
+        SELECT coalesce(jsonb_agg(jsonb_build_array(id, room_version, vcpus_used, memory_mb_used, disk_gb_used)
+                        ) FILTER (WHERE NOT has_room), '[]'),
+            count(*) = jsonb_array_length(asked->'hosts') AND coalesce(bool_and(has_room), true)
+        INTO rooms, fits
+        FROM (
+            SELECT h.id, h.room_version, h.vcpus_used, h.memory_mb_used, h.disk_gb_used,
+                h.enabled AND NOT h.forced_down AND h.vcpus - h.vcpus_used >= wanted.vcpus
+                AND h.memory_mb - h.memory_mb_used >= wanted.memory_mb
+                AND h.disk_gb - h.disk_gb_used >= wanted.disk_gb AS has_room
+            FROM hosts AS h JOIN jsonb_to_recordset(asked->'hosts')
+                AS wanted(id int, vcpus int, memory_mb int, disk_gb int) ON wanted.id = h.id
+            ORDER BY h.id FOR NO KEY UPDATE OF h
+        ) AS locked;
+        won := won AND fits;
+
+        SELECT coalesce(max(generation), 0) INTO newest FROM fleet_changes;
+        won := won AND newest = (asked->>'generation')::bigint;
+
+        IF NOT won THEN
+            RETURN jsonb_build_object('won', false, 'used', used, 'versions', versions, 'rooms', rooms,
+                'generation', newest, 'news', roost_news((asked->>'seen')::bigint, ARRAY(
+                    SELECT value::bigint FROM jsonb_array_elements_text(asked->'missing'))));
+        END IF;
+
+        WITH wanted AS MATERIALIZED (
+            SELECT * FROM jsonb_to_recordset(asked->'servers') AS r(
+                id uuid, user_id text, name text, hostname text, description text, flavor jsonb, image_id text,
+                key_name text, user_data text, config_drive boolean, metadata jsonb, tags jsonb, addresses jsonb,
+                hints jsonb, zone text, reservation_id text, launch_index int, host_id int, group_id uuid,
+                partition int, client_token text, request_id text, step jsonb, fault text, explanation jsonb)
+        ), made AS (
+            INSERT INTO servers (
+                id, project_id, user_id, name, hostname, description, flavor, image_id, key_name, user_data,
+                config_drive, metadata, tags, addresses, hints, zone, reservation_id, launch_index, host_id, group_id,
+                partition, client_token, explanation, vm_state, task_state, due_at, step, fault)
+            SELECT
+                id, project, user_id, name, hostname, description, flavor, image_id, key_name, user_data,
+                config_drive, metadata, tags, addresses, hints, zone, reservation_id, launch_index, host_id, group_id,
+                partition, client_token, explanation,
+                CASE WHEN host_id IS NULL THEN 'error' ELSE 'building' END,
+                CASE WHEN host_id IS NULL THEN NULL ELSE 'spawning' END,
+                CASE WHEN host_id IS NULL THEN NULL ELSE now() + make_interval(secs => coalesce(
+                    (SELECT CAST(simulation->>'boot_seconds' AS float) FROM topologies), 0)) END,
+                step,
+                CASE WHEN fault IS NULL THEN NULL
+                    ELSE jsonb_build_object('code', 500, 'created', now(), 'message', fault) END
+            FROM wanted
+        ), acted AS (
+            INSERT INTO instance_actions (server_id, action, request_id, user_id, project_id, message, finish_time)
+            SELECT id, 'create', request_id, user_id, project, CASE WHEN fault IS NULL THEN NULL ELSE 'Error' END,
+                CASE WHEN fault IS NULL THEN NULL ELSE now() END
+            FROM wanted
+        )
+        INSERT INTO claims (server_id, host_id, vcpus, memory_mb, disk_gb)
+        SELECT id, host_id, (flavor->>'vcpus')::int, (flavor->>'memory_mb')::int, (flavor->>'disk_gb')::int
+        FROM wanted WHERE host_id IS NOT NULL;
+
+        WITH given AS (
+            UPDATE hosts AS h SET vcpus_used = h.vcpus_used + wanted.vcpus,
+                memory_mb_used = h.memory_mb_used + wanted.memory_mb, disk_gb_used = h.disk_gb_used + wanted.disk_gb,
+                servers = h.servers + wanted.servers, room_version = h.room_version + 1
+            FROM jsonb_to_recordset(asked->'hosts')
+                AS wanted(id int, vcpus int, memory_mb int, disk_gb int, servers int)
+            WHERE h.id = wanted.id
+            RETURNING jsonb_build_array(h.id, h.room_version, h.vcpus_used, h.memory_mb_used, h.disk_gb_used) AS room
+        )
+        SELECT coalesce(jsonb_agg(room), '[]') INTO rooms FROM given;
+
+        UPDATE server_groups SET version = server_groups.version + 1
+        FROM jsonb_to_recordset(asked->'groups') AS known(id uuid) WHERE server_groups.id = known.id;
+
+        IF limited THEN
+            UPDATE project_usage SET instances = instances + (counted->>'instances')::int,
+                cores = cores + (counted->>'cores')::int, ram = ram + (counted->>'ram')::bigint
+            WHERE project_id = project;
+        ELSE
+            INSERT INTO usage_shards AS shards (project_id, shard, instances, cores, ram)
+            VALUES (project, pg_backend_pid() % 64, (counted->>'instances')::int, (counted->>'cores')::int,
+                (counted->>'ram')::bigint)
+            ON CONFLICT (project_id, shard) DO UPDATE SET instances = shards.instances + excluded.instances,
+                cores = shards.cores + excluded.cores, ram = shards.ram + excluded.ram;
+        END IF;
+
+        INSERT INTO outbox (event_type, payload)
+        SELECT event_type, payload FROM jsonb_to_recordset(asked->'notifications') AS r(event_type text, payload jsonb);
+
+        INSERT INTO claim_changes (body) VALUES (jsonb_build_object('rooms', rooms, 'joined', asked->'joined'))
+        RETURNING number INTO change;
+        RETURN jsonb_build_object('won', true, 'rooms', rooms, 'number', change);
+    END $$
+"""
+
+# Who looks on is told by rows that each process reads, not by a notification: that would make every commit wait for
+# the one before it.
+_TELL = """
+    CREATE OR REPLACE FUNCTION roost_tell(kind text, project text, ids text) RETURNS void LANGUAGE sql AS $$
+        INSERT INTO watch_changes (kind, project_id, ids)
+        VALUES ($1, $2, CASE WHEN length($3) > 7000 THEN '*' ELSE coalesce($3, '') END)
+    $$
+"""
+
+
+def upgrade() -> None:
+    """Apply."""
+    op.add_column("hosts", sa.Column("room_version", sa.BigInteger(), server_default="0", nullable=False))
+    op.create_table(
+        "usage_shards",
+        sa.Column("project_id", sa.Text(), nullable=False),
+        sa.Column("shard", sa.SmallInteger(), nullable=False),
+        sa.Column("instances", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("cores", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("ram", sa.BigInteger(), server_default="0", nullable=False),
+        sa.PrimaryKeyConstraint("project_id", "shard", name="pk_usage_shards"),
+    )
+    op.create_table(
+        "claim_changes",
+        sa.Column("number", sa.BigInteger(), sa.Identity(), nullable=False),
+        sa.Column("body", JSONB(), nullable=False),
+        sa.PrimaryKeyConstraint("number", name="pk_claim_changes"),
+    )
+    op.create_table(
+        "watch_changes",
+        sa.Column("number", sa.BigInteger(), sa.Identity(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("project_id", sa.Text(), nullable=False),
+        sa.Column("ids", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("number", name="pk_watch_changes"),
+    )
+    op.execute(_NEWS)
+    op.execute(_CLAIM)
+    op.execute(_TELL)
