@@ -183,8 +183,6 @@ class Attempt:
         self.pending.answer(CreatedServers(tuple(filter(None, ids)), self.reservation_id))
 
 
-
-
 def _booting(host_id: int) -> Transition:
     message = "The boot failed, as the topology's failure_rate asks."
     failed = Transition("error", fault=message, host_id=None, release=(host_id,))

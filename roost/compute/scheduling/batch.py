@@ -58,9 +58,10 @@ class CreateBatch:
     _used: dict[str, Usage] | None = None
     """What the project and its users use, if a claim said that it is too much."""
     _reserved: list[tuple[int, Resources]] = field(default_factory=list)
-    _joined: list[Joined] = field(default_factory=list)
     _versions: dict[str, int] = field(default_factory=dict)
     """The version of each group that the decision rests on."""
+    _loose: set[str] = field(default_factory=set)
+    """The groups that others may join meanwhile: nothing that the decision must keep to depends on their members."""
 
     @property
     def project_id(self) -> str:
@@ -93,7 +94,7 @@ class CreateBatch:
         """Take in what is now committed."""
         self.live.unreserve(self._reserved, answer.rooms)
         self._reserved = []
-        self.live.take_in_claims([(answer.number, {"rooms": (), "joined": self._joined})])
+        self.live.take_in_claims([*answer.news, (answer.number, {"rooms": (), "joined": answer.joined})])
 
     def lost(self, answer: ClaimAnswer) -> None:
         """Take in what has changed since the decision."""
@@ -140,7 +141,7 @@ class CreateBatch:
 
     def _prepare(self) -> None:
         """Refuse the requests that ask for what cannot be; the others become attempts."""
-        self.attempts, self._versions = [], {}
+        self.attempts, self._versions, self._loose = [], {}, set()
         named = self._references
         if named is None:
             return
@@ -231,6 +232,11 @@ class CreateBatch:
         groups.check_limits(limits, self.settings, theirs, everyone, len(attempt.wanted))
         joined[asked.user_id] += len(attempt.wanted)
         self._versions[asked.group_id] = group.version
+        unlimited = limits["server_group_members"] < 0 and self.settings.group_max_members < 0
+        if unlimited and asked.expected is None and all(rule.soft and not rule.partitions for rule in group.rules):
+            self._loose.add(asked.group_id)
+        else:
+            self._loose.discard(asked.group_id)
         attempt.request = replace(
             attempt.request, rules=group.rules, members=group.members, partition=attempt.partition
         )
@@ -269,7 +275,6 @@ class CreateBatch:
         """The claim, as `roost_claim` takes it."""
         rows = [row for attempt in self.attempts for row in attempt.rows()]
         counted = sum((attempt.usage(attempt.made) for attempt in self.attempts), NOTHING)
-        self._joined = list(self._members_added())
         return {
             "project_id": self.project_id,
             "generation": self.live.generation,
@@ -277,10 +282,13 @@ class CreateBatch:
             "missing": self.live.feed.missing,
             "shares": self._limits_to_check(),
             "counted": asdict(counted),
-            "groups": [{"id": group_id, "version": version} for group_id, version in self._versions.items()],
+            "groups": [
+                {"id": group_id, "version": version, "loose": group_id in self._loose}
+                for group_id, version in self._versions.items()
+            ],
             "hosts": self._hosts(),
             "servers": rows,
-            "joined": self._joined,
+            "joined": list(self._members_added()),
             "notifications": self._notifications(rows),
         }
 

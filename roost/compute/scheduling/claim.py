@@ -1,6 +1,6 @@
 """Claiming in one round trip: the database takes what was decided, or says what has changed since.
 
-`roost_claim` (migration 0010) locks, compares, writes and commits in one call, so that no lock is held while this
+`roost_claim` (migration 0014) locks, compares, writes and commits in one call, so that no lock is held while this
 process thinks. Nothing is an error here: a claim that lost brings what its sender must know to decide again.
 """
 
@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.inventory.claims import Usage
-from roost.compute.inventory.live_fleet import Room
+from roost.compute.inventory.live_fleet import Joined, Room
 
 _CLAIM = sa.text("SELECT roost_claim(:asked)").bindparams(sa.bindparam("asked", type_=JSONB))
 
@@ -27,12 +27,15 @@ class ClaimAnswer:
     """The hosts' rooms: after it, if it won; of hosts that lack it, if it lost."""
     number: int = 0
     """The number of the change that it made."""
+    joined: Sequence[Joined] = ()
+    """The members that it added to groups, with the groups' versions."""
     generation: int = 0
     versions: Mapping[str, int] = field(default_factory=dict)
     """Of the groups that there are."""
     used: Mapping[str, Usage] | None = None
     """What the project ('') and its users use, where limits apply."""
     news: Sequence[tuple[int, Mapping[str, Any]]] = ()
+    """What others have claimed since the decision."""
 
 
 async def claim(connection: AsyncConnection, asked: Mapping[str, Any]) -> ClaimAnswer:

@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 _BATCHES = 8
 """How many batches may be under way."""
 _BATCHES_OF_A_PROJECT = 2
+_WORTH_ANOTHER = 8
+"""How many requests are worth a batch beside the one under way: fewer wait, and share the next."""
 _QUANTUM = 64
 """How many servers a project may ask for in one turn."""
 _LONGEST_PAUSE = 0.2
@@ -113,7 +115,9 @@ class Scheduler:
         while owing:
             owing = False
             for project_id in list(self._projects):
-                if self._busy_projects[project_id] >= _BATCHES_OF_A_PROJECT:
+                under_way = self._busy_projects[project_id]
+                few = len(self._projects[project_id].waiting) < _WORTH_ANOTHER
+                if under_way >= _BATCHES_OF_A_PROJECT or (under_way and few):
                     continue
                 project = self._projects.pop(project_id)
                 project.balance = min(project.balance + _QUANTUM, _QUANTUM)

@@ -4,8 +4,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
-revision = "0010"
-down_revision = "0009"
+revision = "0014"
+down_revision = "0013"
 
 # What was claimed since a number, for processes that keep hosts and groups in memory: [[number, body], ...]. A number
 # is given before its transaction commits, so smaller ones may appear later: `missing` asks for those again.
@@ -31,6 +31,8 @@ _CLAIM = """
         newest bigint;
         won boolean := true;
         fits boolean;
+        news jsonb;
+        added jsonb;
         change bigint;
     BEGIN
         IF limited THEN
@@ -61,16 +63,25 @@ _CLAIM = """
         END IF;
 
         IF jsonb_array_length(asked->'groups') > 0 THEN
-            SELECT coalesce(jsonb_object_agg(id, now), '{}'), count(*) = jsonb_array_length(asked->'groups')
-                AND coalesce(bool_and(now = version), true)
-            INTO versions, fits
+            SELECT coalesce(jsonb_object_agg(id, version), '{}') INTO versions
             FROM (
-                SELECT server_groups.id, server_groups.version AS now, known.version
-                FROM server_groups JOIN jsonb_to_recordset(asked->'groups') AS known(id uuid, version bigint) USING (id)
+                SELECT server_groups.id, server_groups.version
+                FROM server_groups JOIN jsonb_to_recordset(asked->'groups') AS known(id uuid) USING (id)
                 ORDER BY server_groups.id FOR NO KEY UPDATE OF server_groups
             ) AS locked;
-            won := won AND fits;
         END IF;
+        news := roost_news((asked->>'seen')::bigint, ARRAY(
+            SELECT value::bigint FROM jsonb_array_elements_text(asked->'missing')));
+        -- A loose group has no hard rule and no limit: members that joined meanwhile are no reason to decide again.
+        SELECT coalesce(bool_and(coalesce(now = version OR (loose AND now - version = (
+            SELECT count(*) FROM jsonb_array_elements(news) AS row,
+                jsonb_array_elements(coalesce(row.value->1->'joined', '[]')) AS member
+            WHERE member.value->>0 = known.id::text AND (member.value->>1)::bigint > version
+        )), false)), true)
+        INTO fits
+        FROM jsonb_to_recordset(asked->'groups') AS known(id uuid, version bigint, loose boolean),
+            LATERAL (SELECT (versions->>known.id::text)::bigint AS now) AS locked;
+        won := won AND fits;
 
         SELECT coalesce(jsonb_agg(jsonb_build_array(id, room_version, vcpus_used, memory_mb_used, disk_gb_used)
                         ) FILTER (WHERE NOT has_room), '[]'),
@@ -92,8 +103,7 @@ _CLAIM = """
 
         IF NOT won THEN
             RETURN jsonb_build_object('won', false, 'used', used, 'versions', versions, 'rooms', rooms,
-                'generation', newest, 'news', roost_news((asked->>'seen')::bigint, ARRAY(
-                    SELECT value::bigint FROM jsonb_array_elements_text(asked->'missing'))));
+                'generation', newest, 'news', news);
         END IF;
 
         WITH wanted AS MATERIALIZED (
@@ -158,9 +168,12 @@ _CLAIM = """
         INSERT INTO outbox (event_type, payload)
         SELECT event_type, payload FROM jsonb_to_recordset(asked->'notifications') AS r(event_type text, payload jsonb);
 
-        INSERT INTO claim_changes (body) VALUES (jsonb_build_object('rooms', rooms, 'joined', asked->'joined'))
+        SELECT coalesce(jsonb_agg(jsonb_build_array(
+            each->0, (versions->>(each->>0))::bigint + 1, each->2, each->3)), '[]')
+        INTO added FROM jsonb_array_elements(asked->'joined') AS each;
+        INSERT INTO claim_changes (body) VALUES (jsonb_build_object('rooms', rooms, 'joined', added))
         RETURNING number INTO change;
-        RETURN jsonb_build_object('won', true, 'rooms', rooms, 'number', change);
+        RETURN jsonb_build_object('won', true, 'rooms', rooms, 'joined', added, 'number', change, 'news', news);
     END $$
 """
 
