@@ -1,6 +1,6 @@
 """Claiming in one round trip: the database takes what was decided, or says what has changed since.
 
-`roost_claim` (migration 0014) locks, compares, writes and commits in one call, so that no lock is held while this
+`roost_claim` (migration 0015) locks, compares, writes and commits in one call, so that no lock is held while this
 process thinks. Nothing is an error here: a claim that lost brings what its sender must know to decide again.
 """
 

@@ -4,8 +4,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
-revision = "0014"
-down_revision = "0013"
+revision = "0015"
+down_revision = "0014"
 
 # What was claimed since a number, for processes that keep hosts and groups in memory: [[number, body], ...]. A number
 # is given before its transaction commits, so smaller ones may appear later: `missing` asks for those again.
