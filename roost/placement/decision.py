@@ -1,6 +1,6 @@
 """What is asked of the scheduler, and what it answers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -246,6 +246,42 @@ class Explanation:
     runners_up: tuple[RankedHost, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Why a decision is as it is: see the properties of `Decision`."""
+
+    refused: tuple[RefusalCount, ...]
+    candidates: int
+    feasible: tuple[tuple[Rule, Bools], ...]
+    ranking: Ranking
+    rows: tuple[tuple[int, ...], ...]
+
+
+class Reasons:
+    """The account of a decision, worked out from the columns when it is first read.
+
+    It must be read before the fleet or the members change, if it is to be read at all: a decision by the index keeps
+    no copy of either.
+    """
+
+    __slots__ = ("_account", "_changes", "_give", "_request", "_seen")
+
+    def __init__(self, seen: Fleet, request: Request, give: Callable[[], Account] | Account) -> None:
+        self._seen, self._request = seen, request
+        self._account = give if isinstance(give, Account) else None
+        self._give = give
+        self._changes = seen.changes + request.members.changes
+
+    def read(self) -> Account:
+        """The account."""
+        if self._account is None:
+            assert not isinstance(self._give, Account)
+            if self._changes != self._seen.changes + self._request.members.changes:
+                raise RuntimeError("the fleet or the members have changed since the decision; read its reasons earlier")
+            self._account = self._give()
+        return self._account
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
     """Where each server goes, or why nowhere. Where fewer servers than asked for were enough, the request says how
@@ -254,22 +290,39 @@ class Decision:
     verdict: Verdict
     request: Request
     hosts: tuple[int, ...]
-    refused: tuple[RefusalCount, ...]
-    """What each check removed, in the order applied; for several servers, before the first of them was placed."""
-    candidates: int
-    """How many hosts passed every check."""
-    feasible: tuple[tuple[Rule, Bools], ...]
-    """For each rule with a skew, the aggregates that could take a server."""
-    ranking: Ranking
-    rows: tuple[tuple[int, ...], ...]
-    """The words of each chosen host as they were when it was chosen."""
-    partitions: tuple[int, ...] = ()
+    partitions: tuple[int, ...]
     """The partition of each server, where the group is divided."""
+    reasons: Reasons
     fleet: Fleet | None = None
     """The fleet that refused, kept for finding what would help."""
     cut_short: bool = False
     """Whether the budget ended before it was known if more servers could be placed. With a budget of 0 this tells, at
     the cost of the quick search, that a request needs the exact one."""
+
+    @property
+    def refused(self) -> tuple[RefusalCount, ...]:
+        """What each check removed, in the order applied; for several servers, before the first of them was placed."""
+        return self.reasons.read().refused
+
+    @property
+    def candidates(self) -> int:
+        """How many hosts passed every check."""
+        return self.reasons.read().candidates
+
+    @property
+    def feasible(self) -> tuple[tuple[Rule, Bools], ...]:
+        """For each rule with a skew, the aggregates that could take a server."""
+        return self.reasons.read().feasible
+
+    @property
+    def ranking(self) -> Ranking:
+        """The candidates in order of preference."""
+        return self.reasons.read().ranking
+
+    @property
+    def rows(self) -> tuple[tuple[int, ...], ...]:
+        """The words of each chosen host as they were when it was chosen."""
+        return self.reasons.read().rows
 
     def __bool__(self) -> bool:
         return self.verdict is Verdict.PLACED
@@ -283,15 +336,15 @@ class Decision:
         winners = (self._standing(host, row) for host, row in zip(self.hosts, self.rows, strict=True))
         return Explanation(tuple(winners), tuple(self._standing(host, row) for host, row in self.next_best()))
 
-    def sentence(self) -> str:
-        """The decision in plain words."""
+    def sentence(self, refused: Sequence[RefusalCount] | None = None) -> str:
+        """The decision in plain words; with other counts of what was refused, where they are to be read by others."""
         many = "1 server" if self.request.count == 1 else f"{self.request.count} servers"
         if self.request.partition is not None:
             many += f" in partition {self.request.partition}"
         if self.verdict is Verdict.PLACED:
             return f"{many} placed"
         lead = "no place found for" if self.verdict is Verdict.UNDECIDED else "no place for"
-        reasons = [str(refused) for refused in self.refused]
+        reasons = [str(each) for each in (self.refused if refused is None else refused)]
         if self.candidates:
             reasons.append(passing(self.verdict, self.candidates))
         return f"{lead} {many}: {'; '.join(reasons) or 'there are no hosts'}"

@@ -5,12 +5,16 @@ first, the fleet or the snapshot, copies that one column.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Generic, NamedTuple, Self, TypeVar
+from itertools import count
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roost.placement.rules import AVAILABILITY_ZONE, HOST
+
+if TYPE_CHECKING:
+    from roost.placement.index import HostIndex, Pool
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -20,14 +24,17 @@ NOWHERE: Final = -1
 """The aggregate of a host that is in no aggregate of a scope."""
 
 # One integer orders hosts by capacity: a bit that is always set, so that 0 can mean refused; the headroom, in whole
-# per cent, so that hosts which differ by less count as equal and parallel schedulers spread over them; and a fixed
-# scrambling of the host's number, which a seed reorders by exclusive or.
+# per cent, so that hosts which differ by less count as equal and parallel schedulers spread over them; and the host's
+# position, its number scrambled within the room of the columns. A seed says at which position to begin.
 TIE_BITS: Final = 24
 HEADROOM_BITS: Final = 7
 TIES: Final = (1 << TIE_BITS) - 1
 HEADROOM: Final = ((1 << HEADROOM_BITS) - 1) << TIE_BITS
 LIVE: Final = 1 << 62
-_SCRAMBLE: Final = 0x9E3779  # odd, so that no two hosts fall together
+SCRAMBLE: Final = 0x9E3779
+"""Odd, so that no two hosts have one position within any power of two."""
+UNSCRAMBLE: Final = pow(SCRAMBLE, -1, 1 << TIE_BITS)
+_VERSIONS: Final = count()
 
 _FIRST_ROOM: Final = 16
 
@@ -87,19 +94,22 @@ def _numbers(room: int, blank: int = 0) -> Column[np.int64]:
 class ScopeColumn:
     """One way of dividing hosts: the aggregate of each, and the aggregates' identifiers."""
 
-    __slots__ = ("_indexes_shared", "column", "indexes", "outside")
+    __slots__ = ("_indexes_shared", "column", "indexes", "outside", "version")
 
     def __init__(self, column: Column[np.int64], indexes: dict[str, int], outside: int) -> None:
         self.column = column
         self.indexes = indexes
         """The aggregate of each identifier, shared with snapshots until an identifier is added."""
         self._indexes_shared = False
+        self.version = next(_VERSIONS)
+        """Changes whenever a host enters or leaves an aggregate; snapshots keep it as long as they are the same."""
         self.outside = outside
         """How many hosts are in no aggregate of this scope: where it is 0, nobody needs to look for them."""
 
     def fork(self) -> "ScopeColumn":
         other = ScopeColumn(self.column.fork(), self.indexes, self.outside)
         self._indexes_shared = other._indexes_shared = True
+        other.version = self.version
         return other
 
     def index_of(self, identifier: str) -> int:
@@ -115,6 +125,7 @@ class ScopeColumn:
         """Move a host into an aggregate, or out of all with NOWHERE."""
         self.outside += (aggregate == NOWHERE) - (int(self.column.values[host]) == NOWHERE)
         self.column.put(host, aggregate)
+        self.version = next(_VERSIONS)
 
 
 class Division(NamedTuple):
@@ -130,6 +141,7 @@ class Fleet:
 
     __slots__ = (
         "_free",
+        "_index",
         "_indexes",
         "_names",
         "_names_shared",
@@ -139,6 +151,7 @@ class Fleet:
         "_spare",
         "_total",
         "_up",
+        "changes",
     )
 
     def __init__(self) -> None:
@@ -152,6 +165,9 @@ class Fleet:
         self._indexes: dict[str, int] = {}
         self._spare: list[int] = []
         self._names_shared = False
+        self._index: HostIndex | None = None
+        self.changes = 0
+        """How many changes there have been."""
 
     # What there is
 
@@ -258,8 +274,8 @@ class Fleet:
         self._indexes[name] = host
         for scope in self._scopes.values():
             scope.outside += 1
-        self._up.put(host, enabled)
         self._set_capacity(host, total, total if free is None else free)
+        self.enable(host, enabled)
         for scope_name, identifier in (aggregates or {}).items():
             self.join(host, scope_name, identifier)
         return host
@@ -267,23 +283,31 @@ class Fleet:
     def remove_host(self, host: int) -> None:
         """A host is gone for good; its number may be given to another."""
         self._own_names()
+        self.enable(host, False)
         for scope in self._scopes.values():
             scope.put(host, NOWHERE)
             scope.outside -= 1
         del self._indexes[self.name(host)]
         self._names[host] = None
-        self._up.put(host, False)
         self._set_capacity(host, Resources(), Resources())
         self._spare.append(host)
 
     def enable(self, host: int, enabled: bool = True) -> None:
         """A host comes up or goes down."""
+        self.changes += 1
+        if self._index is not None and enabled != self._up.values.item(host):
+            bucket = self._bucket(host)
+            note = self._index.join if enabled else self._index.part
+            for scope, aggregate in self._aggregates(host):
+                note(host, bucket, scope, aggregate)
+            (self._index.enter if enabled else self._index.leave)(host, bucket)
         self._up.put(host, enabled)
 
     def claim(self, host: int, resources: Resources, servers: int = 1) -> None:
         """Servers arrive on a host."""
-        total, free = self.total(host), self.free(host)
-        self._set_free(host, total, Resources(*(f - servers * r for f, r in zip(free, resources, strict=True))))
+        vcpus, memory, disk = (column.values.item(host) for column in self._free)
+        left = (vcpus - servers * resources[0], memory - servers * resources[1], disk - servers * resources[2])
+        self._set_free(host, tuple(column.values.item(host) for column in self._total), left)
 
     def release(self, host: int, resources: Resources, servers: int = 1) -> None:
         """Servers leave a host."""
@@ -303,7 +327,10 @@ class Fleet:
             left.put(hosts, unused)
             share = np.minimum(share, np.where(whole > 0, 100 * unused // np.maximum(whole, 1), 100))
         share[~np.any(total, axis=0)] = 0
-        self._order.put(hosts, LIVE | np.maximum(share, 0) << TIE_BITS | (hosts * _SCRAMBLE & TIES))
+        self._order.put(hosts, LIVE | np.maximum(share, 0) << TIE_BITS | (hosts * SCRAMBLE & self._mask))
+        self.changes += 1
+        if self._index is not None:
+            self.index_hosts()
 
     def join(self, host: int, scope: str, identifier: str) -> None:
         """A host enters an aggregate of a scope, and leaves the one it was in."""
@@ -312,12 +339,20 @@ class Fleet:
         found = self._scopes.get(scope)
         if found is None:
             found = self._scopes[scope] = ScopeColumn(_numbers(len(self._numbers), NOWHERE), {}, len(self))
-        found.put(host, found.index_of(identifier))
+        self._move(host, scope, found, found.index_of(identifier))
 
     def leave(self, host: int, scope: str) -> None:
         """A host leaves its aggregate of a scope."""
         if scope in self._scopes:
-            self._scopes[scope].put(host, NOWHERE)
+            self._move(host, scope, self._scopes[scope], NOWHERE)
+
+    def _move(self, host: int, name: str, scope: ScopeColumn, aggregate: int) -> None:
+        self.changes += 1
+        if self._index is not None and self._up.values.item(host):
+            bucket = self._bucket(host)
+            self._index.part(host, bucket, name, scope.column.values.item(host))
+            self._index.join(host, bucket, name, aggregate)
+        scope.put(host, aggregate)
 
     def set_zone(self, host: int, zone: str) -> None:
         """A host's availability zone changes."""
@@ -334,7 +369,54 @@ class Fleet:
         other._scopes = {name: scope.fork() for name, scope in self._scopes.items()}
         other._names, other._indexes, other._spare = self._names, self._indexes, self._spare
         self._names_shared = other._names_shared = True
+        other._index, other.changes = None, 0
         return other
+
+    # The index
+
+    def index_hosts(self) -> None:
+        """Keep an index from now on. It pays off where many decisions are made on this very fleet."""
+        from roost.placement.index import HostIndex
+
+        self._index = HostIndex(self.order_column, np.flatnonzero(self.enabled_column), len(self._numbers))
+
+    @property
+    def host_index(self) -> "HostIndex | None":
+        """The index, where one is kept."""
+        return self._index
+
+    def pools(self, scope: str) -> "dict[int, Pool]":
+        """The enabled hosts of each aggregate of a scope that has any, by the index."""
+        assert self._index is not None
+        found = self._index.pools.get(scope)
+        if found is None:
+            enabled = np.flatnonzero(self.enabled_column)
+            found = self._index.divide(scope, self.division(scope).column, enabled, self.order_column)
+        return found
+
+    def scope(self, name: str) -> ScopeColumn | None:
+        """How a scope divides the hosts, if any host has joined it."""
+        return self._scopes.get(name)
+
+    def headroom_of(self, host: int) -> int:
+        """How much of a host's scarcest resource is free, in whole per cent."""
+        return self._bucket(host)
+
+    @property
+    def room(self) -> int:
+        """How many hosts the columns have room for: a power of two."""
+        return len(self._numbers)
+
+    @property
+    def _mask(self) -> int:
+        return len(self._numbers) - 1
+
+    def _bucket(self, host: int) -> int:
+        return int(self._order.values.item(host) >> TIE_BITS & 127)
+
+    def _aggregates(self, host: int) -> Iterator[tuple[str, int]]:
+        for name, scope in self._scopes.items():
+            yield name, scope.column.values.item(host)
 
     def _own_names(self) -> None:
         if self._names_shared:
@@ -355,16 +437,33 @@ class Fleet:
         for column in (*self._free, *self._total, self._order, *(scope.column for scope in self._scopes.values())):
             column.grow(room)
         self._up.grow(room)
+        positions = self._numbers * SCRAMBLE & self._mask
+        self._order.values = np.where(self._order.values, self._order.values & ~TIES | positions, 0)
+        if self._index is not None:
+            self.index_hosts()
 
     def _set_capacity(self, host: int, total: Resources, free: Resources) -> None:
         for column, value in zip(self._total, total, strict=True):
             column.put(host, value)
         self._set_free(host, total, free)
 
-    def _set_free(self, host: int, total: Resources, free: Resources) -> None:
+    def _set_free(self, host: int, total: tuple[int, ...], free: tuple[int, ...]) -> None:
+        self.changes += 1
         for column, value in zip(self._free, free, strict=True):
             column.put(host, value)
-        self._order.put(host, LIVE | headroom(free, total) << TIE_BITS | (host * _SCRAMBLE & TIES))
+        share = headroom(free, total)
+        if self._index is not None and self._up.values.item(host) and share != (before := self._bucket(host)):
+            self._index.shift(host, before, share, self._aggregates(host))
+        self._order.put(host, LIVE | share << TIE_BITS | (host * SCRAMBLE & self._mask))
+
+
+class _Tally(NamedTuple):
+    """How many members each aggregate of a scope holds, counted on a version of the scope."""
+
+    version: int
+    column: Ints | None
+    """The aggregate of each host; None where the scope is `host`."""
+    counts: dict[int, int]
 
 
 class Members:
@@ -373,12 +472,15 @@ class Members:
     Where the group is divided, each partition's own members are counted beside the whole.
     """
 
-    __slots__ = ("_counts", "_hosts", "_places", "between", "partitions", "total")
+    __slots__ = ("_counts", "_hosts", "_places", "_tallies", "between", "changes", "partitions", "total")
 
     def __init__(self, hosts: Iterable[int] = ()) -> None:
         self._hosts: Ints = np.zeros(4, np.int64)
         self._counts: Ints = np.zeros(4, np.int64)
         self._places: dict[int, int] = {}
+        self._tallies: dict[str, _Tally] = {}
+        self.changes = 0
+        """How many changes there have been."""
         self.total = 0
         self.between: tuple[tuple[int, int], ...] = ()
         """Of each member that moves, its two hosts: it counts on both, and will be on one of them."""
@@ -414,7 +516,7 @@ class Members:
                 self._counts = np.concatenate([self._counts, self._counts])
             self._hosts[place], self._counts[place] = host, 0
         self._counts[place] += servers
-        self.total += servers
+        self._count(host, servers)
 
     def remove(self, host: int, servers: int = 1, partition: int | None = None) -> None:
         """Members leave a host; the last place fills the gap of a host that holds none any more."""
@@ -422,7 +524,7 @@ class Members:
             self.partitions[partition].remove(host, servers)
         place = self._places[host]
         self._counts[place] -= servers
-        self.total -= servers
+        self._count(host, -servers)
         if self._counts[place] > 0:
             return
         last = len(self._places) - 1
@@ -431,9 +533,43 @@ class Members:
         self._places[moved] = place
         del self._places[host]
 
+    def tally(self, scope: str, division: ScopeColumn) -> dict[int, int]:
+        """How many members each aggregate of a scope holds that holds any. Kept from one decision to the next, as long
+        as no host enters or leaves an aggregate."""
+        known = self._tallies.get(scope)
+        if known is None or known.version != division.version:
+            column = division.column.values
+            known = self._tallies[scope] = _Tally(division.version, column, {})
+            for aggregate, servers in zip(column[self.hosts].tolist(), self.counts.tolist(), strict=True):
+                known.counts[aggregate] = known.counts.get(aggregate, 0) + servers
+        return known.counts
+
+    def by_host(self) -> dict[int, int]:
+        """How many members each host holds that holds any; kept from one decision to the next."""
+        known = self._tallies.get(HOST)
+        if known is None:
+            counts = dict(zip(self.hosts.tolist(), self.counts.tolist(), strict=True))
+            known = self._tallies[HOST] = _Tally(0, None, counts)
+        return known.counts
+
+    def _count(self, host: int, servers: int) -> None:
+        self.total += servers
+        self.changes += 1
+        for scope, tally in list(self._tallies.items()):
+            if tally.column is not None and host >= len(tally.column):  # the host is newer than the count
+                del self._tallies[scope]
+                continue
+            aggregate = host if tally.column is None else tally.column.item(host)
+            left = tally.counts.get(aggregate, 0) + servers
+            if left:
+                tally.counts[aggregate] = left
+            else:
+                del tally.counts[aggregate]
+
     def copy(self) -> Self:
         """The same members, to be changed apart."""
         other = type(self)()
+        other._tallies = {scope: each._replace(counts=each.counts.copy()) for scope, each in self._tallies.items()}
         other._hosts, other._counts = self._hosts.copy(), self._counts.copy()
         other._places, other.total = self._places.copy(), self.total
         other.between = self.between

@@ -14,10 +14,13 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from roost.placement import walk
 from roost.placement.decision import (
+    Account,
     Decision,
     Ranking,
     RankingField,
+    Reasons,
     Refusal,
     RefusalCount,
     Request,
@@ -56,6 +59,17 @@ _SHORTAGES: Final = (Refusal.TOO_FEW_VCPUS, Refusal.TOO_LITTLE_MEMORY, Refusal.T
 def place(fleet: Fleet, request: Request, budget: WorkBudget | None = None) -> Decision:
     """Where each server of a request goes, or why nowhere. A `budget` given here is shared with other requests, and
     takes the place of the request's own."""
+    index = fleet.host_index
+    if index is not None and request.count == 1:
+        host = walk.find(fleet, index, request, offset(fleet, request))
+        if host is not None:
+            reasons = Reasons(fleet, request, lambda: scan(fleet, request).reasons.read())
+            return Decision(Verdict.PLACED, request, (host,), (), reasons)
+    return scan(fleet, request, budget)
+
+
+def scan(fleet: Fleet, request: Request, budget: WorkBudget | None = None) -> Decision:
+    """The same by the columns alone: for what the index cannot tell, and for the reasons."""
     board = _Board(fleet, request)
     if request.count == 1:
         board.narrow()
@@ -63,6 +77,11 @@ def place(fleet: Fleet, request: Request, budget: WorkBudget | None = None) -> D
     if request.count == 1 or not board.candidates:
         return board.decide_one()
     return board.decide_several(WorkBudget(request.budget) if budget is None else budget)
+
+
+def offset(fleet: Fleet, request: Request) -> int:
+    """The position at which the seed of a request begins among hosts of equal headroom."""
+    return _scattered(request.seed) & (fleet.room - 1)
 
 
 def candidates(fleet: Fleet, request: Request) -> Bools:
@@ -442,8 +461,9 @@ class _Board:
 
     def rank(self) -> None:
         """Rank the candidates."""
-        flip = _mixed(self.request.seed) & TIES
-        key = self.fleet.order_column ^ flip
+        flip = offset(self.fleet, self.request)
+        order = self.fleet.order_column
+        key = order & ~TIES | flip - 1 - order & TIES
         fields, high = self._lay_out()
         words = [*(np.zeros(self.fleet.size, np.int64) for _ in range(high)), key]
         for each in fields:
@@ -520,10 +540,8 @@ class _Board:
         fleet: Fleet | None = None,
     ) -> Decision:
         feasible = tuple((skew.rule, skew.feasible) for skew in self.skews)
-        refused = tuple(self.refused)
-        return Decision(
-            verdict, self.request, hosts, refused, self.candidates, feasible, ranking, rows, partitions, fleet
-        )
+        account = Account(tuple(self.refused), self.candidates, feasible, ranking, rows)
+        return Decision(verdict, self.request, hosts, partitions, Reasons(self.fleet, self.request, account), fleet)
 
     # Several servers
 
@@ -829,7 +847,7 @@ def _sums(places: Ints, values: Ints, number: int) -> Ints:
     return np.bincount(places, values, number).astype(np.int64)
 
 
-def _mixed(seed: int) -> int:
+def _scattered(seed: int) -> int:
     """Scatter a seed's bits, so that neighbouring seeds order ties quite differently."""
     mixed = seed * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
     return (mixed ^ mixed >> 31) * 0xBF58476D1CE4E5B9 >> 20 & 0xFFFFFFFF

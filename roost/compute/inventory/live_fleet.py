@@ -213,6 +213,7 @@ class LiveFleet:
             self._put(row, belongs.get(row.id, {}))
         for host_id in self._indexes.keys() - {row.id for row in rows}:
             self._remove(host_id)
+        self.fleet.index_hosts()
         self.generation = generation
         logger.info("fleet loaded", extra={"hosts": len(rows), "generation": generation})
 

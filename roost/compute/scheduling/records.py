@@ -13,7 +13,7 @@ from roost.placement.rules import HOST
 
 def sentence(decision: Decision) -> str:
     """Why nowhere, in plain words that name no identifier: some are hidden from tenants."""
-    text = replace(decision, refused=tuple(_nameless(refused) for refused in decision.refused)).sentence()
+    text = decision.sentence([_nameless(refused) for refused in decision.refused])
     return text[:1].upper() + text[1:] + "."
 
 
