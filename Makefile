@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := -m pip install -qq --disable-pip-version-check
 AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: install serve test soak load security browser-test alerts check web-check bench tempest lab lab-test lab-stop docs clean
+.PHONY: install serve test oracle soak load security browser-test alerts check web-check bench tempest lab lab-test lab-stop docs clean
 
 install: $(VENV)/.installed
 
@@ -62,6 +62,11 @@ browser-test: install /usr/bin/chromium .venv-browser/.installed
 alerts: .venv-prometheus/usr/bin/promtool
 	$< check rules deploy/prometheus/roost.rules.yml
 	$< test rules deploy/prometheus/roost.rules.test.yml
+
+# The placement core against the oracle in its long form: more than 100,000 cases, others every time.
+oracle: install
+	ROOST_ORACLE=4 $(BIN)/python -m pytest tests/placement/test_scheduler_properties.py tests/placement/test_remedy.py \
+		tests/placement/test_index.py
 
 soak: install
 	$(BIN)/python -m tests.faults.soak

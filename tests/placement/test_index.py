@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.placement import walk
@@ -13,10 +13,10 @@ from roost.placement.fleet import Fleet, Members, Resources
 from roost.placement.rules import HOST, Rule
 from roost.placement.scheduler import offset, place, scan
 from tests.placement import worlds
-from tests.placement.worlds import NAMES, SCOPES, Case, Dice, cases, fleet_of, make_case, make_hosts
+from tests.placement.worlds import NAMES, SCOPES, Case, Dice, cases, examples, fleet_of, make_case, make_hosts
 
-often = settings(max_examples=2000, deadline=None, derandomize=True)
-rarely = settings(max_examples=400, deadline=None, derandomize=True)
+often = examples(2000)
+rarely = examples(400)
 
 
 def same(fleet: Fleet, request: Request) -> bool:

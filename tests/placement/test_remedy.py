@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.placement.decision import Move, Request
@@ -13,7 +13,7 @@ from roost.placement.remedy import Remedy, RemedyKind, advice, remedies
 from roost.placement.rules import Rule
 from roost.placement.scheduler import place
 from tests.placement import oracle
-from tests.placement.worlds import SCOPES, Case, cases, partition_rules, plain_rule, skew_rules
+from tests.placement.worlds import SCOPES, Case, cases, examples, partition_rules, plain_rule, skew_rules
 
 ONE = Resources(1, 1, 1)
 
@@ -78,7 +78,7 @@ def offered(case: Case) -> dict[tuple[RemedyKind, Rule | None], Remedy]:
 
 
 refusals = st.one_of(cases(3), cases(3, partition_rules), cases(3, skew_rules))
-thorough = settings(max_examples=700, deadline=None, derandomize=True)
+thorough = examples(700)
 
 
 @thorough

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import pairwise, permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.placement.decision import Request, Verdict
@@ -12,11 +12,11 @@ from roost.placement.fleet import Resources
 from roost.placement.rules import Kind
 from roost.placement.scheduler import broken_rules, place
 from tests.placement import oracle, worlds
-from tests.placement.worlds import Case, cases, in_turn, tight_cases
+from tests.placement.worlds import Case, cases, examples, in_turn, tight_cases
 
-often = settings(max_examples=1500, deadline=None, derandomize=True)
-rarely = settings(max_examples=1000, deadline=None, derandomize=True)
-seldom = settings(max_examples=500, deadline=None, derandomize=True)
+often = examples(1500)
+rarely = examples(1000)
+seldom = examples(500)
 
 
 def agrees(case: Case) -> None:

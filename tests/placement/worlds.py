@@ -1,9 +1,11 @@
 """Small fleets, groups and requests of every kind, each made twice: for the core and for the oracle."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from roost.placement.decision import Decision, Request
@@ -12,8 +14,16 @@ from roost.placement.rules import AVAILABILITY_ZONE, HOST, Kind, Rule, division_
 from roost.placement.scheduler import place
 from tests.placement.oracle import PlainHost, PlainRequest, PlainRule, World
 
+LONGER = int(os.environ.get("ROOST_ORACLE", "1"))
+"""How many times as many cases as usual are tried against the oracle (`make oracle`)."""
+
 SCOPES = ("rack", "switch", AVAILABILITY_ZONE)
 NAMES = ("a", "b", "c")
+
+
+def examples(number: int) -> settings:
+    """So many cases, always the same ones; in the long form many more, and others every time."""
+    return settings(max_examples=number * LONGER, deadline=None, derandomize=LONGER == 1, database=None)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from roost.errors import Invalid
 from roost.store.tables.compute import aggregate_hosts, aggregates, hosts, scopes, topologies
 
 DEFAULT = "small"
-MOST_HOSTS = 100_000
+MOST_HOSTS = 1_000_000
 
 _BUILT_IN = frozenset({"host", "zone", "availability_zone"})
 _FAST = {"boot_seconds": 0.0, "failure_rate": 0.0}
