@@ -4,8 +4,11 @@ The test itself goes to PostgreSQL directly, as the ground truth is not to be re
 """
 
 import asyncio
+import contextlib
 import json
 import multiprocessing
+import os
+import signal
 import socket
 import threading
 import time
@@ -246,6 +249,8 @@ class Deployment:
     def heal(self) -> None:
         """Take every fault back, and start what does not run."""
         for process in self.processes:
+            if process.running is not None:
+                _signal(process.running, signal.SIGCONT)
             process.rehearse()
             for proxy in (process.database, process.front):
                 if proxy is not None:
@@ -281,6 +286,14 @@ class Deployment:
         process.kill()
         process.start()
         self.injected["kill -9 of an API" if process.front else "kill -9 of an engine"] += 1
+
+    def suspend(self, process: Process, seconds: float) -> None:
+        """SIGSTOP: the process stands still in the middle of whatever it does, and goes on later."""
+        running = process.running
+        if running is not None and running.pid is not None:
+            _signal(running, signal.SIGSTOP)
+            threading.Timer(seconds, _signal, (running, signal.SIGCONT)).start()
+            self.injected["SIGSTOP of an API" if process.front else "SIGSTOP of an engine"] += 1
 
     def crash_the_database(self) -> None:
         """Stop PostgreSQL in immediate mode, as a power cut would, and start it again."""
@@ -370,6 +383,13 @@ _WITNESS = """
     CREATE TRIGGER rehearsal_member AFTER INSERT OR UPDATE ON servers
         FOR EACH ROW EXECUTE FUNCTION rehearse_member();
 """
+
+
+def _signal(process: ForkServerProcess, number: signal.Signals) -> None:
+    """Send a signal to a process, unless it has ended."""
+    if process.pid is not None and process.is_alive():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
 
 
 def _free_port() -> int:

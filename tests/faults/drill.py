@@ -208,9 +208,11 @@ class Drill:
 
     def _disturb(self, dice: random.Random) -> None:
         process = dice.choice(self.deployment.processes)
-        kind = dice.choice(["kill", "cut", "freeze", "slow", "crash"])
+        kind = dice.choice(["kill", "suspend", "cut", "freeze", "slow", "crash"])
         if kind == "kill":
             self.deployment.kill_and_restart(process)
+        elif kind == "suspend":
+            self.deployment.suspend(process, 1.0)
         elif kind == "cut":
             self.deployment.cut(process.database, TO_POSTGRESQL)
         elif kind == "freeze":

@@ -91,6 +91,7 @@ REQUESTS = [
 ]
 FAULTS = [
     "kill",
+    "suspend",
     "crash_the_database",
     "cut",
     "slow_down",
@@ -314,6 +315,9 @@ class FaultMachine(RuleBasedStateMachine):
 
     def kill(self, number: int) -> None:
         self.deployment.kill_and_restart(self.deployment.processes[number % 4])
+
+    def suspend(self, number: int) -> None:
+        self.deployment.suspend(self.deployment.processes[number % 4], [0.5, 2.0, DEAD_AFTER + 3][number % 3])
 
     def crash_the_database(self, number: int) -> None:
         self.deployment.crash_the_database()

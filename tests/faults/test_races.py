@@ -43,7 +43,7 @@ RACKS, RACK_LIMIT = 45, 2
 
 @dataclass
 class Deployment:
-    """Three API processes and an engine, each for itself, on one PostgreSQL."""
+    """Four API processes and an engine, each for itself, on one PostgreSQL."""
 
     url: str
     logs: Path
@@ -53,7 +53,7 @@ class Deployment:
 
     def start(self) -> None:
         """Start what does not run."""
-        while len(self.apis) < 3:
+        while len(self.apis) < 4:
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
                 self.ports.append(probe.getsockname()[1])
@@ -132,9 +132,9 @@ class Clients:
     token: str
     statuses: Counter[int] = field(default_factory=Counter)
 
-    async def ask(self, method: str, path: str, body: Any = None) -> httpx.Response | None:
+    async def ask(self, method: str, path: str, body: Any = None, port: int | None = None) -> httpx.Response | None:
         """One request; None where the process that was asked went away."""
-        port = random.choice(self.deployment.ports)
+        port = port or random.choice(self.deployment.ports)
         headers = {"X-Auth-Token": self.token, "OpenStack-API-Version": "compute 2.1003"}
         url = f"http://127.0.0.1:{port}/compute/v2.1{path}"
         try:
@@ -145,12 +145,14 @@ class Clients:
         self.statuses[response.status_code] += 1
         return response
 
-    async def boot(self, group: str | None = None, zone: str | None = None, flavor: str = "1") -> str | None:
+    async def boot(
+        self, group: str | None = None, zone: str | None = None, flavor: str = "1", port: int | None = None
+    ) -> str | None:
         """Make a server; its id, if the answer came."""
         server = {"name": "s", "flavorRef": flavor, "imageRef": IMAGE, "networks": "none"}
         wanted = {**server, **({"availability_zone": zone} if zone else {})}
         hints = {"os:scheduler_hints": {"group": group}} if group else {}
-        response = await self.ask("POST", "/servers", {"server": wanted, **hints})
+        response = await self.ask("POST", "/servers", {"server": wanted, **hints}, port)
         if response is None or response.status_code != 202:
             return None
         return str(response.json()["server"]["id"])
@@ -247,6 +249,41 @@ async def test_nobody_breaks_a_rule_and_nobody_who_fits_is_refused(clients: Clie
     assert len(set(made)) == len(made)
     for group in groups:
         assert await states(rows, group) == {"active": fit, "error": more}
+    await truth.check(rows)
+
+
+async def test_a_process_that_stands_still_holds_up_no_other_for_five_seconds(
+    deployment: Deployment, clients: Clients, rows: Database
+) -> None:
+    """SIGSTOP meets an API process and the engine in the middle of creates for groups that all share."""
+    groups = [await clients.group({"name": "anti-affinity"}), await clients.group({"name": "soft-anti-affinity"})]
+    frozen, engine, others = deployment.apis[-1], deployment.engine, deployment.ports[:-1]
+    assert engine is not None
+    longest = 0.0
+
+    async def boot(number: int) -> None:
+        nonlocal longest
+        started = time.monotonic()
+        port = deployment.ports[-1] if number % 4 == 3 else others[number % 3]
+        await clients.boot(groups[number % 2], port=port)
+        if port in others:
+            longest = max(longest, time.monotonic() - started)
+
+    works = asyncio.gather(*(boot(number) for number in range(120)))
+    try:
+        for _ in range(3):
+            await asyncio.sleep(0.2)
+            for process in (frozen, engine):
+                process.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(6)
+            for process in (frozen, engine):
+                process.send_signal(signal.SIGCONT)
+    finally:
+        for process in (frozen, engine):
+            process.send_signal(signal.SIGCONT)
+    await works
+    assert longest < 6, "five seconds, and one for a machine that is busy"
+    await at_rest(rows)
     await truth.check(rows)
 
 
