@@ -47,6 +47,34 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             min=1,
             help="Connections of clients that one API process holds at once, idle ones included.",
         ),
+        cfg.IntOpt(
+            "worker_processes",
+            default=max(1, (os.cpu_count() or 2) // 2),
+            min=1,
+            help="Processes in which each API process and each engine works out what takes long: explanations, plans, "
+            "repairs, and searches for places. By default, half as many as there are CPUs.",
+        ),
+        cfg.IntOpt(
+            "project_questions",
+            default=4,
+            min=1,
+            help="How many such questions of one project may be worked on or wait in one process. More are refused at "
+            "once, with 429 and Retry-After.",
+        ),
+        cfg.FloatOpt(
+            "project_rate",
+            default=500.0,
+            min=0,
+            help="Requests a second of one project that each API process answers on average, and twice as many in a "
+            "burst. More are refused, with 429 and Retry-After. 0 is no limit. The role service is exempt.",
+        ),
+        cfg.FloatOpt(
+            "address_rate",
+            default=200.0,
+            min=0,
+            help="The same for requests of one address without a valid token: sign-ins, webhooks, versions. 0 is no "
+            "limit.",
+        ),
         cfg.IntOpt("max_body_depth", default=64, min=4, help="Deepest nesting of a JSON body."),
         cfg.IntOpt("max_limit", default=1000, min=1, help="Most items in one page of a list."),
     ],
@@ -223,6 +251,10 @@ class Settings:
     body_seconds: float
     max_requests: int
     max_connections: int
+    worker_processes: int
+    project_questions: int
+    project_rate: float
+    address_rate: float
     max_body_depth: int
     max_limit: int
     auth_strategy: str
@@ -296,6 +328,10 @@ def _freeze(source: cfg.ConfigOpts) -> Settings:
         body_seconds=source.api.body_seconds,
         max_requests=source.api.max_requests,
         max_connections=source.api.max_connections,
+        worker_processes=source.api.worker_processes,
+        project_questions=source.api.project_questions,
+        project_rate=source.api.project_rate,
+        address_rate=source.api.address_rate,
         max_body_depth=source.api.max_body_depth,
         max_limit=source.api.max_limit,
         auth_strategy=source.auth.strategy,

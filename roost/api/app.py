@@ -1,11 +1,12 @@
 """The ASGI application: every API behind its prefix, one way from a request to an answer."""
 
+import asyncio
 import json
 import logging
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +29,8 @@ from roost.api.errors import UNEXPECTED, status_of
 from roost.api.frame import Api
 from roost.api.identity import IDENTITY_API
 from roost.api.image import IMAGE_API
-from roost.api.routes import Call, Route, Services
+from roost.api.rates import Allowance, RateLimit, TooFast
+from roost.api.routes import Call, Reply, Route, Services
 from roost.api.scheduler import SCHEDULER_API
 from roost.api.service import SERVICE_API
 from roost.api.versions import Version
@@ -39,6 +41,7 @@ from roost.config import Settings
 from roost.identity.tokens import Caller
 from roost.store.database import Database
 from roost.store.watch import Watch
+from roost.turns import FairTurns
 
 if TYPE_CHECKING:
     from roost.clouds.front import Front
@@ -88,6 +91,13 @@ class _Exchange:
     path: str
     version: Version | None = None
     route: Route | None = None
+    allowance: Allowance | None = None
+    """What the project or the address has left of its share of requests."""
+
+    @property
+    def address(self) -> str:
+        """Where the client connects from."""
+        return str((self.scope.get("client") or ("", 0))[0])
 
 
 class _Admission:
@@ -135,6 +145,12 @@ class App:
         self._authenticator = authenticator
         self._admission = _Admission(services.settings.max_requests)
         settings = services.settings
+        self._expensive = FairTurns(
+            at_once=2 * settings.worker_processes,
+            each=settings.project_questions,
+            waiting=8 * settings.worker_processes,
+        )
+        self._projects, self._addresses = RateLimit(settings.project_rate), RateLimit(settings.address_rate)
         served = {IDENTITY_API.name: settings.auth_strategy == "roost", SCHEDULER_API.name: settings.in_front_of_nova}
         compute = FRONT_API if settings.in_front_of_nova else COMPUTE_API
         self._apis = [compute if api is COMPUTE_API else api for api in APIS if served.get(api.name, True)]
@@ -156,6 +172,8 @@ class App:
             response = self._refuse(exchange, status_of(error), error.message, type(error))
             if isinstance(error, errors.TooManyRequests):
                 response.headers["Retry-After"] = str(error.seconds)
+            if isinstance(error, TooFast):
+                exchange.allowance = error.allowance
         except (OperationalError, InterfaceError, PoolTimeout) as error:
             logger.error("the database does not answer", extra={"error": str(error.__cause__ or error)})
             message = "The database does not answer; try again in a moment."
@@ -191,6 +209,8 @@ class App:
         if not routes:
             raise errors.NotFound(api.not_found)
         exchange.route = self._choose(exchange, routes)
+        if exchange.route.public and api is not SERVICE_API:
+            exchange.allowance = self._addresses.take(exchange.address)
         caller = NOBODY if exchange.route.public else await self._identify(exchange, project_id)
         call = self._call(exchange, caller, values)
         if exchange.route.rule is not None and not exchange.route.owned:
@@ -205,7 +225,12 @@ class App:
                 )
         if exchange.route.body is not None:
             exchange.route.body.check_body(call.body, api.invalid)
-        reply = await exchange.route.handler(call)
+        if exchange.route.expensive:
+            # A project has its share before a connection to the database is taken for it.
+            async with self._expensive.turn(caller.project_id or ""):
+                reply = await _while_connected(exchange, exchange.route.handler(call))
+        else:
+            reply = await exchange.route.handler(call)
         response = reply if isinstance(reply, Response) else _json(reply, exchange.route.status)
         response.headers.update(call.answer_headers)
         return response
@@ -229,10 +254,16 @@ class App:
         raise exchange.api.not_in_version(exchange.version)
 
     async def _identify(self, exchange: _Exchange, project_id: str | None) -> Caller:
-        secret = exchange.headers.get("x-auth-token")
-        if not secret:
-            raise errors.Unauthorized(REFUSAL)
-        caller = await self._authenticator.authenticate(secret, exchange.headers.get("x-service-token"))
+        try:
+            secret = exchange.headers.get("x-auth-token")
+            if not secret:
+                raise errors.Unauthorized(REFUSAL)
+            caller = await self._authenticator.authenticate(secret, exchange.headers.get("x-service-token"))
+        except errors.Unauthorized:
+            exchange.allowance = self._addresses.take(exchange.address)
+            raise
+        if "service" not in caller.roles:
+            exchange.allowance = self._projects.take(caller.project_id or caller.user_id)
         if not access_rules.allow(caller.access_rules, exchange.api.name, exchange.scope["method"], exchange.path):
             raise errors.Unauthorized(REFUSAL)
         if caller.project_id is None and exchange.api is not IDENTITY_API:
@@ -262,7 +293,7 @@ class App:
             url=site + exchange.scope["path"],
             forbidden=exchange.api.forbidden,
             has_project=partial(self._authenticator.has_project, exchange.headers.get("x-auth-token", "")),
-            address=(exchange.scope.get("client") or ("", 0))[0],
+            address=exchange.address,
             identify=partial(self._authenticator.authenticate, exchange.headers.get("x-auth-token", "")),
         )
 
@@ -290,6 +321,8 @@ class App:
 
     def _sign(self, exchange: _Exchange, response: Response, identifier: str) -> None:
         response.headers["X-OpenStack-Request-Id"] = identifier
+        if exchange.allowance is not None:
+            response.headers.update(exchange.allowance.headers)
         for name, value in exchange.api.headers(exchange.version, identifier):
             response.headers[name] = value
 
@@ -304,6 +337,26 @@ class App:
         if _REQUEST_ID.match(asked_by):
             extra["global_request_id"] = asked_by
         logger.info("%s %s", exchange.scope["method"], exchange.scope["path"], extra=extra)
+
+
+async def _while_connected(exchange: _Exchange, work: Awaitable[Reply]) -> Reply:
+    """Do the work, unless the client goes away meanwhile: then it is cancelled, for it may take long."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_disconnected(exchange.receive))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise errors.Invalid("The client has gone.")
+        return working.result()
+    finally:
+        for each in (working, leaving):
+            each.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _is_own(exchange: _Exchange) -> bool:

@@ -124,6 +124,8 @@ class Route:
     """The handler checks the permission, on the thing that it loads; else it is checked before, on the caller's own."""
     public: bool
     """Served without a token."""
+    expensive: bool
+    """May take seconds: worked out in a process of its own, and ended when the client goes away."""
     body: Validator | None
     described: Schema | None
     """What a body may be, where the handler reads it by itself."""
@@ -171,6 +173,7 @@ class Table:
         rule: str | None = None,
         owned: bool = False,
         public: bool = False,
+        expensive: bool = False,
         body: Schema | None = None,
         described: Schema | None = None,
         query: Schema | None = None,
@@ -190,6 +193,7 @@ class Table:
                 rule=rule,
                 owned=owned,
                 public=public,
+                expensive=expensive,
                 body=Validator(body) if body is not None else None,
                 described=described,
                 query=Validator(query) if query is not None else None,

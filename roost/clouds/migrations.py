@@ -17,6 +17,7 @@ from roost.compute.moves.relocation import NoValidHost
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.compute.scheduling.servers import Actor, Server
 from roost.errors import RoostError, Unavailable
+from roost.placement.scheduler import place
 
 if TYPE_CHECKING:
     from roost.clouds.front import Front
@@ -32,8 +33,7 @@ class NovaMover:
     async def start(self, connection: AsyncConnection, server: Server, target: str, actor: Actor) -> None:
         """Look whether the rules and the room allow the move now, given those under way. Nova is asked once it is
         written down."""
-        trial = await what_if.moved(connection, self.scheduler, server, target)
-        if not trial.decision:
+        if not place(self.scheduler.live.fleet, await what_if.moved(connection, self.scheduler, server, target)):
             raise NoValidHost(f"Host {target} does not take server {server.id} now.")
 
     async def look_after(self, step: sa.Row[Any], *, stopping: bool) -> StepState:

@@ -64,12 +64,12 @@ async def delete(house: House, connection: AsyncConnection) -> None:
 
 
 async def plan_to_divide(house: House, connection: AsyncConnection) -> None:
-    await plans.propose(connection, scheduler(house), house.group, ChangePolicies(DIVIDED))
+    await plans.propose(scheduler(house), house.group, ChangePolicies(DIVIDED), "demo")
 
 
 async def plan_to_add_and_remove(house: House, connection: AsyncConnection) -> None:
     change = ChangeMembers(add=(house.loose,), remove=(house.member,))
-    await plans.propose(connection, scheduler(house), house.group, change)
+    await plans.propose(scheduler(house), house.group, change, "demo")
 
 
 async def apply_a_plan_to_divide(house: House, connection: AsyncConnection) -> None:

@@ -97,6 +97,7 @@ async def view(call: Call, connection: AsyncConnection, project_id: str) -> expl
     "/servers/{server_id}/explanation",
     since=FIRST,
     rule=SERVER,
+    expensive=True,
     owned=True,
     response=thing({"explanation": {"oneOf": [EXPLANATION, {"type": "null"}]}}),
 )
@@ -108,19 +109,18 @@ async def show(call: Call) -> Reply:
         if server.explanation is None:
             return {"explanation": None}
         seen = await view(call, connection, server.project_id)
-        refused = server.explanation["verdict"] != "placed"
-        trial = (
-            await what_if.same_again(connection, call.services.scheduler, server, server.explanation["servers"])
-            if refused
-            else None
-        )
-    return {"explanation": seen.explanation(server.explanation, await trial.help() if trial else ())}
+        if server.explanation["verdict"] == "placed":
+            return {"explanation": seen.explanation(server.explanation)}
+        again = await what_if.same_again(connection, call.services.scheduler, server, server.explanation["servers"])
+    trial = await what_if.decide(call.services.scheduler, again, call.caller.project_id or "", helping=True)
+    return {"explanation": seen.explanation(server.explanation, trial.help)}
 
 
 @routes.post(
     "/os-server-groups/{server_group_id}/explain",
     since=FIRST,
     rule=GROUP,
+    expensive=True,
     owned=True,
     body=_QUESTION,
     response=thing({"explanation": EXPLANATION}),
@@ -131,7 +131,7 @@ async def ask(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, GROUP)
         flavor = await wanted_flavor(call, connection, asked, group.project_id)
-        trial = await what_if.new_members(
+        wanted = await what_if.new_members(
             connection,
             call.services.scheduler,
             group.id,
@@ -141,7 +141,8 @@ async def ask(call: Call) -> Reply:
             partition=asked.get("partition"),
         )
         seen = await view(call, connection, group.project_id)
-    return {"explanation": seen.explanation(trial.record, await trial.help())}
+    trial = await what_if.decide(call.services.scheduler, wanted, call.caller.project_id or "", helping=True)
+    return {"explanation": seen.explanation(trial.record, trial.help)}
 
 
 async def wanted_flavor(call: Call, connection: AsyncConnection, asked: Mapping[str, Any], project_id: str) -> Any:

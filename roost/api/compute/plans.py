@@ -48,7 +48,7 @@ RULES = (
     Permission(EVERYBODY, ADMIN, "Ask what the loss of an aggregate would come to for all projects."),
 )
 
-_IDS = array(schemas.UUID, minItems=1)
+_IDS = array(schemas.UUID, minItems=1, maxItems=1000)
 _AGGREGATE = thing({"scope": schemas.STRING, "identifier": schemas.STRING})
 _SERVERS = thing(
     {"flavorRef": {"type": ["string", "integer"]}, "count": {"type": "integer", "minimum": 1, "maximum": 1000}},
@@ -255,6 +255,7 @@ def _shown(plan: GroupPlan, seen: explain.View) -> dict[str, Any]:
     "/os-server-groups/{server_group_id}/plan",
     since=FIRST,
     rule=PLAN,
+    expensive=True,
     owned=True,
     body=_one_of(tuple(_CHANGES)),
     response=thing({"plan": _SHOWN}),
@@ -266,8 +267,8 @@ async def plan_group(call: Call) -> Reply:
         group = await server_groups.find(call, connection, PLAN)
         change = await _change(call, connection, group)
         seen = await explanations.view(call, connection, group.project_id)
-        if generation is None:
-            return {"plan": _shown(await plans.propose(connection, scheduler, group, change), seen)}
+    if generation is None:
+        return {"plan": _shown(await plans.propose(scheduler, group, change, call.caller.project_id or ""), seen)}
     call.permit(DRAIN if isinstance(change, Displace) else APPLY, project_id=group.project_id)
     if isinstance(change, Create) and call.services.front is not None:
         raise Invalid(
@@ -310,6 +311,7 @@ def _told(essence: Mapping[str, Any], view: _View) -> dict[str, Any]:
     "/os-server-groups/plan",
     since=FIRST,
     rule=PLAN,
+    expensive=True,
     body=_one_of(("drain", "lose")),
     query=thing({}, {"all_projects": {}}),
     response=thing({"plan": _SHOWN_ALL}),
@@ -322,9 +324,8 @@ async def plan_all(call: Call) -> Reply:
     if everybody:
         call.permit(EVERYBODY)
     change, asker = _displace(call), call.caller.project_id or ""
+    found = await plans.displace_all(call.services.scheduler, None if everybody else asker, asker, change)
     async with call.services.database.begin() as connection:
-        scope = None if everybody else asker
-        found = await plans.displace_all(connection, call.services.scheduler, scope, asker, change)
         seen = await explanations.view(call, connection, asker)
     view = _View(seen)
     moves, stranded = (sum(len(getattr(each.outcome, kind)) for each in found) for kind in ("moves", "stranded"))

@@ -171,6 +171,7 @@ async def _all_told(
     _GROUP + "/repairs",
     since=FIRST,
     rule=WATCH,
+    expensive=True,
     owned=True,
     body=thing({"repair": thing({}, {"dry_run": {"type": "boolean"}, **_BUDGET})}),
     response=thing({"repair": _SHOWN}),
@@ -183,10 +184,11 @@ async def create(call: Call) -> Reply:
         group = await server_groups.find(call, connection, WATCH)
         if not dry:
             call.permit(REPAIR, project_id=group.project_id)
-        planned = await repairs.plan(connection, call.services.scheduler, group.id, budget)
-        if dry:
-            view = _View(await explanations.view(call, connection, group.project_id))
-            return {"repair": view.planned(planned, budget)}
+        view = _View(await explanations.view(call, connection, group.project_id))
+    planned = await repairs.plan(call.services.scheduler, group.id, budget, call.caller.project_id or "")
+    if dry:
+        return {"repair": view.planned(planned, budget)}
+    async with call.services.database.begin() as connection:
         kept = {"fewest": planned.fewest, "repairs_all": planned.repairs_all}
         repair_id = await repairs.begin(connection, group.id, planned.steps, budget, actor(call), **kept)
         (shown,) = await _all_told(call, connection, group, [await repairs.find(connection, group.id, repair_id)])

@@ -9,6 +9,7 @@ Policies and members are planned by making the change and taking it back, so tha
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,14 +27,15 @@ from roost.compute.inventory import claims
 from roost.compute.inventory.changes import latest_generation
 from roost.compute.inventory.flavors import resources_of
 from roost.compute.inventory.scopes import aggregates_in, load_scopes
-from roost.compute.scheduling import records
 from roost.compute.scheduling.batch import Overtaken
 from roost.compute.scheduling.request import CreateRequest, asked_partition
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.compute.scheduling.servers import Actor
 from roost.errors import Conflict, Invalid, NotFound
 from roost.placement.audit import Violation
+from roost.placement.fleet import Fleet
 from roost.placement.record import Record
+from roost.placement.record import record as written
 from roost.placement.rules import HOST
 from roost.store.tables.answers import plans
 from roost.store.tables.compute import hosts
@@ -41,6 +43,8 @@ from roost.store.tables.servers import server_groups, servers
 from roost.suggestions import known_names
 
 _KEPT = "1 day"
+_MOST_KEPT = 20
+"""Plans that are kept for one group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +155,19 @@ def _different(key: str, before: Any, now: Any) -> str:
     return f"other {key}" if len(before) == len(now) else f"{len(before)} {key} then, {len(now)} now"
 
 
-async def propose(connection: AsyncConnection, scheduler: Scheduler, group: Group, change: Change) -> GroupPlan:
-    """Say what a change would come to, and remember it. Nothing is changed."""
+async def propose(scheduler: Scheduler, group: Group, change: Change, owner: str) -> GroupPlan:
+    """Say what a change would come to, and remember it. Nothing is changed. `owner` is the project that asks."""
     seed = random.getrandbits(32)
-    outcome = await look_ahead(connection, scheduler, group, change, seed)
-    await connection.execute(plans.delete().where(plans.c.created_at < sa.func.now() - sa.cast(_KEPT, sa.Interval)))
-    row = {"group_id": group.id, "change": change.as_data(), "seed": seed, "outcome": outcome.essence()}
-    number = await connection.scalar(plans.insert().values(row).returning(plans.c.number))
-    version = await connection.scalar(sa.select(server_groups.c.version).where(server_groups.c.id == group.id))
-    return GroupPlan(outcome, f"{await latest_generation(connection)}.{version}.{number}")
+    outcome = await look_ahead(scheduler, group, change, seed, owner)
+    async with scheduler.database.begin() as connection:
+        old = plans.c.created_at < sa.func.now() - sa.cast(_KEPT, sa.Interval)
+        newest = sa.select(plans.c.number).where(plans.c.group_id == group.id).order_by(plans.c.number.desc())
+        surplus = sa.and_(plans.c.group_id == group.id, plans.c.number.not_in(newest.limit(_MOST_KEPT - 1)))
+        await connection.execute(plans.delete().where(sa.or_(old, surplus)))
+        row = {"group_id": group.id, "change": change.as_data(), "seed": seed, "outcome": outcome.essence()}
+        number = await connection.scalar(plans.insert().values(row).returning(plans.c.number))
+        version = await connection.scalar(sa.select(server_groups.c.version).where(server_groups.c.id == group.id))
+        return GroupPlan(outcome, f"{await latest_generation(connection)}.{version}.{number}")
 
 
 async def apply(
@@ -179,7 +187,9 @@ async def apply(
         if change.lost:
             raise Invalid("To lose an aggregate is a question, nothing that could be applied.")
         await claims.lock_groups(connection, [group.id])
-        outcome = await _displaced(connection, scheduler, group, change)
+        rules, inside = await _inside(connection, scheduler, group)
+        leaving = await hosts_inside(connection, scheduler, group.project_id, change)
+        outcome = _displacement(scheduler.live.fleet, rules, inside, leaving, lost=False)
         _compare(kept, outcome)
         steps = [
             RepairStep(move["server_id"], move["source"]["host"], move["target"]["host"]) for move in outcome.moves
@@ -203,7 +213,7 @@ async def boot_planned(scheduler: Scheduler, group: Group, change: Create, gener
     try:
         booted = await scheduler.create(replace(change.boot, group_id=group.id, seed=kept.seed, expected=expected))
     except Overtaken as overtaken:
-        now = PlanOutcome(record=records.record(overtaken.now, scheduler.live))
+        now = PlanOutcome(record=written(overtaken.now, partial(explain.where, scheduler.live.fleet)))
         now.placements = _placements(change, now.record or {})
         raise Changed(kept.outcome, {**now.essence(), "violations": kept.outcome["violations"]}) from None
     return GroupPlan(PlanOutcome(placements=list(kept.outcome["placements"])), generation, True, booted.server_ids)
@@ -230,42 +240,42 @@ def _compare(kept: sa.Row[Any], outcome: PlanOutcome) -> None:
 # Looking ahead
 
 
-async def look_ahead(
-    connection: AsyncConnection, scheduler: Scheduler, group: Group, change: Change, seed: int
-) -> PlanOutcome:
-    """What a change would come to, with these dice. Nothing is changed."""
+async def look_ahead(scheduler: Scheduler, group: Group, change: Change, seed: int, owner: str = "") -> PlanOutcome:
+    """What a change would come to, with these dice. Nothing is changed, and no connection is held while a place is
+    searched for."""
     if isinstance(change, Create):
-        return await _created(connection, scheduler, group, change, seed)
+        return await _created(scheduler, group, change, seed, owner)
     if isinstance(change, Displace):
-        return await _displaced(connection, scheduler, group, change)
-    async with connection.begin_nested() as savepoint:
+        return await _displaced(scheduler, group, change, owner)
+    async with scheduler.database.begin() as connection, connection.begin_nested() as savepoint:
         outcome = await _made(connection, scheduler, group, change)
         await savepoint.rollback()
     return outcome
 
 
-async def _created(
-    connection: AsyncConnection, scheduler: Scheduler, group: Group, change: Create, seed: int
-) -> PlanOutcome:
+async def _created(scheduler: Scheduler, group: Group, change: Create, seed: int, owner: str) -> PlanOutcome:
     boot = change.boot
     size = resources_of(change.flavor)
-    trial = await what_if.new_members(
-        connection,
-        scheduler,
-        group.id,
-        size,
-        len(boot.servers),
-        zone=boot.zone,
-        partition=asked_partition(boot.hints),
-        seed=seed,
-    )
+    async with scheduler.database.begin() as connection:
+        wanted = await what_if.new_members(
+            connection,
+            scheduler,
+            group.id,
+            size,
+            len(boot.servers),
+            zone=boot.zone,
+            partition=asked_partition(boot.hints),
+            seed=seed,
+        )
+        rules, inside = await _inside(connection, scheduler, group)
+    trial = await what_if.decide(scheduler, wanted, owner)
     outcome = PlanOutcome(record=trial.record, placements=_placements(change, trial.record))
-    rules, inside = await _inside(connection, scheduler, group)
     new = [
         PlacedServer(f"new {number}", f"new {number}", group.project_id, group.id, host, size, None, partition)
         for number, (host, partition) in enumerate(trial.decision.placed())
     ]
-    _note_violations(scheduler, outcome, rules, [*inside, *new], {each.id: each.host for each in (*inside, *new)})
+    places = {each.id: each.host for each in (*inside, *new)}
+    _note_violations(scheduler.live.fleet, outcome, rules, [*inside, *new], places)
     return outcome
 
 
@@ -294,20 +304,21 @@ async def _made(
                 await step(connection, settings, group, server_id)
     outcome = PlanOutcome(partitions=dict((await groups.find(connection, group.id)).partitions))
     rules, inside = await _inside(connection, scheduler, group)
-    _note_violations(scheduler, outcome, rules, inside, {each.id: each.host for each in inside})
+    _note_violations(scheduler.live.fleet, outcome, rules, inside, {each.id: each.host for each in inside})
     return outcome
 
 
-async def _displaced(connection: AsyncConnection, scheduler: Scheduler, group: Group, change: Displace) -> PlanOutcome:
-    rules, inside = await _inside(connection, scheduler, group)
-    leaving = await hosts_inside(connection, scheduler, group.project_id, change)
-    return _displacement(scheduler, rules, inside, leaving, lost=change.lost)
+async def _displaced(scheduler: Scheduler, group: Group, change: Displace, owner: str) -> PlanOutcome:
+    async with scheduler.database.begin() as connection:
+        rules, inside = await _inside(connection, scheduler, group)
+        leaving = await hosts_inside(connection, scheduler, group.project_id, change)
+    fleet = scheduler.live.fleet.snapshot()
+    return await scheduler.workers.run(owner, _displacement, fleet, rules, inside, leaving, lost=change.lost)
 
 
 def _displacement(
-    scheduler: Scheduler, rules: Rules, inside: Sequence[PlacedServer], leaving: Sequence[int], *, lost: bool
+    fleet: Fleet, rules: Rules, inside: Sequence[PlacedServer], leaving: Sequence[int], *, lost: bool
 ) -> PlanOutcome:
-    live, fleet = scheduler.live, scheduler.live.fleet
     found = drain.displace(fleet, rules, inside, leaving, lost=lost)
     outcome = PlanOutcome()
     for each, target in found.moves:
@@ -315,15 +326,14 @@ def _displacement(
         places = {"source": explain.where(fleet, each.host, scopes), "target": explain.where(fleet, target, scopes)}
         outcome.moves.append({"server_id": each.id, **places})
     for each, decision in found.stranded:
-        outcome.stranded.append({"server_id": each.id, "record": records.record(decision, live)})
-    _note_violations(scheduler, outcome, rules, inside, found.places)
+        outcome.stranded.append({"server_id": each.id, "record": written(decision, partial(explain.where, fleet))})
+    _note_violations(fleet, outcome, rules, inside, found.places)
     return outcome
 
 
 def _note_violations(
-    scheduler: Scheduler, outcome: PlanOutcome, rules: Rules, inside: Sequence[PlacedServer], places: Mapping[str, int]
+    fleet: Fleet, outcome: PlanOutcome, rules: Rules, inside: Sequence[PlacedServer], places: Mapping[str, int]
 ) -> None:
-    fleet = scheduler.live.fleet
     for broken in drain.violations(fleet, rules, inside, places).values():
         for violation in broken:
             names = fleet.identifiers(violation.rule.scope)
@@ -385,20 +395,22 @@ class GroupOutcome:
 
 
 async def displace_all(
-    connection: AsyncConnection, scheduler: Scheduler, project_id: str | None, asker: str, change: Displace
+    scheduler: Scheduler, project_id: str | None, asker: str, change: Displace
 ) -> list[GroupOutcome]:
     """What draining or losing an aggregate comes to for all servers of a project, or of all projects (None); in front
     of a Nova, for all members of groups, for it is those that are followed."""
-    await scheduler.live.sync(connection)
-    leaving = await hosts_inside(connection, scheduler, asker, change)
-    conditions = [] if project_id is None else [servers.c.project_id == project_id]
-    if scheduler.settings.in_front_of_nova:
-        conditions.append(servers.c.group_id.is_not(None))
-    everybody = await placed_servers.load(connection, scheduler.live, *conditions)
-    affected = {each.group_id for each in everybody if each.host in set(leaving)}
-    inside = [each for each in everybody if each.group_id in affected]
-    rules = await groups.rules_of(connection, [group for group in affected if group is not None])
-    whole = _displacement(scheduler, rules, inside, leaving, lost=change.lost)
+    async with scheduler.database.begin() as connection:
+        await scheduler.live.sync(connection)
+        leaving = await hosts_inside(connection, scheduler, asker, change)
+        conditions = [] if project_id is None else [servers.c.project_id == project_id]
+        if scheduler.settings.in_front_of_nova:
+            conditions.append(servers.c.group_id.is_not(None))
+        everybody = await placed_servers.load(connection, scheduler.live, *conditions)
+        affected = {each.group_id for each in everybody if each.host in set(leaving)}
+        inside = [each for each in everybody if each.group_id in affected]
+        rules = await groups.rules_of(connection, [group for group in affected if group is not None])
+    fleet = scheduler.live.fleet.snapshot()
+    whole = await scheduler.workers.run(asker, _displacement, fleet, rules, inside, leaving, lost=change.lost)
     return _by_group(whole, inside, set(leaving))
 
 

@@ -101,16 +101,18 @@ class Mover(Protocol):
         ...
 
 
-async def plan(connection: AsyncConnection, scheduler: Scheduler, group_id: str, budget: Budget) -> ProposedRepair:
-    """The fewest moves that mend a group, in an order in which each is allowed; no more than the budget has."""
-    await scheduler.live.sync(connection)
+async def plan(scheduler: Scheduler, group_id: str, budget: Budget, owner: str) -> ProposedRepair:
+    """The fewest moves that mend a group, in an order in which each is allowed; no more than the budget has. `owner` is
+    the project that asks. No connection is held while the moves are searched for."""
     live = scheduler.live
-    rules = (await groups.rules_of(connection, [group_id]))[group_id]
-    inside = await placed_servers.load(connection, live, servers.c.group_id == group_id)
+    async with scheduler.database.begin() as connection:
+        await live.sync(connection)
+        rules = (await groups.rules_of(connection, [group_id]))[group_id]
+        inside = await placed_servers.load(connection, live, servers.c.group_id == group_id)
     members = [RepairMember(each.id, each.host, each.resources, group_id, each.partition) for each in inside]
-    # The search may take a while and has a thread of its own; hosts may come and go meanwhile, but not in the snapshot.
+    # Hosts may come and go while the moves are searched for, but not in the snapshot.
     fleet = live.fleet.snapshot()
-    found: RepairPlan = await asyncio.to_thread(repair, fleet, {group_id: rules}, members)
+    found: RepairPlan = await scheduler.workers.run(owner, repair, fleet, {group_id: rules}, members)
     wanted = found.moves[: budget.max_moves]
     scopes = [rule.scope for rule in rules]
     told = tuple(
@@ -254,13 +256,14 @@ async def mend_all(database: Database, scheduler: Scheduler) -> int:
             busy = sa.select(repairs.c.id).where(repairs.c.group_id == row.group_id, _UNDER_WAY)
             if await connection.scalar(busy) is not None:
                 continue
-            budget = Budget(row.max_moves, row.max_parallel, row.cooldown)
-            planned = await plan(connection, scheduler, row.group_id, budget)
-            if planned.steps:
-                actor = Actor(row.user_id, row.project_id, "continuous-repair", is_admin=True)
-                kept = {"fewest": planned.fewest, "repairs_all": planned.repairs_all}
+        budget = Budget(row.max_moves, row.max_parallel, row.cooldown)
+        planned = await plan(scheduler, row.group_id, budget, row.project_id)
+        if planned.steps:
+            actor = Actor(row.user_id, row.project_id, "continuous-repair", is_admin=True)
+            kept = {"fewest": planned.fewest, "repairs_all": planned.repairs_all}
+            async with database.begin() as connection:
                 await begin(connection, row.group_id, planned.steps, budget, actor, **kept)
-                begun += 1
+            begun += 1
     return begun
 
 

@@ -1,21 +1,25 @@
 """Decisions that nobody carries out: what would become of a request if it were made now."""
 
-import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost.compute.answers import explain
 from roost.compute.groups import groups
-from roost.compute.scheduling import records
 from roost.compute.scheduling.request import hinted_hosts
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.compute.scheduling.servers import Server
+from roost.placement import record as placement
 from roost.placement.decision import Decision, Move, Request
-from roost.placement.fleet import Members, Resources
+from roost.placement.fleet import Fleet, Members, Resources
 from roost.placement.record import Record
 from roost.placement.remedy import Remedy, remedies
 from roost.placement.rules import Rule
 from roost.placement.scheduler import place
+
+_LARGE = 20
+"""How many servers are placed at once without a process for it: that takes less time than asking one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,26 +28,33 @@ class HypotheticalDecision:
 
     decision: Decision
     record: Record
-
-    async def help(self) -> tuple[Remedy, ...]:
-        """The smallest changes, one at a time, that would turn a refusal into a placement."""
-        return await asyncio.to_thread(remedies, self.decision)
+    help: tuple[Remedy, ...] = ()
+    """The smallest changes, one at a time, that would turn a refusal into a placement; where they were asked for."""
 
 
-async def decide(connection: AsyncConnection, scheduler: Scheduler, request: Request) -> HypotheticalDecision:
-    """Decide on the fleet as it is now. Nobody is refused on stale news: the room is read again first."""
-    await scheduler.live.sync(connection)
-    decision = await _decide(scheduler, request)
+async def decide(scheduler: Scheduler, request: Request, owner: str, *, helping: bool = False) -> HypotheticalDecision:
+    """Decide on the fleet as it is now, for the project that asks. No connection is held meanwhile, and a request is
+    refused only after the room has been read again."""
+    async with scheduler.database.begin() as connection:
+        await scheduler.live.sync(connection)
+    fleet = scheduler.live.fleet.snapshot()
+    decision = await _decide(scheduler, fleet, request, owner)
     if not decision:
-        await scheduler.live.read_room(connection)
-        decision = await _decide(scheduler, request)
-    return HypotheticalDecision(decision, records.record(decision, scheduler.live))
+        async with scheduler.database.begin() as connection:
+            await scheduler.live.read_room(connection)
+        fleet = scheduler.live.fleet.snapshot()
+        decision = await _decide(scheduler, fleet, request, owner)
+    help_ = await scheduler.workers.run(owner, remedies, decision) if helping and not decision else ()
+    return HypotheticalDecision(decision, placement.record(decision, partial(explain.where, fleet)), help_)
 
 
-async def _decide(scheduler: Scheduler, request: Request) -> Decision:
-    """Decide in a moment, or in a thread where only the exact search can tell."""
-    quick = place(scheduler.live.fleet, replace(request, budget=0))
-    return await asyncio.to_thread(place, scheduler.live.fleet.snapshot(), request) if quick.cut_short else quick
+async def _decide(scheduler: Scheduler, fleet: Fleet, request: Request, owner: str) -> Decision:
+    """Decide at once, or in a process for it where that takes long."""
+    if request.count <= _LARGE:
+        quick = place(fleet, replace(request, budget=0))
+        if not quick.cut_short:
+            return quick
+    return await scheduler.decide(owner, fleet, request)
 
 
 async def new_members(
@@ -56,23 +67,20 @@ async def new_members(
     zone: str | None = None,
     partition: int | None = None,
     seed: int = 0,
-) -> HypotheticalDecision:
+) -> Request:
     """New servers in a group."""
     await scheduler.live.sync(connection)
     rules, members = await _group(connection, scheduler, group_id)
     groups.check_partition(group_id, rules, partition)
-    request = Request(resources, count, rules, members, zone=zone, partition=partition, seed=seed)
-    return await decide(connection, scheduler, request)
+    return Request(resources, count, rules, members, zone=zone, partition=partition, seed=seed)
 
 
-async def same_again(
-    connection: AsyncConnection, scheduler: Scheduler, server: Server, count: int
-) -> HypotheticalDecision:
+async def same_again(connection: AsyncConnection, scheduler: Scheduler, server: Server, count: int) -> Request:
     """A request for servers like one that found no host."""
     await scheduler.live.sync(connection)
     rules, members = await _group(connection, scheduler, server.group_id)
     near, apart = await hinted_hosts(connection, scheduler.live, server.hints, server.project_id)
-    request = Request(
+    return Request(
         resources=server.flavor.size,
         count=count,
         rules=rules,
@@ -82,16 +90,15 @@ async def same_again(
         different_host=apart,
         partition=server.partition,
     )
-    return await decide(connection, scheduler, request)
 
 
-async def moved(connection: AsyncConnection, scheduler: Scheduler, server: Server, target: str) -> HypotheticalDecision:
+async def moved(connection: AsyncConnection, scheduler: Scheduler, server: Server, target: str) -> Request:
     """A server moved to one host, under the rules of its group; those on the way count in both places."""
     await scheduler.live.sync(connection)
     rules, members = await _group(connection, scheduler, server.group_id)
     source = None if server.host_id is None else scheduler.live.index(server.host_id)
     size = server.flavor.size
-    request = Request(
+    return Request(
         size,
         rules=rules,
         members=members,
@@ -99,7 +106,6 @@ async def moved(connection: AsyncConnection, scheduler: Scheduler, server: Serve
         moving=None if source is None else Move(source, size),
         partition=server.partition,
     )
-    return await decide(connection, scheduler, request)
 
 
 async def _group(

@@ -13,7 +13,7 @@ import logging
 import random
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import prometheus_client
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -27,8 +27,11 @@ from roost.compute.scheduling.batch import CreateBatch
 from roost.compute.scheduling.request import CreatedServers, CreateRequest
 from roost.config import Settings
 from roost.errors import Unavailable
+from roost.placement.decision import Decision, Request
+from roost.placement.fleet import Fleet
 from roost.placement.scheduler import place
 from roost.store.database import Database, violated
+from roost.workers import WorkerPool
 
 logger = logging.getLogger(__name__)
 
@@ -70,10 +73,12 @@ class Scheduler:
     _busy_projects: Counter[str] = field(default_factory=Counter)
     _busy_groups: set[str] = field(default_factory=set)
     _searches: "set[asyncio.Task[None]]" = field(default_factory=set)
-    _one_search: asyncio.Lock = field(default_factory=asyncio.Lock)
+    workers: WorkerPool = field(init=False)
+    """Where searches, explanations, plans and repairs are worked out, for the project that asks."""
 
     def __post_init__(self) -> None:
         self.groups = GroupCache(self.live, announces=notifications.wanted(self.settings))
+        self.workers = WorkerPool(processes=self.settings.worker_processes, each=self.settings.project_questions)
 
     async def create(self, request: CreateRequest) -> CreatedServers:
         """Make the servers; those that find no host are made too, in ERROR, and say why."""
@@ -188,16 +193,21 @@ class Scheduler:
             made.answer()
 
     async def _search(self, needed: SearchNeeded) -> None:
-        """Search in a thread, one request at a time, and let the request come again with what was found."""
+        """Search in a process of its own, and let the request come again with what was found."""
         pending = needed.pending
         try:
-            async with self._one_search:
-                if not pending.answered:
-                    pending.searched.append(await asyncio.to_thread(place, needed.fleet, needed.request))
+            if not pending.answered:
+                found = await self.decide(pending.asked.project_id, needed.fleet, needed.request)
+                pending.searched.append(found)
         except Exception as error:
             pending.refuse(error)
             return
         self._enqueue(pending)
+
+    async def decide(self, owner: str, fleet: Fleet, request: Request) -> Decision:
+        """Decide on a snapshot of the fleet, away from this process, on behalf of the project that asks."""
+        decision = await self.workers.run(owner, _decide, fleet, request)
+        return decision if decision else replace(decision, fleet=fleet)
 
     async def _carry_out(self, together: list[PendingRequest]) -> CreateBatch:
         """Decide and claim until the claim is won."""
@@ -225,3 +235,8 @@ class Scheduler:
             LOST_RACES.inc()
             logger.debug("a claim was lost and is decided again", extra={"attempt": attempt + 1})
         raise Unavailable("What was chosen was taken by others each time; try again.")
+
+
+def _decide(fleet: Fleet, request: Request) -> Decision:
+    """The decision without the fleet, which is known where it was asked for."""
+    return replace(place(fleet, request), fleet=None)

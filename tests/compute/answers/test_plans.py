@@ -89,8 +89,7 @@ class Cloud:
         return Create(CreateRequest("p", "u", "req", new, "2", least=len(new), group_id=group.id), flavor)
 
     async def propose(self, group: Group, change: Change) -> plans.GroupPlan:
-        async with self.database.begin() as connection:
-            return await plans.propose(connection, self.scheduler, group, change)
+        return await plans.propose(self.scheduler, group, change, "demo")
 
     async def apply(self, group: Group, change: Change, generation: str) -> plans.GroupPlan:
         if isinstance(change, Create):
@@ -189,8 +188,7 @@ async def _plan_row(cloud: Cloud, generation: str) -> sa.Row[Any]:
 
 
 async def _look(cloud: Cloud, group: Group, change: Change, seed: int) -> plans.PlanOutcome:
-    async with cloud.database.begin() as connection:
-        return await plans.look_ahead(connection, cloud.scheduler, group, change, seed)
+    return await plans.look_ahead(cloud.scheduler, group, change, seed)
 
 
 async def test_a_plan_of_a_group_that_is_gone_cannot_be_applied(cloud: Cloud) -> None:

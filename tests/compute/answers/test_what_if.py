@@ -19,9 +19,10 @@ async def test_who_would_join_a_member_on_its_way_to_another_rack_is_refused_as_
     await cloud.done(member, "migrate", {"host": in_another_rack})
     new = await cloud.boot(group=group)
     assert await cloud.status(new) == "ERROR"
+    scheduler = Scheduler(cloud.database, settings)
     async with cloud.database.begin() as connection:
-        size = Resources(1, 1, 1)
-        trial = await what_if.new_members(connection, Scheduler(cloud.database, settings), group, size, 1)
+        wanted = await what_if.new_members(connection, scheduler, group, Resources(1, 1, 1), 1)
+    trial = await what_if.decide(scheduler, wanted, "demo")
     assert not trial.decision
     assert Refusal.AWAY_FROM_MEMBERS in {refused.reason for refused in trial.decision.refused}
 
@@ -31,6 +32,7 @@ async def test_a_server_of_another_project_is_nobody_to_stay_away_from(cloud: Cl
     foreign = await cloud.boot(cloud="roost-admin")
     own = await cloud.boot(hints={"different_host": foreign})
     assert await cloud.status(own) == "ACTIVE"
+    scheduler = Scheduler(cloud.database, settings)
     async with cloud.database.begin() as connection:
-        server = await servers.find(connection, own)
-        assert (await what_if.same_again(connection, Scheduler(cloud.database, settings), server, 1)).decision
+        again = await what_if.same_again(connection, scheduler, await servers.find(connection, own), 1)
+    assert (await what_if.decide(scheduler, again, "demo")).decision

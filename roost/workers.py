@@ -1,0 +1,127 @@
+"""Work that takes long, done in processes of its own: few at once, fairly shared, and ended when it is not wanted.
+
+A worker is a Python process that reads a function and its arguments from standard input and writes the result to
+standard output. It runs with low priority and bounded memory, and ends with the process that started it.
+"""
+
+import asyncio
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any, ParamSpec, TypeVar
+
+from roost.errors import Unavailable
+from roost.turns import FairTurns
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SECONDS = 15.0
+"""How long a question may wait and be worked on, together."""
+_MOST_BYTES = 4 << 30
+_NICE = 10
+
+
+class WorkerPool:
+    """Processes that answer questions, for the owners that ask; started when they are needed."""
+
+    def __init__(self, *, processes: int, each: int) -> None:
+        self._turns = FairTurns(at_once=processes, each=each, waiting=8 * processes)
+        self._threads = ThreadPoolExecutor(processes, "workers")
+        self._idle: list[_Worker] = []
+
+    async def run(self, owner: str, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """What the function returns, which must be importable, as its arguments must be picklable. A caller that is
+        cancelled ends the work. Raises `TooManyRequests` or `Unavailable` where it is too much."""
+        try:
+            async with asyncio.timeout(_SECONDS), self._turns.turn(owner):
+                result: T = await self._ask((function, arguments, named))
+                return result
+        except TimeoutError:
+            raise Unavailable("This takes too long to work out now; ask for less, or try again later.") from None
+
+    async def _ask(self, question: Any) -> Any:
+        worker = self._idle.pop() if self._idle else _Worker()
+        try:
+            failed, result = await asyncio.get_running_loop().run_in_executor(self._threads, worker.ask, question)
+        except BaseException as error:
+            worker.end()
+            if isinstance(error, EOFError | BrokenPipeError):
+                raise Unavailable("This takes more than there is to work it out; ask for less.") from None
+            raise
+        self._idle.append(worker)
+        if failed:
+            raise result
+        return result
+
+
+class _Worker:
+    """One process, and the two pipes to it."""
+
+    _process: subprocess.Popen[bytes] | None = None
+    _ended = False
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(
+            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+
+    def ask(self, question: Any) -> Any:
+        """Send a question and wait for the answer. Raises EOFError or BrokenPipeError if the process has ended."""
+        process = self._process = self._process or self._start()
+        if self._ended:
+            process.kill()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        pickle.dump(question, process.stdin, pickle.HIGHEST_PROTOCOL)
+        process.stdin.flush()
+        return pickle.load(process.stdout)  # noqa: S301 - of our own process
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        self._ended = True
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def __del__(self) -> None:
+        self.end()
+
+
+def _serve(questions: IO[bytes], answers: IO[bytes]) -> None:
+    while True:
+        try:
+            function, arguments, named = pickle.load(questions)  # noqa: S301 - of the process that started this one
+        except EOFError:
+            return
+        try:
+            answer = (False, function(*arguments, **named))
+        except Exception as error:
+            answer = (True, error)
+        pickle.dump(answer, answers, pickle.HIGHEST_PROTOCOL)
+        answers.flush()
+
+
+def _limit() -> None:
+    """Give way to requests, take so much memory and no more, and end with the process that started this one."""
+    import ctypes
+    import resource
+    import signal
+
+    os.nice(_NICE)
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    _limit()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever else writes to standard output must not get between the answers
+    _serve(sys.stdin.buffer, answers)

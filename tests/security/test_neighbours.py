@@ -1,0 +1,131 @@
+"""No tenant feels another: whatever one project sends, another's ordinary requests keep answering.
+
+Every route has a declared cost, in `costs.txt`: a new route has to be added there, by whoever measured it. Each route
+that is `expensive` is attacked here by one project while a neighbour does ordinary things.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from roost.api.app import all_routes
+from tests.compute.cloud import Cloud
+
+COSTS = Path(__file__).with_name("costs.txt")
+ATTACKERS = 31
+SECONDS = 1.0
+"""The longest that a neighbour waits for an ordinary answer."""
+QUIET_AGAIN = 5.0
+
+
+def declared() -> dict[str, str]:
+    """The cost of each route."""
+    return dict(line.rsplit(" ", 1) for line in COSTS.read_text().splitlines() if line and not line.startswith("#"))
+
+
+def test_every_route_has_a_declared_cost() -> None:
+    table = {
+        f"{route.method} {api.prefix}{route.path}": "expensive" if route.expensive else "ordinary"
+        for api, route in all_routes()
+    }
+    assert declared() == table
+
+
+@dataclass
+class Attack:
+    """What an attacker sends, over and over."""
+
+    method: str
+    path: str
+    body: Any = None
+
+
+async def _explain(cloud: Cloud, group: str) -> Attack:
+    return Attack("POST", f"/os-server-groups/{group}/explain", {"explain": {"flavorRef": "1", "count": 1000}})
+
+
+async def _plan(cloud: Cloud, group: str) -> Attack:
+    return Attack("POST", f"/os-server-groups/{group}/plan", {"plan": {"create": {"flavorRef": "1", "count": 1000}}})
+
+
+async def _plan_all(cloud: Cloud, group: str) -> Attack:
+    scopes = (await cloud.ask("GET", "/os-policy-scopes")).json()["policy_scopes"]
+    zones = next(scope for scope in scopes if scope["name"] == "availability_zone")
+    zone = zones["aggregates"][0]["group_id"]
+    return Attack(
+        "POST", "/os-server-groups/plan", {"plan": {"lose": {"scope": "availability_zone", "identifier": zone}}}
+    )
+
+
+async def _repair(cloud: Cloud, group: str) -> Attack:
+    return Attack("POST", f"/os-server-groups/{group}/repairs", {"repair": {"dry_run": True}})
+
+
+async def _explanation(cloud: Cloud, group: str) -> Attack:
+    await cloud.hosts(0)
+    server = await cloud.boot(group=group)
+    return Attack("GET", f"/servers/{server}/explanation")
+
+
+ATTACKS: dict[str, Callable[[Cloud, str], Awaitable[Attack]]] = {
+    "POST /compute/v2.1/os-server-groups/{server_group_id}/explain": _explain,
+    "POST /compute/v2.1/os-server-groups/{server_group_id}/plan": _plan,
+    "POST /compute/v2.1/os-server-groups/plan": _plan_all,
+    "POST /compute/v2.1/os-server-groups/{server_group_id}/repairs": _repair,
+    "GET /compute/v2.1/servers/{server_id}/explanation": _explanation,
+}
+
+
+def test_every_expensive_route_is_attacked() -> None:
+    assert ATTACKS.keys() == {route for route, cost in declared().items() if cost == "expensive"}
+
+
+async def _neighbour(cloud: Cloud, until: Callable[[], bool]) -> list[float]:
+    """How long each ordinary request of another project takes."""
+    times: list[float] = []
+    while not until() or len(times) < 10:
+        for path in ("/servers", "/os-server-groups", "/flavors"):
+            started = time.perf_counter()
+            answer = await cloud.ask("GET", path, cloud="roost-alt")
+            times.append(time.perf_counter() - started)
+            assert answer.status_code == 200, answer.text
+        await asyncio.sleep(0.01)
+    return times
+
+
+async def _attack(cloud: Cloud, attack: Attack) -> list[httpx.Response]:
+    asked = {"json": attack.body} if attack.body is not None else {}
+    requests = (cloud.ask(attack.method, attack.path, **asked) for _ in range(ATTACKERS))
+    return list(await asyncio.gather(*requests))
+
+
+@pytest.mark.parametrize("route", ATTACKS)
+async def test_a_neighbour_hardly_notices(cloud: Cloud, route: str) -> None:
+    await cloud.quota(instances=-1, cores=-1, ram=-1, server_group_members=-1)
+    group = await cloud.group({"name": "anti-affinity", "scope": "rack", "rules": {"max_server_per_aggregate": 2}})
+    for _ in range(3):
+        await cloud.boot(group=group)
+    attack = await ATTACKS[route](cloud, group)
+    await _neighbour(cloud, lambda: True)
+    quiet = max(await _neighbour(cloud, lambda: True))
+
+    attacking = asyncio.create_task(_attack(cloud, attack))
+    slowest = max(await _neighbour(cloud, attacking.done))
+    answers = await attacking
+
+    assert {answer.status_code for answer in answers} <= {200, 429, 503}
+    assert all("retry-after" in answer.headers for answer in answers if answer.status_code != 200)
+    assert any(answer.status_code == 200 for answer in answers)
+    # A machine that has more to do than this test is slower by as much.
+    assert slowest <= SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), (slowest, quiet)
+
+    calmed = time.monotonic()
+    while max(await _neighbour(cloud, lambda: True)) > max(10 * quiet, 0.1):
+        assert time.monotonic() - calmed < QUIET_AGAIN
