@@ -90,6 +90,10 @@ def _parser() -> argparse.ArgumentParser:
     _command(rules, "graph", _policy_graph, "print the chain of policy types, and what each reads and writes")
     describe = _command(rules, "describe", _policy_describe, "print one policy type as a part of a page in Markdown")
     describe.add_argument("type", metavar="TYPE", help="its name and version, such as senlin.policy.scaling-1.0")
+    _command(rules, "orphans", _policy_orphans, "list what is of a type that is not installed (exit status 1 if any)")
+    _new_command(rules, "policy")
+    profiles = commands.add_parser("profile", help="what nodes are").add_subparsers(required=True, metavar="DO")
+    _new_command(profiles, "profile")
     return parser
 
 
@@ -100,6 +104,13 @@ def _command(
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file")
     parser.set_defaults(run=run)
     return parser
+
+
+def _new_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", kind: str) -> None:
+    parser = _command(commands, "new", _new, f"write a package with a new {kind} type, its test and its entry point")
+    parser.add_argument("name", metavar="NAME", help="of the package, such as night-watch")
+    parser.add_argument("--into", type=Path, default=Path(), metavar="DIR", help="where the package goes (here)")
+    parser.set_defaults(kind=kind)
 
 
 def _db_command(
@@ -197,4 +208,18 @@ def _policy_describe(options: argparse.Namespace) -> int:
     from roost.cli import policies
 
     policies.print_description(_settings(options), options.type)
+    return 0
+
+
+def _policy_orphans(options: argparse.Namespace) -> int:
+    from roost.cli import policies
+
+    return policies.print_orphans(_settings(options))
+
+
+def _new(options: argparse.Namespace) -> int:
+    from roost.cli import scaffold
+
+    folder = scaffold.write(options.kind, options.name, options.into)
+    print(f"{folder} is written: `pip install -e {folder}`, and `pytest {folder}` tests it.")
     return 0

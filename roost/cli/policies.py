@@ -1,17 +1,39 @@
-"""`roost policy graph` and `roost policy describe`: what policy types there are, and what passes between them."""
+"""`roost policy graph`, `describe` and `orphans`: what policy types there are, what passes between them, and which are
+missing."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from roost.clusters import plugins
+from roost.clusters import orphans, plugins
 from roost.clusters.policies.base import AFTER, BEFORE, OF_THE_ENGINE, Policy
 from roost.clusters.spec import List, Map, Property
-from roost.config import Settings
+from roost.config import Settings, database_url
+from roost.store.database import Database
 
 
 def print_graph(settings: Settings) -> None:
     """Print the types in the order in which they are asked, and what each reads from whom and writes."""
     print("\n".join(_graph(plugins.load(settings))))
+
+
+def print_orphans(settings: Settings) -> int:
+    """Print each policy and profile whose type is not installed, and what uses it; 1 if there are any."""
+    found = asyncio.run(_orphans(settings))
+    for orphan in found:
+        print(orphan)
+    if not found:
+        print("Nothing found: every type is installed.")
+    return 1 if found else 0
+
+
+async def _orphans(settings: Settings) -> list[orphans.Orphan]:
+    database = Database(database_url(settings))
+    try:
+        async with database.begin() as connection:
+            return await orphans.find(connection, plugins.load(settings))
+    finally:
+        await database.close()
 
 
 def _graph(found: plugins.Plugins) -> Iterator[str]:

@@ -17,6 +17,7 @@ from roost import config, engine, logs
 from roost.api.app import App, make_services
 from roost.api.auth import Authenticator, KeystoneAuthenticator, RoostAuthenticator
 from roost.api.routes import Services
+from roost.clusters import plugins
 from roost.config import Settings
 from roost.errors import Unavailable
 from roost.identity import tokens
@@ -40,6 +41,7 @@ _TOO_MANY_CONNECTIONS = (
 def run(settings: Settings, *, api: bool = False, engine: bool = False, ready: Callable[[], None] | None = None) -> int:
     """Run an API, an engine, or both, until SIGTERM or Ctrl-C; `ready` is called when requests are answered."""
     logs.set_up(settings.log_level, settings.log_format)
+    plugins.load(settings)  # a type that cannot be used is refused before anything is ready
     url = config.database_url(settings)
     problem = schema.status(url).problem
     if problem:

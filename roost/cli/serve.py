@@ -10,6 +10,7 @@ import yaml
 
 from roost import config
 from roost.cli import bootstrap, processes
+from roost.clusters import plugins
 from roost.config import Settings
 from roost.errors import Invalid
 from roost.store import schema
@@ -18,6 +19,7 @@ from roost.store.embedded import EmbeddedPostgres
 
 def run(settings: Settings, folder: Path, topology: str | None) -> int:
     """Set everything up that is not there yet, then serve until stopped."""
+    plugins.load(settings)  # a type that cannot be used is refused before anything is started
     host, port = settings.address
     postgres = EmbeddedPostgres(folder)
     try:

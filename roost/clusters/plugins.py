@@ -45,7 +45,8 @@ PACKAGE = "package"
 """The item of a policy's data, or of a profile's metadata, that names the package its type came from."""
 
 
-def _not_installed(row: SpecRow, noun: str) -> str:
+def not_installed(row: SpecRow, noun: str) -> str:
+    """What to say of a policy or a profile whose type is missing."""
     package = row.kept.get(PACKAGE)
     come = f"which came with {package} and is not installed" if package else "which no installed package offers"
     return f"The {noun} '{row.name}' is of type {row.type}, {come}."
@@ -60,7 +61,7 @@ class MissingPolicy(Policy):
         """Keep what is known without the type."""
         self.id, self.name, self.spec, self.spec_data = row.id, row.name, row.spec, {}
         self._type = row.type
-        self.sentence = _not_installed(row, "policy")
+        self.sentence = not_installed(row, "policy")
         """What is missing."""
         self.left_over = "Its detach was skipped: what it made may be left over."
 
@@ -77,7 +78,7 @@ class MissingProfile(Profile):
         """Keep what is known without the type."""
         self.id, self.name, self.spec, self.spec_data = row.id, row.name, row.spec, {}
         self._type = row.type
-        self.sentence = _not_installed(row, "profile")
+        self.sentence = not_installed(row, "profile")
 
     @property
     def type(self) -> str:

@@ -168,17 +168,17 @@ class DeleteCluster(Command):
     )
 
     def take_action(self, given: argparse.Namespace) -> None:
-        if not commands.confirm(given, "cluster"):
-            return
-        for name in given.cluster:
-            try:
-                action = self.clustering.delete_cluster(name, ignore_missing=False, force_delete=given.force_delete)
-            except sdk.HttpException as error:
-                self.app.stdout.write(f" {name}: failed due to '{commands.words(error)}'\n")
-                continue
-            self.app.stdout.write(f" {name}: accepted by action {action.id}\n")
-            if given.wait:
-                commands.await_action(self.clustering, action.id)
+        commands.confirm(given, "cluster")
+        actions: list[str] = []
+
+        def delete(name: str) -> str:
+            action = self.clustering.delete_cluster(name, ignore_missing=False, force_delete=given.force_delete)
+            actions.append(action.id)
+            return f" {name}: accepted by action {action.id}"
+
+        commands.each(given.cluster, "cluster", delete, self.app.stdout.write)
+        for action_id in actions if given.wait else ():
+            commands.await_action(self.clustering, action_id)
 
 
 def resize_request(given: argparse.Namespace) -> dict[str, Any]:

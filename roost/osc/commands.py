@@ -3,7 +3,7 @@
 import argparse
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -244,16 +244,31 @@ def missing(noun: str, name: str) -> CommandError:
     return CommandError(f"{noun} not found: {name}")
 
 
-def confirm(given: argparse.Namespace, noun: str) -> bool:
-    """Whether to delete it: `--force` skips the question."""
+def confirm(given: argparse.Namespace, noun: str) -> None:
+    """Ask before something is deleted, unless `--force` is given; raise if the answer is not yes."""
     if given.force:
-        return True
+        return
     print(f"Are you sure you want to delete this {noun}? [y/N]", end=" ", flush=True)
     try:
-        return input().strip().lower() in ("y", "yes")
+        answer = input()
     except (EOFError, KeyboardInterrupt):
         print("Ctrl-c detected.")
-        return False
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise CommandError("Nothing was deleted.")
+
+
+def each(names: Sequence[str], noun: str, delete: Callable[[str], str], write: Callable[[str], Any]) -> None:
+    """Delete each of these and write what `delete` says of it; raise at the end if any was refused."""
+    failures = 0
+    for name in names:
+        try:
+            write(f"{delete(name)}\n")
+        except sdk.HttpException as error:
+            failures += 1
+            write(f" {name}: failed due to '{words(error)}'\n")
+    if failures:
+        raise CommandError(f"Failed to delete {failures} of the {len(names)} specified {noun}(s).")
 
 
 # Waiting

@@ -118,15 +118,13 @@ class DeleteNode(Command):
     )
 
     def take_action(self, given: argparse.Namespace) -> None:
-        if not commands.confirm(given, "node"):
-            return
-        for name in given.node:
-            try:
-                action = self.clustering.delete_node(name, ignore_missing=False, force_delete=given.force_delete)
-            except sdk.HttpException as error:
-                self.app.stdout.write(f" {name}: failed due to '{commands.words(error)}'\n")
-            else:
-                self.app.stdout.write(f" {name}: accepted by action {action.id}\n")
+        commands.confirm(given, "node")
+
+        def delete(name: str) -> str:
+            action = self.clustering.delete_node(name, ignore_missing=False, force_delete=given.force_delete)
+            return f" {name}: accepted by action {action.id}"
+
+        commands.each(given.node, "node", delete, self.app.stdout.write)
 
 
 class _Tending(Command):

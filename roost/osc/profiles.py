@@ -178,18 +178,13 @@ class _Delete(_Noun, Command):
     options: ClassVar[Options] = (FORCE,)
 
     def take_action(self, given: argparse.Namespace) -> None:
-        if not commands.confirm(given, self.noun):
-            return
-        names, failures = getattr(given, self.noun), 0
-        for name in names:
-            try:
-                self.ask("delete", name, ignore_missing=False)
-            except sdk.HttpException as error:
-                failures += 1
-                self.app.stdout.write(f"{commands.words(error)}\n")
-        if failures:
-            raise CommandError(f"Failed to delete {failures} of the {len(names)} specified {self.noun}(s).")
-        self.app.stdout.write(f"{self.noun.capitalize()} deleted: {names}\n")
+        commands.confirm(given, self.noun)
+
+        def delete(name: str) -> str:
+            self.ask("delete", name, ignore_missing=False)
+            return f"{self.noun.capitalize()} deleted: {[name]}"
+
+        commands.each(getattr(given, self.noun), self.noun, delete, self.app.stdout.write)
 
 
 class DeleteProfile(_Profile, _Delete):

@@ -101,15 +101,10 @@ class DeleteReceiver(Command):
     )
 
     def take_action(self, given: argparse.Namespace) -> None:
-        if not commands.confirm(given, "receiver"):
-            return
-        failures = 0
-        for name in given.receiver:
-            try:
-                self.clustering.delete_receiver(name, ignore_missing=False)
-            except sdk.HttpException as error:
-                failures += 1
-                self.app.stdout.write(f"{commands.words(error)}\n")
-        if failures:
-            raise CommandError(f"Failed to delete {failures} of the {len(given.receiver)} specified receiver(s).")
-        self.app.stdout.write(f"Receiver deleted: {given.receiver}\n")
+        commands.confirm(given, "receiver")
+
+        def delete(name: str) -> str:
+            self.clustering.delete_receiver(name, ignore_missing=False)
+            return f"Receiver deleted: {[name]}"
+
+        commands.each(given.receiver, "receiver", delete, self.app.stdout.write)

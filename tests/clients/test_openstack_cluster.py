@@ -246,8 +246,8 @@ def test_what_is_not_there_is_said_not_to_be(shell: Shell) -> None:
     assert "not found" in shell("cluster event show nosuch", status=1)
     assert "not found" in shell("cluster policy type show nosuch-1.0", status=1)
     assert "could not be found" in shell("cluster check nosuch")
-    shell("cluster node delete --force nosuch")
-    shell("cluster delete --force nosuch")
+    shell("cluster node delete --force nosuch", status=1)
+    shell("cluster delete --force nosuch", status=1)
 
 
 def test_everything_is_deleted(shell: Shell) -> None:

@@ -37,7 +37,7 @@ SPEC = {"type": "acme.policy.curfew", "version": "1.0", "properties": {"days": [
 @pytest.fixture
 def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with the guide's own example in it, from which modules can be imported."""
-    [code] = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.S)
+    code, *_ = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.S)
     (tmp_path / "acme_curfew.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     plugins._load.cache_clear()
@@ -83,14 +83,14 @@ async def test_the_guides_example_does_what_the_guide_says(acme: Path) -> None:
 
     view = action(ActionName.CLUSTER_SCALE_IN, cluster(*nodes(nova_1=2)))
     said = await ask_all(BEFORE, view, (night, binding))
-    assert said.refusal == "Failed policy 'night': Nodes stay during office hours."
+    assert said.refusal == "Failed policy 'night': Nodes stay during office hours. (refused 1 times)"
+    assert said.effects.cluster_data == {"curfew_refusals": 1}
 
     view = action(ActionName.CLUSTER_SCALE_IN, cluster(*nodes(nova_1=2)))
     view.now = datetime(2026, 11, 15, 23, tzinfo=UTC)
     said = await ask_all(BEFORE, view, (night, binding))
     assert said.refusal is None
     assert view.data["curfew"] == {"allowed_by": "night"}
-    said = await ask_all(AFTER, view, (night, binding))
     assert said.last_ops == {"night": view.now}
 
 
@@ -104,7 +104,11 @@ async def test_a_third_partys_type_is_listed_attached_and_consulted(acme: Path, 
         await house.act(cluster, "policy_attach", {"policy_id": strict["id"]})
         action = await house.act(cluster, "scale_in")
         assert action["status"] == "FAILED"
-        assert action["status_reason"] == f"Policy check failure: Failed policy '{strict['name']}': Stay."
+        assert (
+            action["status_reason"]
+            == f"Policy check failure: Failed policy '{strict['name']}': Stay. (refused 1 times)"
+        )
+        assert (await house.show(cluster))["data"] == {"curfew_refusals": 1}
         assert len(await house.servers()) == 2
 
         await house.act(cluster, "policy_detach", {"policy_id": strict["id"]})

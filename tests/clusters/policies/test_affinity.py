@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from roost.clouds.base import CloudGroup
+from roost.clouds.base import CloudGroup, Hypervisor
+from roost.clusters.policies import chain
 from roost.clusters.policies.affinity import NOT_ADMIN
 from roost.clusters.policies.base import (
     BEFORE,
@@ -291,3 +292,37 @@ def test_version_1_1_refuses_rules_that_mean_nothing(rule: dict[str, Any]) -> No
 def test_version_1_0_has_one_plain_rule() -> None:
     with pytest.raises(InvalidSpec, match="'near' must be one of the allowed values"):
         policy("affinity-1.0", {"servergroup": {"policies": "near"}})
+
+
+async def test_s3_a_host_that_is_down_or_in_another_zone_is_not_chosen() -> None:
+    down = Hypervisor("drs_1", "drs_1", "zone1", up=False)
+    elsewhere, here = Hypervisor("drs_2", "drs_2", "zone2"), Hypervisor("drs_3", "drs_3", "zone1")
+    spec = {"enable_drs_extension": True, "availability_zone": "zone1"}
+    view = bound(action(ActionName.NODE_CREATE, cluster(), MemoryCloud(hosts=[down, elsewhere, here]), is_admin=True))
+    await before(policy("affinity-1.0", spec), view)
+    assert view.data["placement"]["placements"] == [{"zone": "zone1:drs_3", "servergroup": "XYZ-ABCD"}]
+
+    none = bound(action(ActionName.NODE_CREATE, cluster(), MemoryCloud(hosts=[down, elsewhere]), is_admin=True))
+    await before(policy("affinity-1.0", spec), none)
+    assert none.refusal == "No suitable vSphere host is available."
+
+
+async def test_s3_the_zone_is_that_of_the_host_where_the_policy_names_none() -> None:
+    cloud = MemoryCloud(hosts=[Hypervisor("drs_2", "drs_2", "zone2")])
+    view = bound(action(ActionName.NODE_CREATE, cluster(), cloud, is_admin=True))
+    await before(policy("affinity-1.0", {"enable_drs_extension": True}), view)
+    assert view.data["placement"]["placements"] == [{"zone": "zone2:drs_2", "servergroup": "XYZ-ABCD"}]
+
+
+def test_s3_anti_affinity_on_one_host_holds_one_node_and_that_is_said() -> None:
+    drs = {"enable_drs_extension": True}
+    apart, together = (
+        policy("affinity-1.0", drs, name="near"),
+        policy("affinity-1.0", {**drs, "servergroup": {"policies": "affinity"}}),
+    )
+    assert chain.fit(apart, cluster(max_size=5), []).warnings == (
+        "Policy 'near' places all servers on one vSphere host, and its rules keep them apart: the cluster can hold one "
+        "node only.",
+    )
+    assert chain.fit(apart, cluster(max_size=1), []).warnings == ()
+    assert chain.fit(together, cluster(max_size=5), []).warnings == ()
