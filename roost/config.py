@@ -171,7 +171,12 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             "cloud's Nova too.",
         ),
         cfg.StrOpt("os_cloud", help="The cloud of clouds.yaml to use; its user must be an administrator."),
-        cfg.IntOpt("concurrency", default=20, min=1, help="Actions that one engine carries out at once."),
+        cfg.IntOpt(
+            "concurrency",
+            default=100,
+            min=1,
+            help="Actions that one engine carries out at once, shared by projects: one alone gets half.",
+        ),
         cfg.FloatOpt("heartbeat", default=2.0, min=0.1, help="Seconds between an engine's signs of life."),
         cfg.FloatOpt(
             "dead_after",

@@ -7,7 +7,9 @@ import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -35,6 +37,7 @@ from roost.compute.scheduling.servers import Actor
 from roost.config import Settings
 from roost.errors import RoostError
 from roost.store.database import Database
+from roost.store.grouping import Grouped
 from roost.store.tables.balancers import load_balancer_members, load_balancers
 from roost.store.tables.compute import flavor_access, flavors, images, keypairs
 from roost.store.tables.compute import hosts as hosts_table
@@ -44,7 +47,6 @@ from roost.store.uuids import is_uuid
 BATCH = 1000
 NETWORKS = ("private", "public")
 """The simulated hosts have one network, which answers to these names."""
-SIMULATED_WAIT = "simulated_wait_time"
 
 _WAITS = (0.005, 0.01, 0.01, 0.02, 0.02, 0.05)
 """Seconds between looks at servers that the engine is about to finish."""
@@ -59,6 +61,33 @@ _STATES = {
 }
 _NOTHING_TO_DO = ("change_password", "rescue", "unrescue")
 """What changes nothing that can be seen of a simulated server."""
+
+
+_SERVERS = sa.select(
+    servers_table, hosts_table.c.name.label("host"), hosts_table.c.availability_zone.label("host_zone")
+).outerjoin(hosts_table, hosts_table.c.id == servers_table.c.host_id)
+
+ServerRows = Grouped[Sequence[str], list[sa.Row[Any]]]
+_LOOKS: "WeakKeyDictionary[Database, ServerRows]" = WeakKeyDictionary()
+
+
+def _rows_of(database: Database) -> ServerRows:
+    """The rows of servers by the ids of their nodes: one query for all that this process looks for at a time."""
+    if database not in _LOOKS:
+        _LOOKS[database] = Grouped(partial(_read_rows, ref(database)))
+    return _LOOKS[database]
+
+
+async def _read_rows(database: "ref[Database]", asked: Sequence[Sequence[str]]) -> list[list[sa.Row[Any]]]:
+    here = database()
+    assert here is not None  # the caller uses it
+    tokens = sorted({token for some in asked for token in some})
+    async with here.begin() as connection:
+        query = _SERVERS.where(servers_table.c.client_token == sa.any_(sa.bindparam("tokens", tokens)))
+        rows: dict[str, list[sa.Row[Any]]] = {}
+        for row in await connection.execute(query):
+            rows.setdefault(row.client_token, []).append(row)
+    return [[row for token in some for row in rows.get(token, ())] for some in asked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +140,6 @@ class EmbeddedCloud:
                 raise answer
             elif len(answer.server_ids) < len(kind):
                 refused |= await self._reasons(kind)
-        await asyncio.sleep(max((_simulated_wait(request) for request in requests), default=0.0))
         found = await self._settled([request.node_id for request in requests if request.node_id not in refused])
         return [_outcome(request.node_id, found.get(request.node_id), refused) for request in requests]
 
@@ -157,16 +185,11 @@ class EmbeddedCloud:
     async def _settled(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
         """The servers of these nodes, once none of them is being built any more."""
         for attempt in range(1_000_000):
-            async with self.database.begin() as connection:
-                building = sa.select(servers_table.c.id).where(
-                    servers_table.c.client_token == sa.any_(sa.bindparam("tokens", list(node_ids))),
-                    servers_table.c.due_at.is_not(None),
-                )
-                busy = await connection.scalar(building.limit(1)) is not None
-            if not busy:
+            rows = await _rows_of(self.database)(node_ids)
+            if all(row.due_at is None or row.project_id != self.project_id for row in rows):
                 break
             await asyncio.sleep(_WAITS[min(attempt, len(_WAITS) - 1)])
-        return await self.find_servers(node_ids)
+        return self._by_node(rows)
 
     async def delete_servers(self, server_ids: Sequence[str], *, force: bool = False) -> dict[str, str]:
         """All at once; a locked server is only deleted by force."""
@@ -202,17 +225,13 @@ class EmbeddedCloud:
 
     async def find_servers(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
         """By the node's id, which a server keeps from its first request on."""
-        among = servers_table.c.client_token == sa.any_(sa.bindparam("tokens", list(node_ids)))
-        return {server.node_id: server for server in await self._servers(among) if server.node_id}
+        return self._by_node(await _rows_of(self.database)(node_ids))
+
+    def _by_node(self, rows: Sequence[sa.Row[Any]]) -> dict[str, CloudServer]:
+        return {row.client_token: _server(row) for row in rows if row.project_id == self.project_id}
 
     async def _servers(self, among: sa.ColumnElement[bool]) -> list[CloudServer]:
-        query = (
-            sa.select(
-                servers_table, hosts_table.c.name.label("host"), hosts_table.c.availability_zone.label("host_zone")
-            )
-            .outerjoin(hosts_table, hosts_table.c.id == servers_table.c.host_id)
-            .where(among, servers_table.c.project_id == self.project_id)
-        )
+        query = _SERVERS.where(among, servers_table.c.project_id == self.project_id)
         async with self.database.begin() as connection:
             return [_server(row) for row in (await connection.execute(query)).all()]
 
@@ -442,14 +461,6 @@ def _kind(request: ServerRequest) -> tuple[Any, ...]:
         request.config_drive,
         hints,
     )
-
-
-def _simulated_wait(request: ServerRequest) -> float:
-    """A server whose metadata says so takes longer to boot, for those who want to see what happens meanwhile."""
-    try:
-        return min(max(float(request.metadata.get(SIMULATED_WAIT, 0)), 0.0), 600.0)
-    except ValueError:
-        return 0.0
 
 
 def _ids(value: Any) -> tuple[str, ...] | None:

@@ -620,6 +620,7 @@ def _attributes(connection: Any, request: ServerRequest) -> dict[str, Any]:
         "security_groups": [{"name": name} for name in request.security_groups],
         "admin_password": request.admin_pass,
         "has_config_drive": request.config_drive,
+        "disk_config": None if request.auto_disk_config is None else "AUTO" if request.auto_disk_config else "MANUAL",
         "block_device_mapping": [dict(device) for device in request.block_devices],
         "personality": [dict(file) for file in request.personality],
     }
