@@ -29,6 +29,7 @@ from roost.api.errors import UNEXPECTED, status_of
 from roost.api.frame import Api
 from roost.api.identity import IDENTITY_API
 from roost.api.image import IMAGE_API
+from roost.api.network import NETWORK_API
 from roost.api.rates import Allowance, RateLimit, TooFast
 from roost.api.routes import Call, Reply, Route, Services
 from roost.api.scheduler import SCHEDULER_API
@@ -39,6 +40,7 @@ from roost.compute.answers.violations import Violations
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.identity.tokens import Caller
+from roost.network.addresses import AddressPool
 from roost.store.database import Database
 from roost.store.watch import Watch
 from roost.turns import FairTurns
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-APIS: tuple[Api, ...] = (IDENTITY_API, COMPUTE_API, IMAGE_API, CLUSTERING_API, SCHEDULER_API, SERVICE_API)
+APIS: tuple[Api, ...] = (IDENTITY_API, COMPUTE_API, IMAGE_API, NETWORK_API, CLUSTERING_API, SCHEDULER_API, SERVICE_API)
 NOBODY = Caller("", "", None, None, ())
 _REQUEST_ID = re.compile(r"^req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
@@ -77,6 +79,7 @@ def make_services(settings: Settings, database: Database) -> Services:
         choice.front(settings, database),
         Watch(database),
         Violations(scheduler.live),
+        AddressPool(database),
     )
 
 
@@ -152,6 +155,8 @@ class App:
         )
         self._projects, self._addresses = RateLimit(settings.project_rate), RateLimit(settings.address_rate)
         served = {IDENTITY_API.name: settings.auth_strategy == "roost", SCHEDULER_API.name: settings.in_front_of_nova}
+        # In front of a Nova, its Neutron is the one to ask.
+        served[NETWORK_API.name] = not settings.in_front_of_nova
         compute = FRONT_API if settings.in_front_of_nova else COMPUTE_API
         self._apis = [compute if api is COMPUTE_API else api for api in APIS if served.get(api.name, True)]
 

@@ -54,6 +54,11 @@ def identity_body(status: int, message: str, kind: type[BaseException]) -> dict[
     return {"error": {"code": status, "title": HTTPStatus(status).phrase, "message": message}}
 
 
+def network_body(status: int, message: str, kind: type[BaseException]) -> dict[str, Any]:
+    """Neutron's."""
+    return {"NeutronError": {"type": kind.__name__, "message": message, "detail": ""}}
+
+
 def clustering_body(status: int, message: str, kind: type[BaseException]) -> dict[str, Any]:
     """Senlin's: the class of the error is part of it."""
     title = HTTPStatus(status).phrase

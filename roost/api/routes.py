@@ -26,6 +26,7 @@ from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.errors import Forbidden
 from roost.identity.tokens import Caller
+from roost.network.addresses import AddressPool
 from roost.store.database import Database
 from roost.store.pages import PageRequest
 from roost.store.watch import Watch
@@ -52,6 +53,8 @@ class Services:
     """The Nova that the compute API stands in front of, if it does."""
     watch: Watch
     violations: Violations
+    addresses: AddressPool
+    """Of the network that servers get when they name none."""
 
 
 @dataclass(slots=True)

@@ -22,6 +22,8 @@ from roost.compute.scheduling import servers
 from roost.compute.scheduling.request import CreateRequest, NewServer, named_servers
 from roost.compute.scheduling.servers import Actor, Filters, Server
 from roost.errors import Forbidden, Invalid, NotFound
+from roost.network import attachments
+from roost.network.attachments import Reserved
 
 _RULE = "os_compute_api:servers:"
 _FORCED_HOST = _RULE + "create:forced_host"
@@ -153,8 +155,18 @@ def _declare_create() -> None:
 
 async def create(call: Call) -> Reply:
     """Boot one or several servers; where they go is decided before this answers."""
-    boot = _boot(call)
-    booted = await call.services.scheduler.create(boot)
+    _refuse_volumes(call.body["server"])
+    _, count = _counts(call.body["server"])
+    # What is refused for another reason leaves nothing reserved.
+    _boot(call, Reserved(({},) * count))
+    reserved = await _reserve(call, count)
+    try:
+        booted = await call.services.scheduler.create(_boot(call, reserved))
+    except BaseException:
+        await attachments.release(call.services.database, reserved)
+        raise
+    if len(booted.server_ids) < count:
+        await attachments.release(call.services.database, reserved)
     if boolean(call.body["server"].get("return_reservation_id", False)):
         return {"reservation_id": booted.reservation_id}
     first = booted.server_ids[0]
@@ -170,7 +182,7 @@ async def create(call: Call) -> Reply:
     return JSONResponse(body, 202, headers={"Location": f"{call.base}/v2.1/servers/{first}"})
 
 
-def _boot(call: Call) -> CreateRequest:
+def _boot(call: Call, reserved: Reserved) -> CreateRequest:
     """What a request means."""
     body = call.body["server"]
     hints = call.body.get("os:scheduler_hints") or call.body.get("OS-SCH-HNT:scheduler_hints") or {}
@@ -185,7 +197,7 @@ def _boot(call: Call) -> CreateRequest:
             NewServer(
                 name=body["name"] if most == 1 else f"{body['name']}-{number + 1}",
                 metadata=body.get("metadata", {}),
-                addresses=_addresses(body),
+                addresses=reserved.addresses[number],
                 hostname=body.get("hostname") if most == 1 else None,
             )
             for number in range(most)
@@ -270,29 +282,35 @@ def _user_data(body: Mapping[str, Any]) -> str | None:
     return user_data
 
 
-def _addresses(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The embedded cloud has one network; a server that asks for none has no address on it."""
-    if body.get("networks") == "none":
-        return {}
-    fixed = [each["fixed_ip"] for each in body.get("networks") or () if isinstance(each, dict) and "fixed_ip" in each]
-    for address in fixed:
-        try:
-            ipaddress.ip_address(address)
-        except ValueError:
-            raise Invalid(f"Fixed IP address ({address}) is not a valid IP address.") from None
-    number = secrets.randbits(24)
-    address = fixed[0] if fixed else str(ipaddress.IPv4Address((10 << 24) | max(1, number)))
-    hardware = "fa:16:3e:" + ":".join(f"{byte:02x}" for byte in number.to_bytes(3))
-    return {
-        "private": [
-            {
-                "addr": address,
-                "version": ipaddress.ip_address(address).version,
-                "OS-EXT-IPS:type": "fixed",
-                "OS-EXT-IPS-MAC:mac_addr": hardware,
-            }
-        ]
-    }
+async def _reserve(call: Call, count: int) -> Reserved:
+    """The addresses of the servers on the networks, and with the security groups, that were named."""
+    body = call.body["server"]
+    groups = [each["name"] for each in body.get("security_groups", ()) if "name" in each] or None
+    for each in body["networks"] if isinstance(body.get("networks"), list) else ():
+        if "fixed_ip" in each:
+            try:
+                ipaddress.ip_address(each["fixed_ip"])
+            except ValueError:
+                raise Invalid(f"Fixed IP address ({each['fixed_ip']}) is not a valid IP address.") from None
+    project_id = call.caller.project_id or ""
+    return await attachments.reserve(call.services.addresses, project_id, body.get("networks"), groups, count)
+
+
+def _refuse_volumes(body: Mapping[str, Any]) -> None:
+    """There are no volumes here (docs/adr says why): whatever names one is refused, never left out."""
+    for device in body.get("block_device_mapping", ()):
+        raise Invalid(f"Block Device Mapping is Invalid: there are no volumes in this cloud: {device}.")
+    for device in body.get("block_device_mapping_v2", ()):
+        source, destination = device.get("source_type"), device.get("destination_type", "local")
+        if source in ("volume", "snapshot") or destination == "volume":
+            what = device.get("uuid") or device.get("volume_id") or "a new volume"
+            raise Invalid(f"Block Device Mapping is Invalid: failed to get volume {what}: this cloud has no volumes.")
+        if source == "image" and str(device.get("boot_index")) != "0":
+            raise Invalid("Block Device Mapping is Invalid: only the boot disk is made from an image.")
+        if source not in ("image", "blank"):
+            raise Invalid(f"Block Device Mapping is Invalid: unknown source_type {source!r}.")
+        if source == "blank":
+            raise Invalid("Block Device Mapping is Invalid: further local disks are those of the flavor.")
 
 
 def _group(hints: Mapping[str, Any]) -> str | None:

@@ -53,6 +53,7 @@ OWN = (
     OwnService("compute", "nova", "/compute/v2.1"),
     OwnService("clustering", "senlin", "/clustering"),
     OwnService("image", "glance", "/image"),
+    OwnService("network", "neutron", "/network"),
 )
 INTERFACES = ("public", "internal", "admin")
 

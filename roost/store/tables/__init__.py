@@ -1,6 +1,6 @@
 """The tables, one module a room of the house. Constraints that must hold under concurrency live here, not in code."""
 
-from roost.store.tables import answers, balancers, clusters, compute, history, identity, servers
+from roost.store.tables import answers, balancers, clusters, compute, history, identity, network, servers
 from roost.store.tables.base import metadata
 
-__all__ = ["answers", "balancers", "clusters", "compute", "history", "identity", "metadata", "servers"]
+__all__ = ["answers", "balancers", "clusters", "compute", "history", "identity", "metadata", "network", "servers"]

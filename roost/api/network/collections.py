@@ -1,0 +1,582 @@
+"""Networks, subnets, ports, security groups and their rules: one table of nouns, and the five verbs of each.
+
+A project sees what is its own and what is shared; what it does not see does not exist for it.
+"""
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.api.permissions import MEMBER, READER, Permission
+from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import NULLABLE_STRING, STRING, TRUTH, Schema, array, thing
+from roost.errors import Conflict, Forbidden, Invalid, NotFound
+from roost.network import networks, security
+from roost.store import rows
+from roost.store.tables import network as tables
+
+routes = Table(prefix="/v2.0")
+
+Values = dict[str, Any]
+Viewer = Callable[[AsyncConnection, Sequence[Any]], Awaitable[dict[str, Values]]]
+"""What else is shown of rows, by their ids."""
+
+_TEXT: Schema = {"type": "string", "maxLength": 255}
+_OWNER: dict[str, Schema] = {"project_id": STRING, "tenant_id": STRING}
+_DESCRIBED: dict[str, Schema] = {"name": _TEXT, "description": _TEXT}
+_RANGE: Schema = {"type": ["integer", "null"], "minimum": 0, "maximum": 65535}
+_FIXED: Schema = array(thing({}, {"subnet_id": STRING, "ip_address": STRING}))
+_MAC: Schema = {"type": "string", "pattern": "^([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}$"}
+
+
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """One kind of thing: what it is called, what may be asked of it and changed, and what else becomes of it."""
+
+    singular: str
+    plural: str
+    title: str
+    table: sa.Table
+    makeable: Mapping[str, Schema]
+    changeable: Mapping[str, Schema]
+    required: tuple[str, ...]
+    make: Callable[[Call, AsyncConnection, Values], Awaitable[Any]]
+    change: Callable[[Call, AsyncConnection, Any, Values], Awaitable[None]]
+    remove: Callable[[AsyncConnection, Any], Awaitable[None]]
+    more: Viewer
+    shared: bool = False
+    """Others may see one that says so."""
+
+    @property
+    def path(self) -> str:
+        """Where they are."""
+        return "/" + self.plural.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """What a path calls one of them."""
+        return f"{self.singular}_id"
+
+    def missing(self, identifier: str) -> NotFound:
+        """What to say of one that is not there."""
+        return NotFound(f"{self.title} {identifier} could not be found.")
+
+    def visible(self, call: Call) -> list[sa.ColumnElement[bool]]:
+        """Which of them the caller sees."""
+        if call.caller.is_admin:
+            return []
+        own = self.table.c.project_id == call.caller.project_id
+        return [sa.or_(own, self.table.c.shared) if self.shared else self._own(own)]
+
+    def _own(self, own: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+        if self.table is tables.subnets:
+            shared = sa.select(tables.networks.c.id).where(tables.networks.c.shared)
+            return sa.or_(own, self.table.c.network_id.in_(shared))
+        return own
+
+    async def find(self, call: Call, connection: AsyncConnection, identifier: str) -> Any:
+        """One that the caller sees."""
+        try:
+            wanted = str(uuid.UUID(identifier))
+        except ValueError:
+            raise self.missing(identifier) from None
+        query = sa.select(self.table).where(self.table.c.id == wanted, *self.visible(call))
+        row = (await connection.execute(query)).one_or_none()
+        if row is None:
+            raise self.missing(identifier)
+        return row
+
+    async def owned(self, call: Call, connection: AsyncConnection, verb: str) -> Any:
+        """One that the caller may change."""
+        row = await self.find(call, connection, call.path[self.variable])
+        call.permit(f"{verb}_{self.singular}", project_id=row.project_id)
+        return row
+
+    async def views(self, connection: AsyncConnection, found: Sequence[Any]) -> list[Values]:
+        """As they are shown."""
+        more = await self.more(connection, found)
+        return [{**_basics(self.table, row), **more[row.id]} for row in found]
+
+
+def _basics(table: sa.Table, row: Any) -> Values:
+    hidden = ("of_server", "external")
+    view = {column.name: getattr(row, column.name) for column in table.c if column.name not in hidden}
+    moments = {key: _moment(view[key]) for key in ("created_at", "updated_at")}
+    return {**view, **moments, "tenant_id": row.project_id, "revision_number": 1}
+
+
+def _moment(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# Networks
+
+
+async def _make_network(call: Call, connection: AsyncConnection, values: Values) -> Any:
+    values = _external(values)
+    networks.refuse_shared(values, call.caller.is_admin)
+    return await rows.add(connection, tables.networks, values)
+
+
+async def _change_network(call: Call, connection: AsyncConnection, row: Any, values: Values) -> None:
+    changes = _external(values)
+    networks.refuse_shared(changes, call.caller.is_admin)
+    await _changed(connection, tables.networks, row, changes)
+
+
+def _external(values: Values) -> Values:
+    renamed = {key: value for key, value in values.items() if key != "router:external"}
+    return {**renamed, "external": values["router:external"]} if "router:external" in values else renamed
+
+
+async def _more_of_networks(connection: AsyncConnection, found: Sequence[Any]) -> dict[str, Values]:
+    of = tables.subnets.c.network_id.in_([row.id for row in found])
+    by_network: dict[str, list[str]] = {}
+    for subnet in await connection.execute(sa.select(tables.subnets).where(of).order_by(tables.subnets.c.created_at)):
+        by_network.setdefault(subnet.network_id, []).append(subnet.id)
+    return {
+        row.id: {
+            "status": "ACTIVE",
+            "subnets": by_network.get(row.id, []),
+            "router:external": row.external,
+            "is_default": False,
+            "availability_zones": [],
+            "availability_zone_hints": [],
+            "ipv4_address_scope": None,
+            "ipv6_address_scope": None,
+        }
+        for row in found
+    }
+
+
+# Subnets
+
+
+async def _network(call: Call, connection: AsyncConnection, network_id: str, *, own: bool) -> Any:
+    network = await NETWORKS.find(call, connection, network_id)
+    if own and network.project_id != call.caller.project_id and not call.caller.is_admin:
+        raise Forbidden("Only the owner of a network divides it.")
+    return network
+
+
+async def _make_subnet(call: Call, connection: AsyncConnection, values: Values) -> Any:
+    network = await _network(call, connection, values["network_id"], own=True)
+    return await networks.add_subnet(connection, network, networks.subnet_values(values))
+
+
+async def _change_subnet(call: Call, connection: AsyncConnection, row: Any, values: Values) -> None:
+    kept = {"cidr": row.cidr, "ip_version": row.ip_version, "gateway_ip": row.gateway_ip}
+    pools = {"allocation_pools": values.get("allocation_pools", row.allocation_pools)}
+    checked = networks.subnet_values({**kept, **pools, **values})
+    await _changed(connection, tables.subnets, row, {key: checked[key] for key in values})
+
+
+async def _more_of_subnets(connection: AsyncConnection, found: Sequence[Any]) -> dict[str, Values]:
+    nothing = {"ipv6_address_mode": None, "ipv6_ra_mode": None, "segment_id": None, "subnetpool_id": None}
+    return {row.id: nothing for row in found}
+
+
+# Ports
+
+
+async def _make_port(call: Call, connection: AsyncConnection, values: Values) -> Any:
+    network = await _network(call, connection, values.pop("network_id"), own=False)
+    fixed = values.pop("fixed_ips", None)
+    if values.get("device_id") or values.get("device_owner", "").startswith("compute:"):
+        raise Invalid("A port is plugged into a server by the compute API.")
+    # Those of the pool for servers begin like this, and are theirs.
+    if values.get("mac_address", "").lower().startswith("fa:16:3e:") and int(values["mac_address"][9:11], 16) >= 128:
+        raise Conflict(f"Unable to complete operation for network {network.id}. The mac address is in use.")
+    return await networks.add_port(connection, network, values, fixed)
+
+
+async def _change_port(call: Call, connection: AsyncConnection, row: Any, values: Values) -> None:
+    changes = dict(values)
+    fixed = changes.pop("fixed_ips", None)
+    if fixed is not None:
+        if row.device_id:
+            raise Conflict(f"Port {row.id} is plugged into a server, and keeps its addresses.")
+        await networks.place(connection, row, fixed)
+    if changes.get("security_groups") is not None:
+        await networks.check_groups(connection, row.project_id, changes["security_groups"])
+    for key in ("device_id", "device_owner"):
+        if changes.get(key, getattr(row, key)) != getattr(row, key):
+            raise Invalid("A port is plugged into a server, and out of it, by the compute API.")
+    await _changed(connection, tables.ports, row, changes)
+
+
+async def _more_of_ports(connection: AsyncConnection, found: Sequence[Any]) -> dict[str, Values]:
+    held = await networks.addresses_of(connection, [row.id for row in found])
+    owners = {row.project_id for row in found if row.security_groups is None}
+    defaults = {owner: (await security.default_group(connection, owner)).id for owner in sorted(owners)}
+    return {
+        row.id: {
+            "status": "ACTIVE" if row.device_id else "DOWN",
+            "fixed_ips": held.get(row.id, []),
+            "security_groups": row.security_groups if row.security_groups is not None else [defaults[row.project_id]],
+            "binding:vnic_type": "normal",
+            "qos_policy_id": None,
+        }
+        for row in found
+    }
+
+
+# Security groups
+
+
+async def _make_group(call: Call, connection: AsyncConnection, values: Values) -> Any:
+    return await security.create(connection, values)
+
+
+async def _change_group(call: Call, connection: AsyncConnection, row: Any, values: Values) -> None:
+    if row.name == "default" and values.get("name", row.name) != row.name:
+        raise Conflict("Updating default security group not allowed.")
+    await _changed(connection, tables.security_groups, row, values)
+
+
+async def _more_of_groups(connection: AsyncConnection, found: Sequence[Any]) -> dict[str, Values]:
+    by_group = await security.rules_of(connection, [row.id for row in found])
+    every = [rule for rules in by_group.values() for rule in rules]
+    shown = dict(zip((rule.id for rule in every), await RULES_OF_GROUPS.views(connection, every), strict=True))
+    return {
+        row.id: {"security_group_rules": [shown[rule.id] for rule in by_group.get(row.id, ())], "shared": False}
+        for row in found
+    }
+
+
+async def _make_rule(call: Call, connection: AsyncConnection, values: Values) -> Any:
+    group = await GROUPS.find(call, connection, values["security_group_id"])
+    call.permit("create_security_group_rule", project_id=group.project_id)
+    if values.get("remote_group_id") is not None:
+        await GROUPS.find(call, connection, values["remote_group_id"])
+    return await security.add_rule(connection, {**values, "project_id": group.project_id})
+
+
+async def _change_rule(call: Call, connection: AsyncConnection, row: Any, values: Values) -> None:
+    await _changed(connection, tables.security_group_rules, row, values)
+
+
+async def _remove_rule(connection: AsyncConnection, row: Any) -> None:
+    await rows.remove(connection, tables.security_group_rules, id=row.id)
+
+
+async def _more_of_rules(connection: AsyncConnection, found: Sequence[Any]) -> dict[str, Values]:
+    return {row.id: {"normalized_cidr": row.remote_ip_prefix, "remote_address_group_id": None} for row in found}
+
+
+async def _changed(connection: AsyncConnection, table: sa.Table, row: Any, values: Values) -> None:
+    await rows.change(connection, table, {**values, "updated_at": sa.func.now()}, id=row.id)
+
+
+_OF_NETWORK: dict[str, Schema] = {
+    **_DESCRIBED,
+    **dict.fromkeys(("admin_state_up", "shared", "router:external", "port_security_enabled"), TRUTH),
+    "mtu": {"type": "integer", "minimum": 68, "maximum": 65535},
+    "dns_domain": _TEXT,
+    "is_default": {"const": False},
+}
+NETWORKS = Noun(
+    *("network", "networks", "Network", tables.networks),
+    makeable={**_OF_NETWORK, "availability_zone_hints": array(STRING, maxItems=0)},
+    changeable=_OF_NETWORK,
+    required=(),
+    make=_make_network,
+    change=_change_network,
+    remove=networks.delete_network,
+    more=_more_of_networks,
+    shared=True,
+)
+_OF_SUBNET: dict[str, Schema] = {
+    **_DESCRIBED,
+    "gateway_ip": NULLABLE_STRING,
+    "enable_dhcp": TRUTH,
+    "allocation_pools": array(thing({"start": STRING, "end": STRING})),
+    "dns_nameservers": {"type": ["array", "null"], "items": STRING},
+    "host_routes": {"type": ["array", "null"], "items": thing({"destination": STRING, "nexthop": STRING})},
+    "service_types": array(STRING),
+}
+SUBNETS = Noun(
+    *("subnet", "subnets", "Subnet", tables.subnets),
+    makeable={**_OF_SUBNET, "network_id": STRING, "ip_version": {"enum": [4, 6]}, "cidr": STRING},
+    changeable=_OF_SUBNET,
+    required=("network_id", "ip_version", "cidr"),
+    make=_make_subnet,
+    change=_change_subnet,
+    remove=networks.delete_subnet,
+    more=_more_of_subnets,
+)
+_OF_PORT: dict[str, Schema] = {
+    **_DESCRIBED,
+    "admin_state_up": TRUTH,
+    "port_security_enabled": TRUTH,
+    "security_groups": {"type": ["array", "null"], "items": STRING},
+    "fixed_ips": _FIXED,
+    "device_id": _TEXT,
+    "device_owner": _TEXT,
+    "allowed_address_pairs": array({"type": "object"}),
+    "extra_dhcp_opts": array({"type": "object"}),
+}
+PORTS = Noun(
+    *("port", "ports", "Port", tables.ports),
+    makeable={**_OF_PORT, "network_id": STRING, "mac_address": _MAC},
+    changeable=_OF_PORT,
+    required=("network_id",),
+    make=_make_port,
+    change=_change_port,
+    remove=networks.delete_port,
+    more=_more_of_ports,
+)
+GROUPS = Noun(
+    *("security_group", "security_groups", "Security group", tables.security_groups),
+    makeable={**_DESCRIBED, "stateful": TRUTH},
+    changeable={**_DESCRIBED, "stateful": TRUTH},
+    required=("name",),
+    make=_make_group,
+    change=_change_group,
+    remove=security.delete,
+    more=_more_of_groups,
+)
+RULES_OF_GROUPS = Noun(
+    *("security_group_rule", "security_group_rules", "Security group rule", tables.security_group_rules),
+    makeable={
+        "security_group_id": STRING,
+        "direction": {"enum": ["ingress", "egress"]},
+        "ethertype": {"enum": ["IPv4", "IPv6"]},
+        "protocol": {"type": ["string", "integer", "null"]},
+        "port_range_min": _RANGE,
+        "port_range_max": _RANGE,
+        "remote_ip_prefix": NULLABLE_STRING,
+        "remote_group_id": NULLABLE_STRING,
+        "description": _TEXT,
+    },
+    changeable={"description": _TEXT},
+    required=("security_group_id", "direction"),
+    make=_make_rule,
+    change=_change_rule,
+    remove=_remove_rule,
+    more=_more_of_rules,
+)
+NOUNS = (NETWORKS, SUBNETS, PORTS, GROUPS, RULES_OF_GROUPS)
+
+RULES = tuple(
+    Permission(f"{verb}_{noun.singular}", READER if verb == "get" else MEMBER, f"{word} {noun.plural}.")
+    for noun in NOUNS
+    for verb, word in (("get", "See"), ("create", "Make"), ("update", "Change"), ("delete", "Delete"))
+)
+
+# Attributes depend on what of Neutron is served, and clients ask for what they want.
+_SHAPE = thing({"id": STRING, "project_id": STRING}, additionalProperties=True)
+_LISTED: Schema = {"type": "object"}
+
+
+def _list(noun: Noun) -> None:
+    @routes.get(noun.path, rule=f"get_{noun.singular}", response=thing({noun.plural: array(_LISTED)}))
+    async def index(call: Call) -> Reply:
+        """List those that the caller sees, with the values asked for."""
+        async with call.services.database.begin() as connection:
+            if noun in (GROUPS, RULES_OF_GROUPS) and call.caller.project_id is not None:
+                await security.default_group(connection, call.caller.project_id)
+            query = sa.select(noun.table).where(*noun.visible(call), *_equal(noun, call))
+            found = (await connection.execute(query.order_by(noun.table.c.created_at, noun.table.c.id))).all()
+            views = await noun.views(connection, found)
+        return {noun.plural: _page(call, [view for view in views if _matches(call, view)])}
+
+
+_PAGING = ("fields", "limit", "marker", "sort_key", "sort_dir", "page_reverse")
+
+
+def _equal(noun: Noun, call: Call) -> list[sa.ColumnElement[bool]]:
+    """What of the query the database can look for."""
+    columns = {column.name: column for column in noun.table.c if isinstance(column.type, sa.Text)}
+    asked: dict[str, list[str]] = {}
+    for key, value in call.queries:
+        key = "project_id" if key == "tenant_id" else key
+        if key in columns:
+            asked.setdefault(key, []).append(value)
+    return [columns[key].in_(values) for key, values in asked.items()]
+
+
+def _matches(call: Call, view: Values) -> bool:
+    asked: dict[str, list[str]] = {}
+    for key, value in call.queries:
+        if key not in _PAGING:
+            asked.setdefault(key, []).append(value)
+    return all(_has(view, key, values) for key, values in asked.items())
+
+
+def _has(view: Values, key: str, values: list[str]) -> bool:
+    if key == "fixed_ips":
+        wanted = [value.partition("=")[::2] for value in values]
+        return all(any(fixed.get(name) == text for fixed in view.get(key, ())) for name, text in wanted)
+    if key in ("tags", "tags-any", "not-tags", "not-tags-any"):
+        tags = {tag for value in values for tag in value.split(",")}
+        held = set(view.get("tags", ()))
+        return (bool(tags & held) if key.endswith("any") else tags <= held) != key.startswith("not")
+    if key not in view:
+        return True  # as Neutron: an attribute that nobody knows limits nothing
+    held_value = view[key]
+    if isinstance(held_value, list):
+        return all(value in held_value for value in values)
+    words = {"True": "true", "False": "false", "None": "none"}
+    text = str(held_value)
+    return any(value == text or value.lower() == words.get(text) for value in values)
+
+
+def _page(call: Call, views: list[Values]) -> list[Values]:
+    for key, direction in reversed(list(zip(_all(call, "sort_key"), _directions(call), strict=False))):
+        views = sorted(views, key=partial(_text, key), reverse=direction == "desc")
+    if "marker" in call.query:
+        places = [place for place, view in enumerate(views) if view["id"] == call.query["marker"]]
+        if not places:
+            raise Invalid(f"Invalid input for operation: Marker {call.query['marker']} not found.")
+        views = views[places[0] + 1 :]
+    limit = call.query.get("limit", "")
+    if limit and not limit.isdigit():
+        raise Invalid(f"Invalid input for operation: '{limit}' is not a valid limit.")
+    fields = [field for value in _all(call, "fields") for field in value.split(",")]
+    shown = views[: int(limit)] if limit and len(limit) < 9 and int(limit) else views
+    return [{key: view[key] for key in fields if key in view} for view in shown] if fields else shown
+
+
+def _text(key: str, view: Values) -> str:
+    return str(view.get(key, ""))
+
+
+def _all(call: Call, key: str) -> list[str]:
+    return [value for name, value in call.queries if name == key]
+
+
+def _directions(call: Call) -> list[str]:
+    given = _all(call, "sort_dir")
+    return given + ["asc"] * (len(_all(call, "sort_key")) - len(given))
+
+
+def _verbs(noun: Noun) -> None:
+    one, shape = f"{noun.path}/{{{noun.variable}}}", thing({noun.singular: _SHAPE})
+
+    @routes.get(one, rule=f"get_{noun.singular}", response=thing({noun.singular: _LISTED}))
+    async def show(call: Call) -> Reply:
+        """Show one that the caller sees."""
+        async with call.services.database.begin() as connection:
+            views = await noun.views(connection, [await noun.find(call, connection, call.path[noun.variable])])
+        return {noun.singular: _page(call, views)[0]}
+
+    new = thing({key: noun.makeable[key] for key in noun.required}, {**noun.makeable, **_OWNER})
+
+    @routes.post(
+        noun.path, rule=f"create_{noun.singular}", status=201, body=thing({noun.singular: new}), response=shape
+    )
+    async def create(call: Call) -> Reply:
+        """Make one."""
+        wanted = dict(call.body[noun.singular])
+        owner = _owner(call, wanted)
+        values = {key: value for key, value in wanted.items() if key not in ("availability_zone_hints", "is_default")}
+        async with call.services.database.begin() as connection:
+            await networks.keep_within(connection, owner, noun.singular)
+            row = await noun.make(call, connection, {**_plain(noun, values), "project_id": owner})
+            views = await noun.views(connection, [row])
+        return {noun.singular: views[0]}
+
+    changes = thing({}, {**noun.changeable, **_OWNER})
+
+    @routes.put(one, rule=f"update_{noun.singular}", owned=True, body=thing({noun.singular: changes}), response=shape)
+    async def update(call: Call) -> Reply:
+        """Change one."""
+        wanted = {key: value for key, value in call.body[noun.singular].items() if key not in (*_OWNER, "is_default")}
+        async with call.services.database.begin() as connection:
+            row = await noun.owned(call, connection, "update")
+            await noun.change(call, connection, row, _plain(noun, wanted))
+            views = await noun.views(connection, [await noun.find(call, connection, row.id)])
+        return {noun.singular: views[0]}
+
+    @routes.delete(one, rule=f"delete_{noun.singular}", owned=True, status=204)
+    async def delete(call: Call) -> Reply:
+        """Delete one."""
+        async with call.services.database.begin() as connection:
+            await noun.remove(connection, await noun.owned(call, connection, "delete"))
+        return None
+
+
+def _owner(call: Call, wanted: Values) -> str:
+    asked = wanted.pop("project_id", None) or wanted.pop("tenant_id", None)
+    wanted.pop("tenant_id", None)
+    own = call.caller.project_id or ""
+    if asked not in (None, own) and not call.caller.is_admin:
+        raise Forbidden("Only administrators make things for other projects.")
+    return asked or own
+
+
+def _plain(noun: Noun, values: Values) -> Values:
+    """Null means what is usual, where there is something usual."""
+    keeps = ("gateway_ip", "security_groups", "protocol", "port_range_min", "port_range_max")
+    plain = {key: value for key, value in values.items() if value is not None or key in keeps}
+    if plain.get("protocol") is not None:
+        plain["protocol"] = str(plain["protocol"]).lower()
+    return plain
+
+
+def _tags(noun: Noun) -> None:
+    path = f"{noun.path}/{{{noun.variable}}}/tags"
+    shape = thing({"tags": array(STRING)})
+    tag: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
+
+    async def _set(call: Call, change: Callable[[list[str]], list[str]]) -> list[str]:
+        async with call.services.database.begin() as connection:
+            row = await noun.owned(call, connection, "update")
+            tags = list(dict.fromkeys(change(list(row.tags))))
+            await _changed(connection, noun.table, row, {"tags": tags})
+        return tags
+
+    @routes.get(path, rule=f"get_{noun.singular}", response=shape)
+    async def index(call: Call) -> Reply:
+        """The tags of one."""
+        async with call.services.database.begin() as connection:
+            return {"tags": list((await noun.find(call, connection, call.path[noun.variable])).tags)}
+
+    @routes.put(path, rule=f"update_{noun.singular}", owned=True, body=thing({"tags": array(tag)}), response=shape)
+    async def replace(call: Call) -> Reply:
+        """Give it these tags and no others."""
+        return {"tags": await _set(call, lambda _: call.body["tags"])}
+
+    @routes.delete(path, rule=f"update_{noun.singular}", owned=True, status=204)
+    async def clear(call: Call) -> Reply:
+        """Take all tags off."""
+        await _set(call, lambda _: [])
+        return None
+
+    @routes.put(f"{path}/{{tag}}", rule=f"update_{noun.singular}", owned=True, status=201)
+    async def add(call: Call) -> Reply:
+        """Give it one tag more."""
+        await _set(call, lambda tags: [*tags, call.path["tag"]])
+        return None
+
+    @routes.delete(f"{path}/{{tag}}", rule=f"update_{noun.singular}", owned=True, status=204)
+    async def remove(call: Call) -> Reply:
+        """Take a tag off."""
+        await _set(call, lambda tags: [each for each in tags if each != call.path["tag"]])
+        return None
+
+
+for _noun in NOUNS:
+    _list(_noun)
+    _verbs(_noun)
+    _tags(_noun)
+
+
+def _none_of(plural: str) -> None:
+    """Clients look for these beside a server's ports; there are none, and none can be made."""
+
+    @routes.get(f"/{plural}", rule="get_network", response=thing({plural: {"const": []}}))
+    async def index(call: Call) -> Reply:
+        """None are served."""
+        return {plural: []}
+
+
+for _plural in ("floatingips", "routers"):
+    _none_of(_plural)

@@ -1,0 +1,91 @@
+"""How many networks, ports and security groups a project may have."""
+
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.api.permissions import ADMIN, READER, Permission
+from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import INTEGER, Schema, array, by_name, thing
+from roost.network import networks
+from roost.store import rows
+from roost.store.tables.network import network_quotas
+
+routes = Table(prefix="/v2.0/quotas")
+
+RULES = (
+    Permission("get_quota", READER, "Show the quotas of a project."),
+    Permission("update_quota", ADMIN, "Set the quotas of a project."),
+    Permission("delete_quota", ADMIN, "Let a project have the usual quotas again."),
+)
+
+_LIMIT: Schema = {"type": "integer", "minimum": -1, "maximum": 2147483647}
+_IGNORED: dict[str, Schema] = {"tenant_id": {}, "project_id": {}, "force": {}}
+_QUOTA = thing({"quota": by_name(INTEGER)})
+_DETAILS = thing({"quota": by_name(thing({"limit": INTEGER, "used": INTEGER, "reserved": INTEGER}))})
+
+
+@routes.get("", rule="update_quota", response=thing({"quotas": array({"type": "object"})}))
+async def index(call: Call) -> Reply:
+    """The projects whose quotas were set."""
+    async with call.services.database.begin() as connection:
+        owners = {row.project_id: None for row in await rows.index(connection, network_quotas, "project_id")}
+        views = [
+            {**await networks.limits(connection, owner), "project_id": owner, "tenant_id": owner} for owner in owners
+        ]
+    return {"quotas": views}
+
+
+@routes.get("/{project_id}", rule="get_quota", owned=True, response=_QUOTA)
+async def show(call: Call) -> Reply:
+    """The quotas of a project."""
+    call.permit("get_quota", project_id=call.path["project_id"])
+    async with call.services.database.begin() as connection:
+        return {"quota": await networks.limits(connection, call.path["project_id"])}
+
+
+@routes.get("/{project_id}/default", rule="get_quota", owned=True, response=_QUOTA)
+async def show_default(call: Call) -> Reply:
+    """The usual quotas."""
+    call.permit("get_quota", project_id=call.path["project_id"])
+    return {"quota": dict(networks.QUOTAS)}
+
+
+@routes.get("/{project_id}/details", rule="get_quota", owned=True, response=_DETAILS)
+@routes.get("/{project_id}/details.json", rule="get_quota", owned=True, response=_DETAILS)
+async def show_details(call: Call) -> Reply:
+    """The quotas of a project, and what it has."""
+    project_id = call.path["project_id"]
+    call.permit("get_quota", project_id=project_id)
+    async with call.services.database.begin() as connection:
+        limits, used = await networks.limits(connection, project_id), await networks.used(connection, project_id)
+    return {"quota": {key: {"limit": limits[key], "used": used[key], "reserved": 0} for key in limits}}
+
+
+@routes.put(
+    "/{project_id}",
+    rule="update_quota",
+    body=thing({"quota": thing({}, {**dict.fromkeys(networks.QUOTAS, _LIMIT), **_IGNORED})}),
+    response=_QUOTA,
+)
+async def update(call: Call) -> Reply:
+    """Set quotas of a project."""
+    project_id = call.path["project_id"]
+    async with call.services.database.begin() as connection:
+        for resource in networks.QUOTAS:
+            if resource in call.body["quota"]:
+                await _set(connection, project_id, resource, call.body["quota"][resource])
+        return {"quota": await networks.limits(connection, project_id)}
+
+
+async def _set(connection: AsyncConnection, project_id: str, resource: str, limit: int) -> Any:
+    await rows.remove(connection, network_quotas, project_id=project_id, resource=resource)
+    await rows.add(connection, network_quotas, {"project_id": project_id, "resource": resource, "limit": limit})
+
+
+@routes.delete("/{project_id}", rule="delete_quota", status=204)
+async def delete(call: Call) -> Reply:
+    """Let a project have the usual quotas again."""
+    async with call.services.database.begin() as connection:
+        await rows.remove(connection, network_quotas, project_id=call.path["project_id"])
+    return None
