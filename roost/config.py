@@ -211,7 +211,8 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             "keep_days",
             default=30,
             min=0,
-            help="Days for which ended actions of clusters, their events, and ended repairs are kept; 0 is for ever.",
+            help="Days for which deleted servers, ended actions of clusters, their events, and ended repairs are kept; "
+            "0 is for ever.",
         ),
     ],
     "log": [

@@ -36,6 +36,7 @@ from roost.compute.scheduling.scheduler import Scheduler
 from roost.compute.scheduling.servers import Actor
 from roost.config import Settings
 from roost.errors import RoostError
+from roost.network import attachments
 from roost.store.database import Database
 from roost.store.grouping import Grouped
 from roost.store.tables.balancers import load_balancer_members, load_balancers
@@ -45,8 +46,6 @@ from roost.store.tables.servers import servers as servers_table
 from roost.store.uuids import is_uuid
 
 BATCH = 1000
-NETWORKS = ("private", "public")
-"""The simulated hosts have one network, which answers to these names."""
 
 _WAITS = (0.005, 0.01, 0.01, 0.02, 0.02, 0.05)
 """Seconds between looks at servers that the engine is about to finish."""
@@ -367,12 +366,10 @@ class EmbeddedCloud:
         return None if row is None else CloudResource(row.id, row.name)
 
     async def find_network(self, name_or_id: str) -> CloudResource | None:
-        """Any of the names of the one network."""
-        for name in NETWORKS:
-            identifier = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
-            if name_or_id in (name, identifier):
-                return CloudResource(identifier, name)
-        return None
+        """One that the project may use: the same that the compute API takes."""
+        async with self.database.begin() as connection:
+            found = await attachments.named_network(connection, self.project_id, name_or_id)
+        return None if found is None else CloudResource(found.id, found.name)
 
     async def find_keypair(self, name: str) -> CloudResource | None:
         """One of the owner's."""

@@ -172,7 +172,9 @@ class List(Property):
         self.schema = schema
 
     def resolve(self, value: Any, version: str | None = None) -> list[Any]:
-        """Every item in its own type."""
+        """Every item in its own type; an empty text is an empty list, as in Senlin."""
+        if value == "":
+            value = []
         if not isinstance(value, list | tuple):
             raise InvalidSpec(f"'{value}' is not a List")
         items = [self.schema.resolve(item, version) for item in value] if self.schema else list(value)

@@ -16,7 +16,7 @@ from roost.store.database import Database
 from roost.store.tables.answers import repairs
 from roost.store.tables.clusters import actions, events, unfinished
 from roost.store.tables.history import happenings, samples
-from roost.store.tables.servers import outbox
+from roost.store.tables.servers import deleted_servers, outbox
 
 PURGED = Metric("roost_purged_rows", "Rows that were forgotten because of their age, by table.", ["table"])
 
@@ -47,6 +47,7 @@ def batches(before: datetime, *, notifications: bool) -> Iterator[tuple[str, sa.
     yield _oldest(happenings, happenings.c.at, before)
     yield _oldest(samples, samples.c.at, before)
     yield _oldest(repairs, repairs.c.updated_at, before, sa.text("status IN ('stopped', 'done', 'failed')"))
+    yield _oldest(deleted_servers, deleted_servers.c.deleted_at, before)
     if notifications:
         yield _oldest(outbox, outbox.c.created_at, before)
 

@@ -67,6 +67,11 @@ def _server(**more: str) -> Body:
     return body
 
 
+def _named(things: Things, version: Version, networks: list[dict[str, str]]) -> Any:
+    """A server on these networks."""
+    return {"server": {**_server()(things, version)["server"], "networks": networks}}
+
+
 def _hinted(**hints: str) -> Body:
     def body(things: Things, version: Version) -> Any:
         return {**_server()(things, version), "os:scheduler_hints": {key: things[kind] for key, kind in hints.items()}}
@@ -136,6 +141,46 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
     f"POST {_V3}/users": (_always({"user": {"name": "probe"}}),),
     f"PATCH {_V3}/users/{{user_id}}": (_always({"user": {"enabled": False}}),),
     f"POST {_V3}/users/{{user_id}}/password": (_always({"user": {"original_password": "x", "password": "y"}}),),
+    **{
+        f"{method} /network/v2.0/{path}": (body,)
+        for method, path, body in (
+            ("POST", "networks", _always({"network": {"name": "probe"}})),
+            ("PUT", "networks/{network_id}", _always({"network": {"name": "probe"}})),
+            (
+                "POST",
+                "subnets",
+                _filled({"subnet": {"network_id": "<network_id>", "ip_version": 4, "cidr": "192.0.2.0/24"}}),
+            ),
+            ("PUT", "subnets/{subnet_id}", _always({"subnet": {"name": "probe"}})),
+            ("POST", "ports", _filled({"port": {"network_id": "<network_id>"}})),
+            ("PUT", "ports/{port_id}", _filled({"port": {"security_groups": ["<security_group_id>"]}})),
+            ("POST", "security-groups", _always({"security_group": {"name": "probe"}})),
+            ("PUT", "security-groups/{security_group_id}", _always({"security_group": {"name": "probe"}})),
+            (
+                "POST",
+                "security-group-rules",
+                _filled({"security_group_rule": {"security_group_id": "<security_group_id>", "direction": "ingress"}}),
+            ),
+            (
+                "PUT",
+                "security-group-rules/{security_group_rule_id}",
+                _always({"security_group_rule": {"description": "probe"}}),
+            ),
+            ("PUT", "quotas/{project_id}", _always({"quota": {"network": 1}})),
+            *(
+                ("PUT", f"{plural}/{{{singular}_id}}/tags", _always({"tags": ["probe"]}))
+                for plural, singular in (
+                    *(("networks", "network"), ("subnets", "subnet"), ("ports", "port")),
+                    ("security-groups", "security_group"),
+                    ("security-group-rules", "security_group_rule"),
+                )
+            ),
+        )
+    },
+    f"POST {_V21}/servers/{{server_id}}/os-interface": (
+        _filled({"interfaceAttachment": {"net_id": "<network_id>"}}),
+        _filled({"interfaceAttachment": {"port_id": "<port_id>"}}),
+    ),
     f"PUT {_V3}/projects/{{project_id}}/tags": (_always({"tags": ["probe"]}),),
     f"POST {_V3}/users/{{user_id}}/application_credentials": (
         _filled({"application_credential": {"name": "<mark>"}}),
@@ -175,6 +220,8 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
         _server(),
         _server(key_name="name"),
         _server(flavorRef="flavor_id"),
+        lambda things, version: _named(things, version, [{"uuid": things["network_id"]}]),
+        lambda things, version: _named(things, version, [{"port": things["port_id"]}]),
         _hinted(group="server_group_id"),
         _hinted(same_host="server_id"),
         _hinted(different_host="server_id"),
@@ -210,6 +257,7 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
     f"POST {_V21}/os-server-groups/plan": (_filled(_AGGREGATE),),
     f"POST {_OWNED_GROUP}/repairs": (_always({"repair": {"dry_run": True}}), _always({"repair": {}})),
     f"PUT {_OWNED_GROUP}/repair": (_always({"repair": {"continuous": True}}),),
+    f"POST {_V21}/os-rule-meanings": (_always({"groups": [[{"name": "anti-affinity"}]]}),),
     f"POST {_V21}/os-policy-scopes": (_always({"policy_scope": {"name": "probe"}}),),
     f"POST {_V21}/os-policy-scopes/{{policy_scope_id}}": (_always({"policy_scope": {"name": "probe"}}),),
     f"POST {_V21}/os-policy-scopes/{{policy_scope_id}}/action": (_always({"add_aggregate": {"aggregate_id": 1}}),),

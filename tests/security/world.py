@@ -27,7 +27,7 @@ Things = Mapping[str, str]
 # What belongs to nobody: the same word for everybody, and no secret.
 SHARED = frozenset(
     {"domain_id", "role_id", "policy_scope_id", "image_id", "profile_type", "policy_type", "path", "key", "scope"}
-    | {"quota_class", "generation", "file", "tag", "registered_limit_id"}
+    | {"quota_class", "generation", "file", "tag", "registered_limit_id", "alias", "network"}
 )
 
 
@@ -135,8 +135,10 @@ async def _settle(house: House, cloud: str) -> dict[str, str]:
         "file": "index.html",
         "quota_class": "default",
         "tag": "tagged",
+        "alias": "quotas",
+        "network": "private",
     }
-    things |= await _identity(house, cloud, things)
+    things |= await _identity(house, cloud, things) | await _network(house, cloud, things)
     return things | await _compute(house, cloud, things) | await _clusters(house, cloud, things)
 
 
@@ -157,6 +159,25 @@ async def _identity(house: House, cloud: str, things: Things) -> dict[str, str]:
     rule_id = made["access_rules"][0]["id"]
     shared = {"registered_limit_id": default["id"]}
     return {"credential_id": made["id"], "rule_id": rule_id, "limit_id": limit["id"], **shared}
+
+
+async def _network(house: House, cloud: str, things: Things) -> dict[str, str]:
+    async def post(plural: str, **values: Any) -> str:
+        singular = plural[:-1].replace("-", "_")
+        made = await _good(house, "POST", f"/network/v2.0/{plural}", cloud, {singular: values})
+        return str(made[singular]["id"])
+
+    network = await post("networks", name=f"network-{things['mark']}")
+    subnet = await post("subnets", network_id=network, ip_version=4, cidr="192.168.9.0/24")
+    group = await post("security-groups", name=f"secure-{things['mark']}")
+    rule = await post("security-group-rules", security_group_id=group, direction="ingress", protocol="tcp")
+    return {
+        "network_id": network,
+        "subnet_id": subnet,
+        "port_id": await post("ports", network_id=network),
+        "security_group_id": group,
+        "security_group_rule_id": rule,
+    }
 
 
 async def _compute(house: House, cloud: str, things: Things) -> dict[str, str]:

@@ -54,7 +54,8 @@ async def left(database: Database) -> tuple[Any, ...]:
 @pytest.mark.usefixtures("history")
 async def test_what_ended_long_ago_is_forgotten_with_all_that_belongs_to_it(database: Database) -> None:
     purged = await retention.purge(database, 30, notifications=True)
-    assert purged == {"actions": 2, "events": 2, "repairs": 2, "outbox": 1, "happenings": 1, "samples": 1}
+    ended = {"actions": 2, "events": 2, "repairs": 2, "outbox": 1, "happenings": 1, "samples": 1}
+    assert purged == {**ended, "deleted_servers": 0}
     kept = ["new", "runs", "step of new", "step of runs"]
     assert await left(database) == (kept, ["e1"], ["done", "running"], 1)
     assert set((await retention.purge(database, 30, notifications=True)).values()) == {0}

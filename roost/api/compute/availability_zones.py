@@ -46,12 +46,15 @@ async def _list(call: Call, *, detail: bool) -> Reply:
     """The zones with an enabled host, by name, and after them those without."""
     async with call.services.database.begin() as connection:
         found = await zones.index(connection)
-    listed = []
+    listed: list[dict[str, Any]] = []
     for name, hosts in found.items():
         enabled = [host for host in hosts if host.enabled]
         shown = _describe(enabled) if detail and enabled else None
         listed.append({"zoneName": name, "zoneState": {"available": bool(enabled)}, "hosts": shown})
-    return {"availabilityZoneInfo": sorted(listed, key=lambda zone: not zone["zoneState"]["available"])}
+    listed.sort(key=lambda zone: not zone["zoneState"]["available"])
+    # Where the cloud's own services run; Nova shows it to operators only.
+    internal: dict[str, Any] = {"zoneName": "internal", "zoneState": {"available": True}, "hosts": {}}
+    return {"availabilityZoneInfo": [internal, *listed] if detail else listed}
 
 
 @routes.get("/os-availability-zone", until="2.101", rule=_RULE + "list", response=_answer({"type": "null"}))

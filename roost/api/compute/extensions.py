@@ -1,15 +1,57 @@
-"""Extensions: a notion of old; everything has long been part of the API, and the list is empty."""
+"""Extensions: a notion of old. Everything has long been part of the API; the list names what of it is served."""
 
 from roost.api.permissions import ANYONE, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import thing
+from roost.api.schemas import STRING, array, thing
+from roost.errors import NotFound
 
 routes = Table(prefix="/v2.1")
 
 RULES = (Permission("os_compute_api:extensions", ANYONE, "List extensions."),)
 
+_SERVED = {
+    "NMN": "Multinic",
+    "OS-DCF": "DiskConfig",
+    "OS-EXT-AZ": "ExtendedAvailabilityZone",
+    "OS-EXT-SRV-ATTR": "ExtendedServerAttributes",
+    "OS-EXT-STS": "ExtendedStatus",
+    "OS-SCH-HNT": "SchedulerHints",
+    "os-aggregates": "Aggregates",
+    "os-attach-interfaces": "AttachInterfaces",
+    "os-availability-zone": "AvailabilityZone",
+    "os-flavor-access": "FlavorAccess",
+    "os-flavor-extra-specs": "FlavorExtraSpecs",
+    "os-hypervisors": "Hypervisors",
+    "os-instance-actions": "InstanceActions",
+    "os-keypairs": "Keypairs",
+    "os-migrations": "Migrations",
+    "os-quota-class-sets": "QuotaClasses",
+    "os-quota-sets": "Quotas",
+    "os-security-groups": "SecurityGroups",
+    "os-server-groups": "ServerGroups",
+    "os-services": "Services",
+}
+_EXTENSION = thing(
+    {**dict.fromkeys(("alias", "name", "description", "namespace", "updated"), STRING), "links": array({})}
+)
 
-@routes.get("/extensions", rule="os_compute_api:extensions", response=thing({"extensions": {"const": []}}))
+
+def _view(alias: str) -> dict[str, object]:
+    name = _SERVED[alias]
+    namespace = f"http://docs.openstack.org/compute/ext/{alias}/api/v2"
+    moment = "2014-12-03T00:00:00Z"
+    return {"alias": alias, "name": name, "description": name, "namespace": namespace, "updated": moment, "links": []}
+
+
+@routes.get("/extensions", rule="os_compute_api:extensions", response=thing({"extensions": array(_EXTENSION)}))
 async def index(call: Call) -> Reply:
-    """List extensions: there are none."""
-    return {"extensions": []}
+    """List extensions."""
+    return {"extensions": [_view(alias) for alias in _SERVED]}
+
+
+@routes.get("/extensions/{alias}", rule="os_compute_api:extensions", response=thing({"extension": _EXTENSION}))
+async def show(call: Call) -> Reply:
+    """Show an extension."""
+    if call.path["alias"] not in _SERVED:
+        raise NotFound("The resource could not be found.")
+    return {"extension": _view(call.path["alias"])}

@@ -1,8 +1,10 @@
 """What happened to servers: instance actions and migrations."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.compute.server_view import host_id
 from roost.api.compute.servers import owned
@@ -11,7 +13,7 @@ from roost.api.permissions import ADMIN, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import INTEGER, NULL, NULLABLE_STRING, STRING, Schema, array, since, thing
 from roost.api.versions import Version
-from roost.compute.scheduling import servers
+from roost.compute.scheduling import deleted, servers
 from roost.errors import NotFound
 
 _ACTIONS = "os_compute_api:os-instance-actions:"
@@ -81,12 +83,28 @@ def _action(call: Call, row: sa.Row[Any]) -> dict[str, Any]:
     return view
 
 
+async def _history(call: Call, connection: AsyncConnection, rule: str) -> tuple[servers.Server, Sequence[Any]]:
+    """A server and what was done to it; since 2.21 also one that was deleted."""
+    server_id = call.path["server_id"]
+    try:
+        server = await owned(call, connection, rule)
+    except NotFound:
+        if call.version < Version(2, 21):
+            raise
+    else:
+        return server, await servers.actions_of(connection, server.id)
+    gone, done = await deleted.find(connection, server_id)
+    if gone.project_id != call.caller.project_id and not call.caller.is_admin:
+        raise NotFound(f"Instance {server_id} could not be found.")
+    call.permit(rule, project_id=gone.project_id)
+    return gone, done
+
+
 @routes.get("/servers/{server_id}/os-instance-actions", rule=_ACTIONS + "list", owned=True, response=_listed_shape)
 async def index(call: Call) -> Reply:
     """List what was done to a server, the newest first."""
     async with call.services.database.begin() as connection:
-        server = await owned(call, connection, _ACTIONS + "list")
-        rows = await servers.actions_of(connection, server.id)
+        _, rows = await _history(call, connection, _ACTIONS + "list")
     return {"instanceActions": [_action(call, row) for row in rows]}
 
 
@@ -99,8 +117,7 @@ async def index(call: Call) -> Reply:
 async def show(call: Call) -> Reply:
     """Show what one request did to a server, and how it went."""
     async with call.services.database.begin() as connection:
-        server = await owned(call, connection, _ACTIONS + "show")
-        rows = await servers.actions_of(connection, server.id)
+        server, rows = await _history(call, connection, _ACTIONS + "show")
     for row in rows:
         if row.request_id == call.path["request_id"]:
             return {"instanceAction": {**_action(call, row), "events": _events(call, row, server)}}

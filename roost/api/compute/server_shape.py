@@ -24,7 +24,7 @@ _LOOKED_AT: dict[str, Schema] = {
     "OS-EXT-STS:vm_state": STRING,
     "OS-EXT-STS:power_state": INTEGER,
     "OS-SRV-USG:launched_at": NULLABLE_STRING,
-    "OS-SRV-USG:terminated_at": NULL,
+    "OS-SRV-USG:terminated_at": NULLABLE_STRING,
 }
 """What only a look at a server shows; since 2.75, a change of it too."""
 _SECURITY = {"security_groups": array(thing({"name": STRING}))}

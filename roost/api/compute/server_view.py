@@ -102,7 +102,7 @@ def _basics(call: Call, server: Server) -> dict[str, Any]:
         "key_name": server.key_name,
         "os-extended-volumes:volumes_attached": [],
         "OS-SRV-USG:launched_at": timestamp(server.launched_at),
-        "OS-SRV-USG:terminated_at": None,
+        "OS-SRV-USG:terminated_at": timestamp(server.updated_at) if server.vm_state == "deleted" else None,
     }
     if server.addresses:
         view["security_groups"] = [{"name": "default"}]

@@ -4,10 +4,11 @@ import base64
 import binascii
 import ipaddress
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import JSONResponse
 
 from roost import logs
@@ -18,7 +19,7 @@ from roost.api.permissions import ADMIN, MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import BOOLEAN, NAME, POSITIVE_INTEGER, STRING, Schema, array, boolean, thing
 from roost.api.versions import Version
-from roost.compute.scheduling import servers
+from roost.compute.scheduling import deleted, servers
 from roost.compute.scheduling.request import CreateRequest, NewServer, named_servers
 from roost.compute.scheduling.servers import Actor, Filters, Server
 from roost.errors import Forbidden, Invalid, NotFound
@@ -350,7 +351,7 @@ async def detail(call: Call) -> Reply:
 async def _list(call: Call, view: Callable[[Call, Server], dict[str, Any]]) -> Reply:
     filters = _filters(call)
     async with call.services.database.begin() as connection:
-        rows = await servers.index(connection, filters) if filters is not None else []
+        rows = await _found(call, connection, filters)
     body: dict[str, Any] = {"servers": [view(call, row) for row in rows]}
     following = next_page(call, body["servers"], "id") if "limit" in call.query else []
     if following:
@@ -358,8 +359,31 @@ async def _list(call: Call, view: Callable[[Call, Server], dict[str, Any]]) -> R
     return body
 
 
-def _filters(call: Call) -> Filters | None:
-    """What the query asks for; None if nothing can match it."""
+async def _found(call: Call, connection: AsyncConnection, filters: Filters) -> Sequence[Server]:
+    """The servers of a page. Deleted ones are listed to operators who ask for them, and to whoever asks what changed
+    since: after those that are there."""
+    asked = "deleted" in call.query and call.caller.is_admin
+    gone = _truth(call.query["deleted"], "deleted") if asked else False
+    marker, limit = call.page.marker, call.page.limit or 0
+    if gone:
+        return await deleted.index(connection, filters, limit, marker)
+    if filters.changed_since is None or asked:
+        return await servers.index(connection, filters)
+    if marker is not None and await deleted.exists(connection, marker):
+        return await deleted.index(connection, filters, limit, marker)
+    rows = await servers.index(connection, filters)
+    if len(rows) < limit and not _narrowed(filters):
+        rows = [*rows, *await deleted.index(connection, filters, limit - len(rows), None)]
+    return rows
+
+
+def _narrowed(filters: Filters) -> bool:
+    """Whether the list is limited by something that deleted servers no longer have."""
+    return bool(filters.statuses or filters.vm_states or filters.host or filters.zone or filters.tags)
+
+
+def _filters(call: Call) -> Filters:
+    """What the query asks for."""
     query, values = call.query, call.queries
     everybody = "all_tenants" in query and _truth(query["all_tenants"] or "1", "all_tenants")
     if everybody:
@@ -367,8 +391,6 @@ def _filters(call: Call) -> Filters | None:
     project = query.get("project_id") or query.get("tenant_id")
     if not everybody:
         project = call.caller.project_id
-    if query.get("deleted") is not None and call.caller.is_admin and _truth(query["deleted"], "deleted"):
-        return None
     admin = call.caller.is_admin
 
     def tags(key: str) -> tuple[str, ...]:

@@ -13,4 +13,5 @@ IMAGE_API = Api(
     table=Table().include(*(noun.routes for noun in _NOUNS)),
     error_body=identity_body,
     rules=images.RULES,
+    says_wrong_method=True,
 )

@@ -91,6 +91,7 @@ STATUSES: Mapping[str, Mapping[str, str]] = {
     "error": {"": "ERROR", "rebuilding": "REBUILD"},
     "shelved": {"": "SHELVED"},
     "shelved_offloaded": {"": "SHELVED_OFFLOADED"},
+    "deleted": {"": "DELETED"},
 }
 
 
@@ -256,9 +257,10 @@ def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
         conditions.append(sa.func.coalesce(hosts.c.availability_zone, servers.c.zone) == filters.zone)
     changed = sa.func.coalesce(servers.c.updated_at, servers.c.created_at)
     if filters.changed_since is not None:
-        conditions.append(changed >= filters.changed_since)
+        conditions.append(sa.func.date_trunc("second", changed) >= filters.changed_since)
     if filters.changed_before is not None:
-        conditions.append(changed <= filters.changed_before)
+        # As shown, in whole seconds: what is shown as changed at that moment is changed by then.
+        conditions.append(sa.func.date_trunc("second", changed) <= filters.changed_before)
     if filters.metadata:
         conditions.append(servers.c.metadata.contains(sa.cast(dict(filters.metadata), JSONB)))
     if filters.tags:

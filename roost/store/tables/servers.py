@@ -95,6 +95,20 @@ servers = sa.Table(
     sa.Index("ix_servers_failed", "number", postgresql_where="vm_state = 'error'"),
 )
 
+# What is kept of a deleted server for a while: its row, and what was done to it. A trigger writes it.
+deleted_servers = sa.Table(
+    "deleted_servers",
+    metadata,
+    sa.Column("id", UUID(as_uuid=False), primary_key=True),
+    sa.Column("project_id", sa.Text, nullable=False),
+    sa.Column("deleted_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now(), index=True),
+    sa.Column("host", sa.Text),
+    sa.Column("host_zone", sa.Text),
+    sa.Column("server", JSONB, nullable=False),
+    sa.Column("actions", JSONB, nullable=False),
+    sa.Index("ix_deleted_servers_project_id_deleted_at", "project_id", "deleted_at"),
+)
+
 claims = sa.Table(
     "claims",
     metadata,

@@ -28,5 +28,7 @@ async def test_what_is_refused(compute: Compute) -> None:
     )
 
 
-async def test_there_are_no_extensions(compute: Compute) -> None:
-    assert await compute.get("/extensions", cloud="roost") == {"extensions": []}
+async def test_extensions_name_what_is_served(compute: Compute) -> None:
+    aliases = {each["alias"] for each in (await compute.get("/extensions", cloud="roost"))["extensions"]}
+    assert {"os-server-groups", "os-keypairs", "os-security-groups"} <= aliases
+    assert (await compute.refusal("GET", "/extensions/none", cloud="roost"))[0] == 404
