@@ -14,6 +14,7 @@ from roost.compute.scheduling import lifecycle
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.identity import sign_ins, tokens
+from roost.network import attachments
 from roost.store import feed, retention, row_counts
 from roost.store.database import Database
 from roost.store.tables.changes import claim_changes, watch_changes
@@ -56,12 +57,13 @@ async def _keep_forgetting(database: Database, settings: Settings) -> None:
 
 
 async def forget(database: Database, settings: Settings) -> None:
-    """Forget what nobody will ask for: expired tokens, failures to sign in and changes of the fleet long past, and what
-    ended long ago."""
+    """Forget what nobody will ask for: expired tokens, failures to sign in, changes of the fleet long past, ports that
+    were reserved for servers that never came, and what ended long ago."""
     async with database.begin() as connection:
         await tokens.purge(connection)
         await sign_ins.purge(connection)
         await changes.forget_old(connection)
         await feed.forget_old(connection, (claim_changes, watch_changes))
+        await attachments.forget_pending(connection)
     if settings.keep_days:
         await retention.purge(database, settings.keep_days, notifications=not notifications.wanted(settings))

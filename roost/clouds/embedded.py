@@ -6,7 +6,7 @@ Decisions and claims are made here; what takes time (to boot, to stop, to go awa
 import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -37,6 +37,8 @@ from roost.compute.scheduling.servers import Actor
 from roost.config import Settings
 from roost.errors import RoostError
 from roost.network import attachments
+from roost.network.addresses import AddressPool
+from roost.network.attachments import Reserved
 from roost.store.database import Database
 from roost.store.grouping import Grouped
 from roost.store.tables.balancers import load_balancer_members, load_balancers
@@ -96,10 +98,16 @@ class EmbeddedClouds:
     database: Database
     settings: Settings
     scheduler: Scheduler
+    addresses: AddressPool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "addresses", AddressPool(self.database))
 
     def of(self, project_id: str, user_id: str, *, privileged: bool = False) -> "EmbeddedCloud":
         """The cloud as one project sees it."""
-        return EmbeddedCloud(self.database, self.settings, self.scheduler, project_id, user_id, privileged)
+        return EmbeddedCloud(
+            self.database, self.settings, self.scheduler, self.addresses, project_id, user_id, privileged
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +117,7 @@ class EmbeddedCloud:
     database: Database
     settings: Settings
     scheduler: Scheduler
+    addresses: AddressPool
     project_id: str
     user_id: str
     privileged: bool = False
@@ -129,9 +138,21 @@ class EmbeddedCloud:
         alike: dict[Any, list[ServerRequest]] = {}
         for request in requests:
             alike.setdefault(_kind(request), []).append(request)
-        kinds = list(alike.values())
-        answers = await self.scheduler.create_all([self._boot(kind) for kind in kinds])
         refused: dict[str, str] = {}
+        kinds: list[list[ServerRequest]] = []
+        reserved: list[Reserved] = []
+        for kind in alike.values():
+            try:
+                reserved.append(await self._reserve(kind))
+                kinds.append(kind)
+            except RoostError as error:
+                refused |= {request.node_id: error.message for request in kind}
+        boots = [self._boot(kind, plugs) for kind, plugs in zip(kinds, reserved, strict=True)]
+        try:
+            answers = await self.scheduler.create_all(boots)
+        finally:
+            for plugs in reserved:
+                await attachments.release(self.database, plugs)
         for kind, answer in zip(kinds, answers, strict=True):
             if isinstance(answer, RoostError):
                 refused |= {request.node_id: answer.message for request in kind}
@@ -142,7 +163,15 @@ class EmbeddedCloud:
         found = await self._settled([request.node_id for request in requests if request.node_id not in refused])
         return [_outcome(request.node_id, found.get(request.node_id), refused) for request in requests]
 
-    def _boot(self, kind: Sequence[ServerRequest]) -> CreateRequest:
+    async def _reserve(self, kind: Sequence[ServerRequest]) -> Reserved:
+        """Addresses on the networks that the servers name; a node that names none has none."""
+        first = kind[0]
+        if not first.networks and not first.security_groups:
+            return Reserved(({},) * len(kind))
+        networks, groups = [dict(each) for each in first.networks], list(first.security_groups) or None
+        return await attachments.reserve(self.addresses, self.project_id, networks, groups, len(kind))
+
+    def _boot(self, kind: Sequence[ServerRequest], reserved: Reserved) -> CreateRequest:
         first = kind[0]
         zone, _, host = (first.availability_zone or "").partition(":")
         hints = dict(first.scheduler_hints)
@@ -150,7 +179,10 @@ class EmbeddedCloud:
             project_id=self.project_id,
             user_id=self.user_id,
             request_id=self._actor.request_id,
-            servers=tuple(NewServer(each.name, dict(each.metadata), token=each.node_id) for each in kind),
+            servers=tuple(
+                NewServer(each.name, dict(each.metadata), addresses, token=each.node_id)
+                for each, addresses in zip(kind, reserved.addresses, strict=True)
+            ),
             flavor_id=first.flavor,
             image_id=first.image,
             key_name=first.key_name,
@@ -171,7 +203,7 @@ class EmbeddedCloud:
         if not missing:
             return {}
         try:
-            await self.scheduler.create(self._boot(missing[:1]))
+            await self.scheduler.create(self._boot(missing[:1], Reserved(({},))))
         except RoostError as error:
             return {request.node_id: error.message for request in missing}
         probe = (await self._settled([missing[0].node_id])).get(missing[0].node_id)
@@ -457,6 +489,8 @@ def _kind(request: ServerRequest) -> tuple[Any, ...]:
         request.user_data,
         request.config_drive,
         hints,
+        str(request.networks),
+        request.security_groups,
     )
 
 

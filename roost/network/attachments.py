@@ -46,7 +46,7 @@ async def reserve(
     if wanted == "none":
         return Reserved(({},) * count)
     plain = groups is None or set(groups) <= {"default"}
-    if plain and (not wanted or wanted == "auto"):
+    if plain and (not wanted or wanted in ("auto", [{"uuid": PRIVATE}])):
         taken = await pool.take(count)
         return Reserved(tuple({_PRIVATE_NAME: [entry(address, _mac(address))]} for address in taken))
     asked = wanted if wanted and not isinstance(wanted, str) else [{"uuid": PRIVATE}]

@@ -77,7 +77,8 @@ class FaultyClouds(EmbeddedClouds):
     """The embedded clouds, with faults."""
 
     def of(self, project_id: str, user_id: str, *, privileged: bool = False) -> EmbeddedCloud:
-        return FaultyCloud(self.database, self.settings, self.scheduler, project_id, user_id, privileged)
+        shared = (self.database, self.settings, self.scheduler, self.addresses)
+        return FaultyCloud(*shared, project_id, user_id, privileged)
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 import time_machine
 
-from roost.clouds.embedded import EmbeddedCloud
+from roost.clouds.embedded import EmbeddedClouds
 from roost.clusters.actions import control, queue, runner
 from roost.clusters.actions.work import Work
 from roost.identity import tokens, users
@@ -139,7 +139,8 @@ async def test_a_cluster_that_deletes_a_server_amid_its_resize_gives_all_of_it_b
     services = cloud.api.services
     async with cloud.database.begin() as connection:
         row = (await connection.execute(sa.text("SELECT project_id, user_id FROM servers"))).one()
-    embedded = EmbeddedCloud(cloud.database, services.settings, services.scheduler, row.project_id, row.user_id)
+    clouds = EmbeddedClouds(cloud.database, services.settings, services.scheduler)
+    embedded = clouds.of(row.project_id, row.user_id)
     deleting = asyncio.create_task(embedded.delete_servers([server]))
     while not deleting.done():
         await truth.settle(cloud.database)

@@ -27,7 +27,7 @@ Things = Mapping[str, str]
 # What belongs to nobody: the same word for everybody, and no secret.
 SHARED = frozenset(
     {"domain_id", "role_id", "policy_scope_id", "image_id", "profile_type", "policy_type", "path", "key", "scope"}
-    | {"quota_class", "generation", "file", "tag", "registered_limit_id", "alias", "network"}
+    | {"quota_class", "generation", "file", "tag", "registered_limit_id", "alias"}
 )
 
 
@@ -136,7 +136,6 @@ async def _settle(house: House, cloud: str) -> dict[str, str]:
         "quota_class": "default",
         "tag": "tagged",
         "alias": "quotas",
-        "network": "private",
     }
     things |= await _identity(house, cloud, things) | await _network(house, cloud, things)
     return things | await _compute(house, cloud, things) | await _clusters(house, cloud, things)
@@ -172,6 +171,7 @@ async def _network(house: House, cloud: str, things: Things) -> dict[str, str]:
     group = await post("security-groups", name=f"secure-{things['mark']}")
     rule = await post("security-group-rules", security_group_id=group, direction="ingress", protocol="tcp")
     return {
+        "network": f"network-{things['mark']}",
         "network_id": network,
         "subnet_id": subnet,
         "port_id": await post("ports", network_id=network),
@@ -213,6 +213,7 @@ async def _compute(house: House, cloud: str, things: Things) -> dict[str, str]:
         hints = {"os:scheduler_hints": {"group": group}} if number < 2 else {}
         ids.append((await post("/servers", {"server": server, **hints}))["server"]["id"])
         await until_at_rest(house, ids[-1])
+    await post(f"/servers/{ids[0]}/os-interface", {"interfaceAttachment": {"port_id": things["port_id"]}})
     history = await _good(house, "GET", f"/compute/v2.1/servers/{ids[0]}/os-instance-actions", cloud)
     repair = (await post(f"/os-server-groups/{group}/repairs", {"repair": {}}, OPERATOR))["repair"]["id"]
     plan = await post(

@@ -35,11 +35,11 @@ from roost.api.versions import COMPUTE
 
 _NOUNS = (
     versions,
+    server_networks,
     servers,
     server_actions,
     server_history,
     server_metadata,
-    server_networks,
     server_groups,
     audits,
     explanations,

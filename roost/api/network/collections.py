@@ -362,7 +362,7 @@ RULES_OF_GROUPS = Noun(
     remove=_remove_rule,
     more=_more_of_rules,
 )
-NOUNS = (NETWORKS, SUBNETS, PORTS, GROUPS, RULES_OF_GROUPS)
+NOUNS = (PORTS, SUBNETS, NETWORKS, RULES_OF_GROUPS, GROUPS)
 
 RULES = tuple(
     Permission(f"{verb}_{noun.singular}", READER if verb == "get" else MEMBER, f"{word} {noun.plural}.")
@@ -565,8 +565,8 @@ def _tags(noun: Noun) -> None:
 
 for _noun in NOUNS:
     _list(_noun)
-    _verbs(_noun)
     _tags(_noun)
+    _verbs(_noun)
 
 
 def _none_of(plural: str) -> None:
