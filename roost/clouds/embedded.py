@@ -38,7 +38,7 @@ from roost.config import Settings
 from roost.errors import RoostError
 from roost.network import attachments
 from roost.network.addresses import AddressPool
-from roost.network.attachments import Reserved
+from roost.network.attachments import ReservedPorts
 from roost.store.database import Database
 from roost.store.grouping import Grouped
 from roost.store.tables.balancers import load_balancer_members, load_balancers
@@ -140,7 +140,7 @@ class EmbeddedCloud:
             alike.setdefault(_kind(request), []).append(request)
         refused: dict[str, str] = {}
         kinds: list[list[ServerRequest]] = []
-        reserved: list[Reserved] = []
+        reserved: list[ReservedPorts] = []
         for kind in alike.values():
             try:
                 reserved.append(await self._reserve(kind))
@@ -163,15 +163,15 @@ class EmbeddedCloud:
         found = await self._settled([request.node_id for request in requests if request.node_id not in refused])
         return [_outcome(request.node_id, found.get(request.node_id), refused) for request in requests]
 
-    async def _reserve(self, kind: Sequence[ServerRequest]) -> Reserved:
+    async def _reserve(self, kind: Sequence[ServerRequest]) -> ReservedPorts:
         """Addresses on the networks that the servers name; a node that names none has none."""
         first = kind[0]
         if not first.networks and not first.security_groups:
-            return Reserved(({},) * len(kind))
+            return ReservedPorts(({},) * len(kind))
         networks, groups = [dict(each) for each in first.networks], list(first.security_groups) or None
         return await attachments.reserve(self.addresses, self.project_id, networks, groups, len(kind))
 
-    def _boot(self, kind: Sequence[ServerRequest], reserved: Reserved) -> CreateRequest:
+    def _boot(self, kind: Sequence[ServerRequest], reserved: ReservedPorts) -> CreateRequest:
         first = kind[0]
         zone, _, host = (first.availability_zone or "").partition(":")
         hints = dict(first.scheduler_hints)
@@ -203,7 +203,7 @@ class EmbeddedCloud:
         if not missing:
             return {}
         try:
-            await self.scheduler.create(self._boot(missing[:1], Reserved(({},))))
+            await self.scheduler.create(self._boot(missing[:1], ReservedPorts(({},))))
         except RoostError as error:
             return {request.node_id: error.message for request in missing}
         probe = (await self._settled([missing[0].node_id])).get(missing[0].node_id)

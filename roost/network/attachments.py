@@ -27,7 +27,7 @@ Addresses = dict[str, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class ReservedPorts:
     """The addresses of servers to be, each server's by network, and the ports that were reserved for them."""
 
     addresses: tuple[Addresses, ...]
@@ -40,21 +40,21 @@ async def reserve(
     wanted: Sequence[Mapping[str, Any]] | str | None,
     groups: Sequence[str] | None,
     count: int,
-) -> Reserved:
+) -> ReservedPorts:
     """Addresses for so many servers of a project on the networks and with the security groups that were named; raises
     `Invalid` for what is not there."""
     if wanted == "none":
-        return Reserved(({},) * count)
+        return ReservedPorts(({},) * count)
     plain = groups is None or set(groups) <= {"default"}
     if plain and (not wanted or wanted in ("auto", [{"uuid": PRIVATE}])):
         taken = await pool.take(count)
-        return Reserved(tuple({_PRIVATE_NAME: [entry(address, _mac(address))]} for address in taken))
+        return ReservedPorts(tuple({_PRIVATE_NAME: [entry(address, _mac(address))]} for address in taken))
     asked = wanted if wanted and not isinstance(wanted, str) else [{"uuid": PRIVATE}]
     async with pool.database.begin() as connection:
         return await _reserve(connection, project_id, asked, groups, count)
 
 
-async def release(database: Database, reserved: Reserved) -> None:
+async def release(database: Database, reserved: ReservedPorts) -> None:
     """Give back what was reserved for servers that did not come to be."""
     if not reserved.port_ids:
         return
@@ -85,7 +85,7 @@ async def _reserve(
     wanted: Sequence[Mapping[str, Any]],
     groups: Sequence[str] | None,
     count: int,
-) -> Reserved:
+) -> ReservedPorts:
     group_ids = None if groups is None else await group_ids_of(connection, project_id, groups)
     made: list[Addresses] = []
     port_ids: list[str] = []
@@ -99,7 +99,7 @@ async def _reserve(
             held = (await networks.addresses_of(connection, [port.id])).get(port.id, [])
             one.setdefault(network.name, []).extend(entry(each["ip_address"], port.mac_address) for each in held)
         made.append({name: entries for name, entries in one.items() if entries})
-    return Reserved(tuple(made), tuple(port_ids))
+    return ReservedPorts(tuple(made), tuple(port_ids))
 
 
 async def _port(

@@ -24,7 +24,7 @@ from roost.compute.scheduling.request import CreateRequest, NewServer, named_ser
 from roost.compute.scheduling.servers import Actor, Filters, Server
 from roost.errors import Forbidden, Invalid, NotFound
 from roost.network import attachments
-from roost.network.attachments import Reserved
+from roost.network.attachments import ReservedPorts
 
 _RULE = "os_compute_api:servers:"
 _FORCED_HOST = _RULE + "create:forced_host"
@@ -159,7 +159,7 @@ async def create(call: Call) -> Reply:
     _refuse_volumes(call.body["server"])
     _, count = _counts(call.body["server"])
     # What is refused for another reason leaves nothing reserved.
-    _boot(call, Reserved(({},) * count))
+    _boot(call, ReservedPorts(({},) * count))
     reserved = await _reserve(call, count)
     try:
         booted = await call.services.scheduler.create(_boot(call, reserved))
@@ -183,7 +183,7 @@ async def create(call: Call) -> Reply:
     return JSONResponse(body, 202, headers={"Location": f"{call.base}/v2.1/servers/{first}"})
 
 
-def _boot(call: Call, reserved: Reserved) -> CreateRequest:
+def _boot(call: Call, reserved: ReservedPorts) -> CreateRequest:
     """What a request means."""
     body = call.body["server"]
     hints = call.body.get("os:scheduler_hints") or call.body.get("OS-SCH-HNT:scheduler_hints") or {}
@@ -283,7 +283,7 @@ def _user_data(body: Mapping[str, Any]) -> str | None:
     return user_data
 
 
-async def _reserve(call: Call, count: int) -> Reserved:
+async def _reserve(call: Call, count: int) -> ReservedPorts:
     """The addresses of the servers on the networks, and with the security groups, that were named."""
     body = call.body["server"]
     groups = [each["name"] for each in body.get("security_groups", ()) if "name" in each] or None
