@@ -75,8 +75,11 @@ class RequestContext:
 
 async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
     """Write a cluster down and have its nodes made."""
-    limit = request.settings.max_clusters
-    query = sa.select(sa.func.count()).where(clusters.c.project_id == request.caller.project_id)
+    limit, project_id = request.settings.max_clusters, request.caller.project_id or ""
+    # One creation at a time for each project, so that none slips past the count of another.
+    turn = sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(f"clusters of {project_id}", 0))
+    await request.connection.execute(sa.select(turn))
+    query = sa.select(sa.func.count()).where(clusters.c.project_id == project_id)
     if int(await request.connection.scalar(query) or 0) >= limit:
         raise OverQuota(f"Quota exceeded for clusters: a project may have {limit}.")
     _check_config(given)

@@ -1,5 +1,6 @@
 """Receivers: what others can trigger on a cluster, without knowing more than an address with a secret in it."""
 
+import hashlib
 import math
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,6 +21,9 @@ from roost.identity.tokens import Caller
 from roost.store.tables.clusters import receivers
 
 TYPES = ("webhook", "message")
+
+Permit = Callable[[Caller, str], None]
+"""Raises `Forbidden` unless this caller may have this action done."""
 
 Trigger = Callable[[RequestContext, str, Mapping[str, Any]], Awaitable[str]]
 
@@ -67,9 +71,10 @@ def check_action(action: str) -> None:
         raise BadRequest(f"Illegal action '{action}' specified.")
 
 
-async def create(request: RequestContext, given: Mapping[str, Any]) -> sa.Row[Any]:
-    """Make a receiver."""
+async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+    """Make a receiver; the answer has the only copy of its secret."""
     kind, cluster_id = given["type"], None
+    secret = secrets.token_urlsafe(24)
     if kind == "webhook":
         for key, words in (("cluster_id", "Cluster identity"), ("action", "Action name")):
             if not given.get(key):
@@ -92,13 +97,17 @@ async def create(request: RequestContext, given: Mapping[str, Any]) -> sa.Row[An
         cluster_id=cluster_id,
         action=given.get("action"),
         params=given.get("params") or {},
-        secret=secrets.token_urlsafe(24),
+        secret=digest(secret),
         user_id=owner.user_id,
         project_id=owner.project_id,
         domain_id=owner.domain_id,
     )
-    row: sa.Row[Any] = (await request.connection.execute(insert.returning(receivers))).one()
-    return row
+    return (await request.connection.execute(insert.returning(receivers))).one(), secret
+
+
+def digest(secret: str) -> str:
+    """What is stored of a secret."""
+    return f"sha256:{hashlib.sha256(secret.encode(errors='surrogatepass')).hexdigest()}"
 
 
 async def find(request: RequestContext, identity: str) -> sa.Row[Any]:
@@ -125,16 +134,18 @@ async def delete(request: RequestContext, identity: str) -> None:
     await request.connection.execute(receivers.delete().where(receivers.c.id == row.id))
 
 
-async def trigger(request: RequestContext, receiver_id: str, secret: str, inputs: Mapping[str, Any]) -> str:
+async def trigger(
+    request: RequestContext, receiver_id: str, secret: str, inputs: Mapping[str, Any], permit: Permit
+) -> str:
     """Do what a webhook is for, in the name of its owner; the caller needs to know no more than its address."""
     query = sa.select(receivers).where(receivers.c.id == receiver_id, receivers.c.type == "webhook")
     row = (await request.connection.execute(query)).one_or_none()
-    if row is None or not secrets.compare_digest(row.secret.encode(), secret.encode()):
+    if row is None or not secrets.compare_digest(row.secret, digest(secret)):
         raise NotFound(f"The receiver '{receiver_id}' could not be found.")
-    return await _do(request, row, row.action, row.cluster_id, {**row.params, **inputs})
+    return await _do(request, row, row.action, row.cluster_id, {**row.params, **inputs}, permit)
 
 
-async def notify(request: RequestContext, identity: str, message: Mapping[str, Any]) -> str | None:
+async def notify(request: RequestContext, identity: str, message: Mapping[str, Any], permit: Permit) -> str | None:
     """Take a message for a message receiver: which action on which cluster, and with what."""
     row = await find(request, identity)
     if row.type != "message":
@@ -144,11 +155,13 @@ async def notify(request: RequestContext, identity: str, message: Mapping[str, A
     if not message or not action or not cluster_id:
         return None
     check_action(str(action))
-    return await _do(request, row, str(action), str(cluster_id), {**row.params, **(message.get("params") or {})})
+    inputs = {**row.params, **(message.get("params") or {})}
+    return await _do(request, row, str(action), str(cluster_id), inputs, permit)
 
 
 async def _do(
-    request: RequestContext, row: sa.Row[Any], action: str, cluster_id: str, inputs: Mapping[str, Any]
+    request: RequestContext, row: sa.Row[Any], action: str, cluster_id: str, inputs: Mapping[str, Any], permit: Permit
 ) -> str:
-    owner = Caller(row.user_id, "", row.project_id, None, ("member",))
+    owner = Caller(row.user_id, "", row.project_id, None, ("member", "reader"))
+    permit(owner, action)
     return await ACTIONS[action](replace(request, caller=owner), cluster_id, inputs)

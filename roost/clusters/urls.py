@@ -24,7 +24,9 @@ _THREADS = ThreadPoolExecutor(16, "urls")
 """Of their own, so that URLs that answer slowly keep nothing waiting but other URLs."""
 _LONGEST_ANSWER = 1 << 20
 _LOCAL_TRANSLATION = ipaddress.IPv6Network("64:ff9b:1::/48")
-_TRANSLATED = [ipaddress.IPv6Network(network) for network in ("64:ff9b::/96", "::/96")]
+_TRANSLATED = [ipaddress.IPv6Network(network) for network in ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96")]
+_DOCUMENTATION = ipaddress.IPv6Network("3fff::/20")
+"""Not known to the ipaddress module of every Python."""
 
 
 class ForbiddenAddress(Exception):
@@ -60,7 +62,7 @@ def is_public(address: str) -> bool:
         within = found.ipv4_mapped or found.sixtofour or _embedded(found)
         if within is not None:
             return is_public(str(within))
-        if found.is_site_local or found in _LOCAL_TRANSLATION:
+        if found.is_site_local or found in _LOCAL_TRANSLATION or found in _DOCUMENTATION:
             return False
     return found.is_global and not found.is_multicast
 

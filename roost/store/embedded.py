@@ -8,6 +8,7 @@ import pwd
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -112,7 +113,7 @@ class EmbeddedPostgres:
         self._wait()
 
     def _take_lock(self) -> None:
-        lock = (self.folder / "lock").open("a+")
+        lock = _private_file(self.folder / "lock", "a+")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -166,7 +167,7 @@ class EmbeddedPostgres:
     def _run(self) -> None:
         settings = {**_SETTINGS, **self.settings, "unix_socket_directories": str(self._sockets)}
         arguments = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        with (self.folder / "postgres.log").open("ab") as log, _undisturbed():
+        with _private_file(self.folder / "postgres.log", "ab") as log, _undisturbed():
             self._process = subprocess.Popen(
                 [_binaries() / "postgres", "-D", self._data, *arguments],
                 **_unprivileged(),
@@ -255,12 +256,27 @@ def _unprivileged() -> dict[str, Any]:
     return {"cwd": "/", "user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
 
 
+def _private_file(path: Path, mode: str) -> IO[Any]:
+    """Open a file that only this account reads: it names databases, users and statements."""
+    file: IO[Any] = open(path, mode, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600))  # noqa: SIM115
+    os.fchmod(file.fileno(), 0o600)
+    return file
+
+
 def _make_private(folder: Path) -> None:
     """Make the folder, readable by the account that PostgreSQL runs as and by nobody else."""
-    folder.mkdir(mode=0o700, exist_ok=True)
     account = _account()
+    owners = {os.geteuid(), *([account.pw_uid] if account else [])}
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        # Others may make files in the temporary folder: a link, or a folder that is not ours, is not used.
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in owners:
+            raise Unavailable(f"{folder} is not a folder of this account: remove it, and start again.") from None
+        folder.chmod(0o700)
     if account is not None:
-        os.chown(folder, account.pw_uid, account.pw_gid)
+        os.chown(folder, account.pw_uid, account.pw_gid, follow_symlinks=False)
         _let_through(folder)
 
 

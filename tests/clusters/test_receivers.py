@@ -1,9 +1,13 @@
 """Receivers: whoever knows the address may do what it is for, and nobody else may do anything."""
 
+import asyncio
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
-from tests.clusters.house import House
+import pytest
+import sqlalchemy as sa
+
+from tests.clusters.house import PROPERTIES, House
 
 
 async def webhook(house: House, cluster: dict[str, Any], action: str, **params: Any) -> dict[str, Any]:
@@ -62,10 +66,12 @@ async def test_a_receiver_is_changed_and_keeps_when_it_was_made(house: House) ->
     change = {"name": "other", "action": "CLUSTER_SCALE_IN", "params": {"count": 2}}
     changed = (await house.call("PATCH", f"/receivers/{hook['id']}", {"receiver": change})).json()["receiver"]
     assert changed["created_at"] == hook["created_at"]
-    await house.done(await house.api.request("POST", address(changed), cloud=None))
+    secret = parse_qs(urlsplit(hook["channel"]["alarm_url"]).query)["token"][0]
+    there = f"{address(changed)}&token={secret}"
+    await house.done(await house.api.request("POST", there, cloud=None))
     assert (await house.show(cluster))["nodes"] == []
     assert (await house.call("DELETE", f"/receivers/{hook['id']}")).status_code == 204
-    assert (await house.api.request("POST", address(changed), cloud=None)).status_code == 404
+    assert (await house.api.request("POST", there, cloud=None)).status_code == 404
 
 
 async def test_a_message_receiver_takes_messages(house: House) -> None:
@@ -84,3 +90,57 @@ async def test_deleting_a_cluster_deletes_its_receivers(house: House) -> None:
     hook = await webhook(house, cluster, "CLUSTER_SCALE_OUT")
     await house.done(await house.call("DELETE", f"/clusters/{cluster['id']}"))
     assert (await house.call("GET", f"/receivers/{hook['id']}")).status_code == 404
+
+
+async def test_of_a_secret_only_the_digest_is_stored_and_it_is_shown_once(house: House) -> None:
+    cluster = await house.cluster(0)
+    hook = await webhook(house, cluster, "CLUSTER_SCALE_OUT")
+    secret = parse_qs(urlsplit(hook["channel"]["alarm_url"]).query)["token"][0]
+    async with house.database.begin() as connection:
+        (stored,) = (await connection.execute(sa.text("SELECT secret FROM receivers"))).one()
+    assert secret not in stored
+    assert "token" not in (await house.get(f"/receivers/{hook['id']}"))["channel"]["alarm_url"]
+    assert (await house.api.request("POST", address(hook), cloud=None)).status_code == 202
+
+
+async def test_a_receiver_does_not_do_what_its_maker_or_its_owner_may_not(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a policy that keeps members from deleting clusters, a receiver still deleted them."""
+    cluster = await house.cluster(0)
+    before = await webhook(house, cluster, "CLUSTER_DELETE")
+    body = {"receiver": {"name": "r", "type": "message", "cluster_id": cluster["id"]}}
+    message = (await house.post("/receivers", body)).json()["receiver"]
+    allows = house.api.services.permissions.allows
+    monkeypatch.setattr(
+        type(house.api.services.permissions),
+        "allows",
+        lambda self, rule, caller, target: rule != "clusters:delete" and allows(rule, caller, target),
+    )
+    forbidden = {"name": "hook", "type": "webhook", "cluster_id": cluster["id"], "action": "CLUSTER_DELETE"}
+    assert (await house.post("/receivers", {"receiver": forbidden})).status_code == 403
+    change = {"receiver": {"action": "CLUSTER_DELETE"}}
+    assert (await house.call("PATCH", f"/receivers/{message['id']}", change)).status_code == 403
+    told = {"cluster": cluster["id"], "action": "CLUSTER_DELETE"}
+    assert (await house.post(f"/receivers/{message['id']}/notify", told)).status_code == 403
+    assert (await house.api.request("POST", address(before), cloud=None)).status_code == 403
+    assert (await house.show(cluster))["id"] == cluster["id"]
+
+
+async def test_many_clusters_at_once_stay_within_the_limit(house: House) -> None:
+    """107 of 100 were made, since each creation counted before the others had written."""
+    object.__setattr__(house.settings.clusters, "max_clusters", 3)
+    profile = await house.profile()
+    body = {"cluster": {"name": "c", "profile_id": profile["id"], "desired_capacity": 0}}
+    answers = await asyncio.gather(*(house.post("/clusters", body) for _ in range(10)))
+    assert sorted(answer.status_code for answer in answers) == [202] * 3 + [403] * 7
+
+
+async def test_the_password_of_a_profile_is_not_shown(house: House) -> None:
+    spec = {"type": "os.nova.server", "version": "1.0", "properties": {**PROPERTIES, "admin_pass": "hunter2"}}
+    made = await house.post("/profiles", {"profile": {"name": "p", "spec": spec}})
+    assert made.status_code == 201, made.text
+    for cloud in ("roost", "roost-reader"):
+        seen = await house.call("GET", f"/profiles/{made.json()['profile']['id']}", cloud=cloud)
+        assert "hunter2" not in seen.text + (await house.call("GET", "/profiles", cloud=cloud)).text
+    assert "hunter2" not in made.text

@@ -40,6 +40,8 @@ async def answering(head: str, heard: list[bytes]) -> AsyncIterator[int]:
         ("fd00::1", False),
         ("::ffff:10.0.0.1", False),
         ("2002:7f00:1::", False),
+        ("::ffff:0:10.0.0.1", False),
+        ("3fff::1", False),
         ("9.9.9.9", True),
         ("2620:fe::fe", True),
     ],

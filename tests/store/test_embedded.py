@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from roost.errors import Unavailable
 from roost.store.embedded import EmbeddedPostgres, FolderInUse
 
 
@@ -111,6 +112,27 @@ def test_a_folder_with_a_very_long_name_works(folders: Path) -> None:
         assert value(server, "SELECT 1") == 1
     finally:
         server.stop()
+
+
+def test_a_folder_for_sockets_that_is_not_ours_is_not_used(folders: Path) -> None:
+    """Its name can be guessed, and others may write into the temporary folder: root changed the owner of what a link
+    there led to."""
+    server = EmbeddedPostgres((folders / ("x" * 60) / ("z" * 60)).absolute())
+    victim = folders / "victim"
+    victim.mkdir()
+    server._sockets.symlink_to(victim)
+    try:
+        with pytest.raises(Unavailable, match="is not a folder of this account"):
+            server.start()
+        assert victim.stat().st_uid == os.getuid()
+    finally:
+        server._sockets.unlink()
+
+
+def test_the_log_and_the_lock_are_for_the_owner_alone(server: EmbeddedPostgres) -> None:
+    server.start()
+    for name in ("postgres.log", "lock"):
+        assert (server.folder / name).stat().st_mode & 0o077 == 0
 
 
 def test_a_start_that_fails_leaves_nothing_running(server: EmbeddedPostgres) -> None:

@@ -1,5 +1,6 @@
 """Receivers: made, listed, changed, deleted and notified."""
 
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,6 +18,8 @@ from roost.api.schemas import STRING, Schema, array, thing
 from roost.api.versions import Version
 from roost.clusters import receivers
 from roost.clusters.errors import BadRequest
+from roost.errors import Forbidden
+from roost.identity.tokens import Caller
 from roost.store.tables import clusters as tables
 
 _NOTIFY = "receivers:notify"
@@ -27,7 +30,7 @@ RULES = (
     Permission("receivers:get", READER, "Show a receiver."),
     Permission("receivers:update", MEMBER, "Change a receiver."),
     Permission("receivers:delete", MEMBER, "Delete a receiver."),
-    Permission(_NOTIFY, MEMBER, "Notify a receiver, or see the address that triggers it."),
+    Permission(_NOTIFY, MEMBER, "Notify a receiver."),
 )
 routes = Table("/v1/receivers")
 
@@ -63,7 +66,14 @@ _MESSAGE: Schema = {
 }
 
 
-def _view(call: Call, row: sa.Row[Any]) -> dict[str, Any]:
+def permit(call: Call, caller: Caller, action: str) -> None:
+    """Raise `Forbidden` unless the caller may have this action done to a cluster without a receiver."""
+    rule = "clusters:delete" if action == "CLUSTER_DELETE" else "clusters:action"
+    if not call.services.permissions.allows(rule, caller, {"project_id": caller.project_id}):
+        raise Forbidden(call.forbidden.format(rule=rule))
+
+
+def _view(call: Call, row: sa.Row[Any], secret: str | None = None) -> dict[str, Any]:
     return {
         "id": row.id,
         "name": row.name,
@@ -77,17 +87,17 @@ def _view(call: Call, row: sa.Row[Any]) -> dict[str, Any]:
         "actor": row.actor,
         "action": row.action,
         "params": row.params,
-        "channel": _channel(call, row),
+        "channel": _channel(call, row, secret),
     }
 
 
-def _channel(call: Call, row: sa.Row[Any]) -> dict[str, Any]:
-    """How to reach a receiver. Who may only read does not learn the secret, since it lets anybody act."""
+def _channel(call: Call, row: sa.Row[Any], secret: str | None) -> dict[str, Any]:
+    """How to reach a receiver. The secret is shown once, to its maker: only a digest of it is stored."""
     if row.type == "message":
         return {"queue_name": f"senlin-receiver-{row.id}"}
     query: dict[str, Any] = {"V": 2}
-    if call.may(_NOTIFY, project_id=row.project_id):
-        query["token"] = row.secret
+    if secret is not None:
+        query["token"] = secret
     query |= {key: row.params[key] for key in sorted(row.params)}
     return {"alarm_url": f"{call.base}/v1/webhooks/{row.id}/trigger?{urlencode(query)}"}
 
@@ -113,8 +123,10 @@ async def index(call: Call) -> Reply:
 async def create(call: Call) -> Reply:
     """Make a receiver."""
     given = fields.read(_CREATE, fields.envelope(call.body, "receiver"))
+    if given.get("action"):
+        permit(call, call.caller, given["action"])
     async with request_context(call) as request:
-        return {"receiver": _view(call, await receivers.create(request, given))}
+        return {"receiver": _view(call, *await receivers.create(request, given))}
 
 
 @routes.get("/{receiver_id}", rule="receivers:get", response=_ONE)
@@ -133,6 +145,8 @@ async def show(call: Call) -> Reply:
 async def update(call: Call) -> Reply:
     """Change a receiver."""
     given = fields.read(_UPDATE, fields.envelope(call.body, "receiver", change=True))
+    if given.get("action"):
+        permit(call, call.caller, given["action"])
     async with request_context(call) as request:
         return {"receiver": _view(call, await receivers.update(request, call.path["receiver_id"], given))}
 
@@ -150,5 +164,5 @@ async def notify(call: Call) -> Reply:
     """Give a message to a message receiver."""
     message = fields.as_map("message", call.body) if call.body is not None else {}
     async with request_context(call) as request:
-        await receivers.notify(request, call.path["receiver_id"], message)
+        await receivers.notify(request, call.path["receiver_id"], message, partial(permit, call))
     return Response(status_code=204)

@@ -1,7 +1,10 @@
 """Webhooks: whoever knows the address may trigger what it is for."""
 
+from functools import partial
+
 from roost.api.clustering import fields, shapes
 from roost.api.clustering.handling import request_context, started
+from roost.api.clustering.receivers import permit
 from roost.api.routes import Call, Reply, Table
 from roost.clusters import receivers
 from roost.clusters.errors import BadRequest
@@ -20,4 +23,6 @@ async def trigger(call: Call) -> Reply:
     named = {key: value for key, value in call.query.items() if key not in ("V", "token")}
     async with request_context(call) as request:
         identifier, secret = call.path["webhook_id"], call.query.get("token", "")
-        return started(call, await receivers.trigger(request, identifier, secret, {**named, **body}))
+        return started(
+            call, await receivers.trigger(request, identifier, secret, {**named, **body}, partial(permit, call))
+        )

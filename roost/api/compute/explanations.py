@@ -11,10 +11,10 @@ from roost.api.permissions import ADMIN, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.compute.answers import explain, what_if
-from roost.compute.inventory import flavors
+from roost.compute.inventory import flavors, quotas
 from roost.compute.inventory.flavors import resources_of
 from roost.compute.inventory.scopes import load_scopes
-from roost.errors import Invalid, NotFound
+from roost.errors import Invalid, NotFound, OverQuota
 
 routes = Table(prefix="/v2.1")
 
@@ -131,6 +131,7 @@ async def ask(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, GROUP)
         flavor = await wanted_flavor(call, connection, asked, group.project_id)
+        await check_count(call, connection, group.project_id, asked.get("count", 1))
         wanted = await what_if.new_members(
             connection,
             call.services.scheduler,
@@ -143,6 +144,14 @@ async def ask(call: Call) -> Reply:
         seen = await view(call, connection, group.project_id)
     trial = await what_if.decide(call.services.scheduler, wanted, call.caller.project_id or "", helping=True)
     return {"explanation": seen.explanation(trial.record, trial.help)}
+
+
+async def check_count(call: Call, connection: AsyncConnection, project_id: str, count: int) -> None:
+    """Refuse a question about more servers than the project may have: the answer would be of no use to it, and would
+    tell how much room strangers leave."""
+    limits = await quotas.limits(connection, call.services.settings.quota, project_id)
+    if 0 <= limits["instances"] < count and not call.may(REAL):
+        raise OverQuota(f"Quota exceeded for instances: the project may have {limits['instances']}.")
 
 
 async def wanted_flavor(call: Call, connection: AsyncConnection, asked: Mapping[str, Any], project_id: str) -> Any:

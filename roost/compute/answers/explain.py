@@ -145,7 +145,7 @@ class View:
     def _help(self, remedy: Remedy) -> dict[str, Any]:
         return {
             "change": remedy.change,
-            "amount": remedy.amount,
+            "amount": self._amount(remedy),
             "policy": None if remedy.rule is None else str(self.rule(remedy.rule)),
             "by": "operator" if remedy.change in _OPERATORS else "tenant",
             "sentence": self._remedy(remedy),
@@ -153,11 +153,19 @@ class View:
 
     def _remedy(self, remedy: Remedy) -> str:
         """What would help; hosts that are to be enabled or freed are named to operators only."""
+        if remedy.change is RemedyKind.ASK_FOR_FEWER:
+            number = self._amount(remedy)
+            return f"asking for {number} server{'s' * (number > 1)}"
         if self.real or not remedy.hosts:
             return remedy.sentence
         if remedy.change is RemedyKind.ENABLE_HOSTS:
             return f"enabling {remedy.amount} host{'s' * (remedy.amount > 1)}"
-        return remedy.sentence.rpartition(" on ")[0] + " on one host"
+        return "freeing capacity on one host"
+
+    def _amount(self, remedy: Remedy) -> int:
+        """How much of it. Exact numbers would tell a tenant how full a host is, and so what strangers do there."""
+        exact = self.real or remedy.change not in (RemedyKind.ASK_FOR_FEWER, RemedyKind.FREE_CAPACITY)
+        return remedy.amount if exact else 1 << (max(1, remedy.amount).bit_length() - 1)
 
     def _advice(self, helping: Sequence[Remedy]) -> str | None:
         if not helping:

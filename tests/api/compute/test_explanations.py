@@ -4,6 +4,7 @@ from typing import Any
 
 from roost.compute.scheduling import lifecycle
 from tests.api.compute.conftest import Compute
+from tests.compute.cloud import Cloud
 
 VERSION = "2.1003"
 RACKS_IN_A_ZONE = 4
@@ -112,6 +113,7 @@ async def test_what_would_help_is_what_would_help_now(compute: Compute) -> None:
 
 async def test_a_request_that_is_only_asked_about_makes_nothing(compute: Compute) -> None:
     group = await make_group(compute, {"name": "anti-affinity", "scope": "rack"})
+    await Cloud(compute.api).quota(instances=-1)
     told = await asked(compute, group, count=12)
     assert told["verdict"] == "placed"
     assert len(told["chosen"]) == 12
@@ -120,6 +122,26 @@ async def test_a_request_that_is_only_asked_about_makes_nothing(compute: Compute
     assert refused["verdict"] == "refused"
     group_now = await compute.get(f"/os-server-groups/{group}", version=VERSION, cloud="roost")
     assert group_now["server_group"]["members"] == []
+
+
+async def test_a_tenant_does_not_learn_how_much_room_a_host_has(compute: Compute) -> None:
+    """With a member on the host, "asking for 63 would help" became 62 when a stranger's server came there."""
+    cloud = Cloud(compute.api)
+    group = await make_group(compute, {"name": "affinity"})
+    await boot(compute, group)
+    question = {"explain": {"flavorRef": "1", "count": 11}}
+    path = f"/os-server-groups/{group}/explain"
+    refused = await compute.ask("POST", path, json=question, version=VERSION, cloud="roost")
+    assert (refused.status_code, refused.json()["forbidden"]["message"]) == (
+        403,
+        "Quota exceeded for instances: the project may have 10.",
+    )
+    await cloud.quota(instances=-1)
+    for who, exact in (("roost", False), ("roost-admin", True)):
+        told = await asked(compute, group, cloud=who, count=1000)
+        (fewer,) = [each for each in told["help"] if each["change"] == "ask_for_fewer"]
+        assert str(fewer["amount"]) in fewer["sentence"]
+        assert exact or fewer["amount"].bit_count() == 1
 
 
 async def test_each_rule_says_how_many_hosts_it_removed(compute: Compute) -> None:

@@ -8,6 +8,7 @@ from roost.compute.answers import repairs
 from roost.compute.scheduling import lifecycle
 from tests.api.compute.conftest import Compute
 from tests.api.compute.test_explanations import boot, make_group
+from tests.compute.cloud import Cloud
 
 VERSION = "2.1003"
 RACK = {"name": "anti-affinity", "scope": "rack"}
@@ -91,6 +92,7 @@ async def test_a_plan_survives_what_does_not_matter(compute: Compute) -> None:
 async def test_a_plan_without_a_place_says_why_and_cannot_be_applied(compute: Compute) -> None:
     group = await make_group(compute, RACK)
     asked = {"flavorRef": "1", "count": 13}
+    await Cloud(compute.api).quota(instances=-1)
     planned = await plan(compute, group, create=asked)
     assert planned["sentence"] == "There is no place for these servers; see the explanation."
     assert planned["explanation"]["verdict"] == "refused"
