@@ -53,6 +53,7 @@ logger = logging.getLogger(__name__)
 APIS: tuple[Api, ...] = (IDENTITY_API, COMPUTE_API, IMAGE_API, NETWORK_API, CLUSTERING_API, SCHEDULER_API, SERVICE_API)
 NOBODY = Caller("", "", None, None, ())
 _REQUEST_ID = re.compile(r"^req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_EVENTS = "/os-server-external-events"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -170,8 +171,10 @@ class App:
         logs.request_id.set(identifier)
         exchange = self._enter(scope, receive, headers)
         try:
-            # Whether this process is well is answered also when it has too much to do.
-            with nullcontext() if exchange.api is SERVICE_API else self._admission.work():
+            # Whether this process is well is answered also when it has too much to do, and servers that are being made
+            # wait for what Neutron and Cinder tell Nova.
+            urgent = exchange.api is SERVICE_API or (exchange.api is FRONT_API and exchange.path.endswith(_EVENTS))
+            with nullcontext() if urgent else self._admission.work():
                 response = await self._answer(exchange)
         except errors.RoostError as error:
             response = self._refuse(exchange, status_of(error), error.message, type(error))
@@ -241,12 +244,19 @@ class App:
         return response
 
     async def _relay(self, exchange: _Exchange, front: "Front") -> Response:
-        from roost.api.compute.relay import relay
+        from roost.api.compute.relay import Relayed, relay
 
-        scope = exchange.scope
-        body = await bodies.read_raw(exchange.receive, exchange.headers, self._services.settings)
-        query = scope["query_string"].decode("latin-1")
-        return await relay(front, scope["method"], exchange.path, query, exchange.headers, body)
+        scope, headers = exchange.scope, exchange.headers
+        asked = Relayed(
+            method=scope["method"],
+            path=exchange.path,
+            query=scope["query_string"].decode("latin-1"),
+            headers=headers,
+            body=await bodies.read_raw(exchange.receive, headers, self._services.settings),
+            request_id=logs.request_id.get(),
+            base=self._site(exchange) + exchange.api.prefix,
+        )
+        return await relay(front, asked)
 
     def _choose(self, exchange: _Exchange, routes: list[Route]) -> Route:
         """The route for the version that the request asks for; version documents are the same in all."""
@@ -325,7 +335,8 @@ class App:
         return response
 
     def _sign(self, exchange: _Exchange, response: Response, identifier: str) -> None:
-        response.headers["X-OpenStack-Request-Id"] = identifier
+        # A relayed answer has Nova's own, by which its history and logs know the request.
+        identifier = response.headers.setdefault("X-OpenStack-Request-Id", identifier)
         if exchange.allowance is not None:
             response.headers.update(exchange.allowance.headers)
         for name, value in exchange.api.headers(exchange.version, identifier):

@@ -72,6 +72,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="TYPE",
         help="what to register: clustering (default), and compute, which takes Nova's place in the catalogue",
     )
+    register.add_argument(
+        "--interface",
+        action="append",
+        choices=["public", "internal", "admin"],
+        help="which endpoints; may be repeated (all, and of compute only public)",
+    )
+    unregister = _command(keystone, "unregister", _keystone_unregister, "put the catalogue back as it was before")
+    unregister.add_argument("--cloud", metavar="NAME", help="an administrator's, of clouds.yaml ([clusters] os_cloud)")
+    unregister.add_argument("types", nargs="*", metavar="TYPE", help="clustering (default) and compute")
 
     front = commands.add_parser("front", help="the Nova that Roost stands in front of").add_subparsers(
         required=True, metavar="DO"
@@ -168,7 +177,14 @@ def _db(options: argparse.Namespace) -> int:
 def _keystone_register(options: argparse.Namespace) -> int:
     from roost.cli import keystone
 
-    return keystone.register(_settings(options), options.cloud, options.url, options.types or ["clustering"])
+    types = options.types or ["clustering"]
+    return keystone.register(_settings(options), options.cloud, options.url, types, options.interface)
+
+
+def _keystone_unregister(options: argparse.Namespace) -> int:
+    from roost.cli import keystone
+
+    return keystone.unregister(_settings(options), options.cloud, options.types or ["clustering"])
 
 
 def _front_missing(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ openstacksdk blocks, so everything is asked in threads beside the event loop.
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -26,6 +27,9 @@ from roost.placement.fleet import Resources
 from roost.placement.rules import HOST, Kind, Rule
 
 _AT_ONCE = 16
+_URGENT_AT_ONCE = 4
+_NEWEST_SECONDS = 60.0
+"""How long it is remembered which microversions Nova has."""
 _PAGE = 1000
 VIA = "1.1 roost"
 """What each request to Nova says of where it came through, so that a Roost which asks itself notices it."""
@@ -86,7 +90,9 @@ class Nova:
     cloud: str | None
     config: Mapping[str, Any] = field(default_factory=dict)
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_AT_ONCE, "nova"))
+    _urgent: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_URGENT_AT_ONCE, "nova-urgent"))
     _connected: Any = None
+    _newest: tuple[str, float] | None = None
 
     async def ask(
         self,
@@ -102,12 +108,33 @@ class Nova:
         sent = {"OpenStack-API-Version": f"compute {_VERSION}", **own, **(headers or {})}
         return await self._send(method, path, sent, body, authenticated=token is None)
 
-    async def relay(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        """One request with these headers of the caller's and no others."""
-        return await self._send(method, path, headers, body, authenticated=False)
+    async def relay(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, *, urgent: bool = False
+    ) -> Answer:
+        """One request with these headers of the caller's and no others. An urgent one waits for no other."""
+        return await self._send(method, path, headers, body, authenticated=False, urgent=urgent)
+
+    async def root(self) -> str:
+        """Where Nova is, as its own links say it."""
+        return await self._run(_root)
+
+    async def newest_version(self) -> str:
+        """The newest microversion that Nova has."""
+        now = time.monotonic()
+        if self._newest is None or self._newest[1] < now:
+            document = (await self.ask("GET", "/v2.1/")).accepted().json()["version"]
+            self._newest = (str(document["version"]), now + _NEWEST_SECONDS)
+        return self._newest[0]
 
     async def _send(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, *, authenticated: bool
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        authenticated: bool,
+        urgent: bool = False,
     ) -> Answer:
 
         def call(connection: Any) -> Answer:
@@ -123,16 +150,16 @@ class Nova:
             )
             return Answer(response.status_code, response.headers, response.content)
 
-        return await self._run(call)
+        return await self._run(call, self._urgent if urgent else self._threads)
 
-    async def _run(self, work: Callable[[Any], T]) -> T:
+    async def _run(self, work: Callable[[Any], T], threads: ThreadPoolExecutor | None = None) -> T:
         def call() -> T:
             if self._connected is None:
                 self._connected = make_patient(openstack.connect(cloud=self.cloud, **self.config))
             return work(self._connected)
 
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            return await asyncio.get_running_loop().run_in_executor(threads or self._threads, call)
         except (keystone.ClientException, exceptions.SDKException) as error:
             raise CloudError(f"Nova does not answer: {error}") from error
 
@@ -285,6 +312,7 @@ class Nova:
     def close(self) -> None:
         """End the threads."""
         self._threads.shutdown(wait=False)
+        self._urgent.shutdown(wait=False)
 
 
 _MOST = 2**31 - 1

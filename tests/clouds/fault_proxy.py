@@ -47,6 +47,8 @@ class FaultProxy:
     """The most items that the cloud puts on a page, whatever it is asked for."""
     faults: list[Fault] = field(default_factory=list)
     seen: list[tuple[str, str]] = field(default_factory=list)
+    heard: list[dict[str, str]] = field(default_factory=list)
+    """The headers of each request, by their names in lower case."""
     url: str = ""
 
     def fail(self, method: str, path: str, what: Cut | int, times: int = 1, **more: object) -> None:
@@ -85,6 +87,7 @@ class FaultProxy:
         length = next((int(value) for name, value in headers.items() if name.lower() == "content-length"), 0)
         body = await reader.readexactly(length)
         self.seen.append((method, path))
+        self.heard.append({name.lower(): value for name, value in headers.items()})
         fault = next((fault for fault in self.faults if fault.hits(method, path)), None)
         if fault is not None:
             fault.times -= 1

@@ -25,7 +25,8 @@ async def test_a_roost_in_novas_place_in_the_catalogue_says_so_instead_of_asking
         cloud.front.nova = nova
     assert answer.status_code == 409, answer.text
     assert "set compute_endpoint_override to Nova's own address" in answer.json()["conflictingRequest"]["message"]
-    assert proxy.count("POST", path) == 1
+    asked = [path for _, path in proxy.seen if not path.endswith("/v2.1")]  # what openstacksdk looks up is not Roost's
+    assert len(asked) == 1, "the first request that comes back is the last"
 
 
 async def test_a_group_has_the_id_of_the_one_underneath(cloud: Cloud) -> None:
@@ -102,7 +103,8 @@ async def test_groups_made_behind_are_taken_over(cloud: Cloud) -> None:
 async def test_the_rest_is_relayed_in_a_version_that_is_spoken_behind(cloud: Cloud) -> None:
     answer = await cloud.tenant.ask("GET", "/flavors", version="2.61")
     assert answer.headers["OpenStack-API-Version"] == "compute 2.61"
-    assert answer.json() == (await cloud.tenant.ask("GET", "/flavors", version="2.61", straight=True)).json()
+    straight = await cloud.tenant.ask("GET", "/flavors", version="2.61", straight=True)
+    assert answer.text.replace("http://front.test", str(straight.url).partition("/compute")[0]) == straight.text
     assert (await cloud.tenant.ask("GET", "/flavors", version=NEWEST)).status_code == 200
     missing = await cloud.tenant.ask("GET", "/servers/no-such-server", version="2.61")
     assert missing.status_code == 404

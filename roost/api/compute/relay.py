@@ -1,6 +1,11 @@
-"""What is not Roost's own in front of a Nova: the request goes on to Nova as it is, and Nova's answer comes back."""
+"""What is not Roost's own in front of a Nova: the request goes on to Nova, and Nova's answer comes back.
+
+Three things are changed on the way. A version that Nova does not have is asked for in Nova's newest. Nova's answer
+keeps Nova's request id, and Nova hears Roost's. Links in the answer lead to Roost, for clients may reach nothing else.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -8,33 +13,63 @@ from starlette.responses import Response
 from roost.api.versions import COMPUTE, Version
 from roost.clouds.front import Front
 
+_REQUEST_ID = "x-openstack-request-id"
 _FORWARDED = (
-    *("accept", "content-type", "x-auth-token", "x-service-token", "x-openstack-request-id"),
+    *("accept", "content-type", "x-auth-token", "x-service-token", _REQUEST_ID),
     *("openstack-api-version", "x-openstack-nova-api-version"),
 )
 _RETURNED = (
-    *("content-type", "location", "retry-after", "www-authenticate"),
+    *("content-type", "location", "retry-after", "www-authenticate", _REQUEST_ID, "x-compute-request-id"),
     *("openstack-api-version", "x-openstack-nova-api-version"),
 )
-_NOVAS_NEWEST = Version(2, 1000)
 _INVENTORY = ("os-aggregates", "os-services", "os-hypervisors")
+EVENTS = "os-server-external-events"
+"""What Neutron and Cinder tell Nova: servers that are being made wait for it."""
 
 
-async def relay(front: Front, method: str, path: str, query: str, headers: Headers, body: bytes) -> Response:
-    """Ask Nova. Whoever changes its hosts or aggregates is told so only when Roost knows it too."""
-    sent = {name: headers[name] for name in _FORWARDED if name in headers}
-    whole = f"{path}?{query}" if query else path
-    answer = await front.nova.relay(method, whole, _spoken_by_nova(sent, headers), body or None)
-    if method != "GET" and answer.status < 400 and any(word in path.split("/") for word in _INVENTORY):
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """A request that is Nova's."""
+
+    method: str
+    path: str
+    query: str
+    headers: Headers
+    body: bytes
+    request_id: str
+    """Roost's own, under which its log has the request."""
+    base: str
+    """Where clients reach the compute API of Roost."""
+
+
+async def relay(front: Front, asked: Relayed) -> Response:
+    """Ask Nova. Whoever changes its hosts or aggregates hears so only when Roost knows it too."""
+    sent = {name: asked.headers[name] for name in _FORWARDED if name in asked.headers}
+    sent.setdefault(_REQUEST_ID, asked.request_id)
+    whole = f"{asked.path}?{asked.query}" if asked.query else asked.path
+    spoken = await _spoken_by_nova(front, sent, asked.headers)
+    words = asked.path.split("/")
+    answer = await front.nova.relay(asked.method, whole, spoken, asked.body or None, urgent=EVENTS in words)
+    if asked.method != "GET" and answer.status < 400 and any(word in words for word in _INVENTORY):
         await front.follow_inventory()
     returned = {name: answer.headers[name] for name in _RETURNED if name in answer.headers}
-    return Response(answer.body, answer.status, returned)
+    root = await front.nova.root()
+    if "location" in returned:
+        returned["location"] = returned["location"].replace(root, asked.base, 1)
+    body = answer.body
+    if "json" in returned.get("content-type", ""):
+        body = body.replace(f'"{root}/'.encode(), f'"{asked.base}/'.encode())
+    return Response(body, answer.status, returned)
 
 
-def _spoken_by_nova(sent: Mapping[str, str], headers: Headers) -> dict[str, str]:
+async def _spoken_by_nova(front: Front, sent: Mapping[str, str], headers: Headers) -> dict[str, str]:
     """The same headers in a version that Nova has: its newest for those that only Roost has."""
     asked = COMPUTE.asked(headers)
-    if asked is None or not (asked == "latest" or Version.parse(asked) > _NOVAS_NEWEST):
+    if asked is None:
         return dict(sent)
+    if asked != "latest":
+        version = Version.parse(asked)
+        if not COMPUTE.serves(version) or version <= Version.parse(await front.nova.newest_version()):
+            return dict(sent)
     named = {"openstack-api-version": "compute latest", "x-openstack-nova-api-version": "latest"}
     return {**sent, **{name: value for name, value in named.items() if name in sent}}
