@@ -100,6 +100,21 @@ tempest: install .venv-tempest/.installed .venv-nova/.installed
 	$(BIN)/python -m tests.tempest.nova_schemas
 	$(BIN)/python -m tests.tempest clustering
 
+# The plug-in inside each Nova that is in use, each in an environment of its own, with libraries of its time.
+NOVAS := 27.5.1 28.3.1 29.4.0 30.3.0 31.3.1 32.2.1 33.0.2 34.0.0
+.PHONY: nova-matrix
+nova-matrix: $(NOVAS:%=.venv-nova-%/.tested)
+
+.venv-nova-%/.installed:
+	test -x .venv-nova-$*/bin/python || $(PYTHON) -m venv .venv-nova-$*
+	.venv-nova-$*/bin/python $(PIP) --constraint constraints-nova-$(firstword $(subst ., ,$*)).txt nova==$* setuptools
+	@touch $@
+
+.venv-nova-%/.tested: .venv-nova-%/.installed $(wildcard roost-nova/roost_nova/*.py) tests/nova/real_nova.py
+	@echo "Nova $*"
+	OS_NOVA_DISABLE_EVENTLET_PATCHING=true PYTHONPATH=roost-nova:bench .venv-nova-$*/bin/python -W ignore tests/nova/real_nova.py
+	@touch $@
+
 # A real, small OpenStack on this machine, in .lab: see lab/README.md.
 lab: install
 	$(BIN)/python -m lab up
