@@ -61,10 +61,11 @@ def place(fleet: Fleet, request: Request, budget: WorkBudget | None = None) -> D
     takes the place of the request's own."""
     index = fleet.host_index
     if index is not None and request.count == 1:
-        host = walk.find(fleet, index, request, offset(fleet, request))
-        if host is not None:
+        found = walk.find(fleet, index, request, offset(fleet, request))
+        if found is not None:
             reasons = Reasons(fleet, request, lambda: scan(fleet, request).reasons.read())
-            return Decision(Verdict.PLACED, request, (host,), (), reasons)
+            partitions = () if found.partition is None else (found.partition,)
+            return Decision(Verdict.PLACED, request, (found.host,), partitions, reasons)
     return scan(fleet, request, budget)
 
 

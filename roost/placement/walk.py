@@ -16,6 +16,7 @@ from roost.placement.rules import AVAILABILITY_ZONE, HOST, Kind, Rule
 
 STEPS: Final = 128
 """How many hosts are looked at before the columns are asked."""
+_SHARED: Final = -1
 _OUTSIDE: Final = -(1 << 62)
 _FEW: Final = 8
 """Up to how many aggregates at the best level of the first soft rule are walked one by one."""
@@ -35,14 +36,29 @@ class _Counted(NamedTuple):
         return host if self.column is None else self.column.item(host)
 
 
+class _Parts(NamedTuple):
+    """How a group is divided: the partition that each aggregate holds members of."""
+
+    counted: _Counted
+    holders: dict[int, int]
+    number: int
+
+
 class _Unsure(Exception):
     """The index cannot tell."""
 
 
-def find(fleet: Fleet, index: HostIndex, request: Request, offset: int) -> int | None:
+class Found(NamedTuple):
+    """The host of a server, and its partition where the group is divided."""
+
+    host: int
+    partition: int | None
+
+
+def find(fleet: Fleet, index: HostIndex, request: Request, offset: int) -> Found | None:
     """The best host for one server; None where the columns must tell."""
     try:
-        return _Walk(fleet, index, request, offset).best()
+        return _Walk(fleet, index, request, offset).find()
     except _Unsure:
         return None
 
@@ -61,7 +77,10 @@ class _Walk:
         "_needs",
         "_offset",
         "_only",
+        "_open",
         "_outside",
+        "_own",
+        "_parts",
         "_present",
         "_request",
         "_soft",
@@ -81,6 +100,9 @@ class _Walk:
         self._limits: list[tuple[_Counted, int]] = []
         self._ceilings: list[tuple[_Counted, int]] = []
         self._soft: list[_Counted | tuple[Ints, int, bool]] = []
+        self._parts: _Parts | None = None
+        self._open = request.partition
+        self._own = False
         self._read_hosts()
         skews = []
         for rule in request.rules:
@@ -125,7 +147,7 @@ class _Walk:
         return _Counted(rule, scope.column.values, self._present.tally(rule.scope, scope))
 
     def _read_hard(self, rule: Rule) -> None:
-        if rule.partitions is not None or (rule.kind is Kind.AFFINITY and self._present.between):
+        if rule.kind is Kind.AFFINITY and self._present.between:
             raise _Unsure
         if rule.identifier is not None:
             if rule.kind is Kind.AFFINITY:
@@ -143,6 +165,17 @@ class _Walk:
         else:
             # Without a limit the rule still keeps to hosts that are in the scope.
             self._limits.append((counted, 1 << 62 if rule.limit is None else rule.limit))
+        if rule.partitions is not None:
+            self._parts = _Parts(counted, self._holders(counted), rule.partitions)
+
+    def _holders(self, counted: _Counted) -> dict[int, int]:
+        """The partition whose members each aggregate holds, or `_SHARED`."""
+        holders: dict[int, int] = {}
+        for number, inside in self._present.partitions.items():
+            scope = None if counted.column is None else self._scope(counted.rule.scope)
+            for place in inside.by_host() if scope is None else inside.tally(counted.rule.scope, scope):
+                holders[place] = number if holders.get(place, number) == number else _SHARED
+        return holders
 
     def _read_soft(self, rule: Rule) -> None:
         if rule.identifier is None:
@@ -202,6 +235,12 @@ class _Walk:
         for counted, limit in self._limits:
             place = counted.aggregate(host)
             if place == NOWHERE or counted.tally.get(place, 0) >= limit:
+                return False
+        if self._parts is not None:
+            holder = self._parts.holders.get(self._parts.counted.aggregate(host))
+            if holder == _SHARED or (self._own and holder is None):
+                return False
+            if holder is not None and self._open is not None and holder != self._open:
                 return False
         return all(counted.tally.get(counted.aggregate(host), 0) < most for counted, most in self._ceilings)
 
@@ -265,7 +304,45 @@ class _Walk:
         behind = self._index.position(host) - self._offset
         return self._fleet.headroom_of(host), -behind if behind >= 0 else -(behind + (1 << 24))
 
-    def best(self) -> int | None:
+    def find(self) -> Found | None:
+        """The best host of all, in the partition that comes first; None if none passes."""
+        if self._parts is None:
+            host = self._best()
+            return None if host is None else Found(host, None)
+        members = {number: inside.total for number, inside in self._present.partitions.items()}
+        numbers = range(1, self._parts.number + 1) if self._open is None else [self._open]
+        waiting = sum(not members.get(number) for number in range(1, self._parts.number + 1))
+        for number in sorted(numbers, key=lambda each: members.get(each, 0)):
+            self._open = number
+            self._own = False
+            if any(map(self._passes, self._hosts())):
+                self._own = bool(waiting) and self._keeps_to_its_own(self._parts, number, waiting)
+                host = self._best()
+                return None if host is None else Found(host, number)
+        return None
+
+    def _keeps_to_its_own(self, parts: _Parts, number: int, waiting: int) -> bool:
+        """Whether a partition has a place in its own aggregates, and the others are just enough for those that wait."""
+        if not any(map(self._passes, self._held_by(parts, number))):
+            return False
+        unused = set()
+        for host in self._hosts():
+            place = parts.counted.aggregate(host)
+            if place not in unused and place not in parts.holders and self._passes(host):
+                unused.add(place)
+                if len(unused) > waiting:
+                    return False
+        return True
+
+    def _held_by(self, parts: _Parts, number: int) -> Iterator[int]:
+        """The enabled hosts of a partition's aggregates."""
+        held = [place for place, holder in parts.holders.items() if holder == number and place != NOWHERE]
+        if parts.counted.column is None:
+            return (host for host in held if self._fleet.is_enabled(host))
+        pools = self._fleet.pools(parts.counted.rule.scope)
+        return (host for place in held if place in pools for host in sorted(pools[place].hosts))
+
+    def _best(self) -> int | None:
         """The best host of all; None if none passes."""
         bound = self._bound()
         levels = self._levels()

@@ -26,9 +26,9 @@ def same(fleet: Fleet, request: Request) -> bool:
     by_columns = scan(fleet, request)
     found = walk.find(fleet, index, request, offset(fleet, request))
     if found is not None:
-        assert by_columns.hosts == (found,)
+        assert by_columns.hosts == (found.host,)
         decision = place(fleet, request)
-        assert decision.hosts == (found,)
+        assert (decision.hosts, decision.partitions) == (by_columns.hosts, by_columns.partitions)
         assert decision.explain() == by_columns.explain()
         assert (decision.refused, decision.candidates) == (by_columns.refused, by_columns.candidates)
     return found is not None or not by_columns
@@ -63,11 +63,10 @@ def test_the_index_ranks_as_the_columns_rank(case: tuple[Fleet, Request]) -> Non
     same(*case)
 
 
-@rarely
-@given(indexed(worlds.partition_rules, 8))
-def test_what_the_index_cannot_tell_the_columns_tell(case: tuple[Fleet, Request]) -> None:
-    fleet, request = case
-    assert place(fleet, request).hosts == scan(fleet, request).hosts
+@often
+@given(st.one_of(indexed(worlds.partition_rules, 8), indexed(worlds.partition_rules, 30)))
+def test_the_index_divides_as_the_columns_divide(case: tuple[Fleet, Request]) -> None:
+    same(*case)
 
 
 def change(dice: Dice, fleet: Fleet, members: Members) -> None:
@@ -153,6 +152,17 @@ def test_a_skew_between_zones_needs_no_scan() -> None:
         members.add(place(fleet, request).hosts[0])
     zones = [fleet.aggregate(host, "availability_zone") for host in members.hosts.tolist()]
     assert sorted(zones) == [0] * 4 + [1] * 4 + [2] * 4
+
+
+def test_partitions_need_no_scan() -> None:
+    fleet = hall(3000)
+    members, rule = Members(), Rule.parse("anti-affinity:rack", {"partitions": 5})
+    for seed in range(30):
+        request = Request(Resources(1, 1, 1), 1, (rule,), members, seed=seed)
+        assert walk.find(fleet, fleet.host_index, request, offset(fleet, request)) is not None  # type: ignore[arg-type]
+        decision = place(fleet, request)
+        assert decision.partitions == (seed % 5 + 1,)
+        members.add(decision.hosts[0], partition=decision.partitions[0])
 
 
 def test_a_full_fleet_is_told_by_the_columns() -> None:
