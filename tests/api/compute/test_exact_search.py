@@ -35,15 +35,16 @@ async def crossing(cloud: Cloud, number: int) -> dict[str, list[int]]:
     return parts
 
 
-async def slowest_healthcheck(cloud: Cloud, until: "asyncio.Task[str]") -> float:
-    """The longest that a healthcheck took while something else was under way."""
-    slowest = 0.0
+async def slowest_healthchecks(cloud: Cloud, until: "asyncio.Task[str]") -> tuple[float, float]:
+    """The longest that the event loop worked before a healthcheck was answered while something else was under way, and
+    the longest that one took by the clock, which on a busy machine says little."""
+    working = waiting = 0.0
     while not until.done():
-        start = time.perf_counter()
+        start, begun = time.perf_counter(), time.thread_time()
         assert (await cloud.api.request("GET", "/healthcheck", cloud=None)).status_code == 200
-        slowest = max(slowest, time.perf_counter() - start)
+        working, waiting = max(working, time.thread_time() - begun), max(waiting, time.perf_counter() - start)
         await asyncio.sleep(0.005)
-    return slowest
+    return working, waiting
 
 
 async def test_the_api_answers_while_190_servers_are_fitted_into_four_crossing_scopes(cloud: Cloud) -> None:
@@ -52,11 +53,12 @@ async def test_the_api_answers_while_190_servers_are_fitted_into_four_crossing_s
     group = await cloud.group(*(f"anti-affinity:scope{at}" for at in range(SCOPES)))
     await cloud.boot(flavorRef="1", settle=False)  # the fleet is loaded
     asked = asyncio.create_task(cloud.boot(group=group, min_count=190, max_count=190, settle=False))
-    slowest = await slowest_healthcheck(cloud, asked)
+    working, waiting = await slowest_healthchecks(cloud, asked)
     await asked
     async with cloud.database.begin() as connection:
         query = sa.select(hosts.c.name).join(servers, servers.c.host_id == hosts.c.id)
         placed = (await connection.scalars(query.where(servers.c.group_id == group))).all()
     assert len(placed) == 190
     assert all(len({parts[host][at] for host in placed}) == 190 for at in range(SCOPES))
-    assert slowest < 0.1, f"a healthcheck took {slowest:.3f} s"
+    assert working < 0.1, f"the event loop was busy for {working:.3f} s"
+    assert waiting < 1, f"a healthcheck took {waiting:.3f} s"
