@@ -262,7 +262,7 @@ def worst_section() -> list[str]:
     lines.append(
         _worst("a nearly full fleet of 100,000, the top of the queue refused", lambda: place(full, crowded), 3)
     )
-    for hosts, parts, planted, servers in ((1000, 200, 200, 190), (600, 200, 0, 200)):
+    for hosts, parts, planted, servers in ((1000, 200, 200, 190), (600, 200, 0, 150)):
         crossing, rules = _crossing(hosts, parts, planted)
         ask = Request(FLAVOR, servers, rules)
         start = time.process_time()
