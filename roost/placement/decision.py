@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
@@ -264,20 +264,28 @@ class Reasons:
     no copy of either.
     """
 
-    __slots__ = ("_account", "_changes", "_give", "_request", "_seen")
+    __slots__ = ("_account", "_give")
 
-    def __init__(self, seen: Fleet, request: Request, give: Callable[[], Account] | Account) -> None:
-        self._seen, self._request = seen, request
-        self._account = give if isinstance(give, Account) else None
-        self._give = give
-        self._changes = seen.changes + request.members.changes
+    def __init__(self, give: Callable[[], Account] | Account) -> None:
+        self._account: Account | None = give if isinstance(give, Account) else None
+        self._give: Callable[[], Account] | None = None if isinstance(give, Account) else give
+
+    @classmethod
+    def later(cls, fleet: Fleet, members: Members, give: Callable[[], Account]) -> Self:
+        """An account that is worked out when it is read, as long as neither the fleet nor the members have changed."""
+        before = fleet.changes + members.changes
+
+        def checked() -> Account:
+            if fleet.changes + members.changes != before:
+                raise RuntimeError("the fleet or the members have changed since the decision; read its reasons earlier")
+            return give()
+
+        return cls(checked)
 
     def read(self) -> Account:
         """The account."""
         if self._account is None:
-            assert not isinstance(self._give, Account)
-            if self._changes != self._seen.changes + self._request.members.changes:
-                raise RuntimeError("the fleet or the members have changed since the decision; read its reasons earlier")
+            assert self._give is not None
             self._account = self._give()
         return self._account
 

@@ -489,6 +489,11 @@ class Members:
         for host in hosts:
             self.add(host)
 
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
+        """What goes to another process: all but the counts, which can be made again."""
+        kept = {name: getattr(self, name) for name in self.__slots__ if name != "_tallies"}
+        return None, {**kept, "_tallies": {}}
+
     @property
     def hosts(self) -> Ints:
         """The hosts that hold members, each once, in no particular order."""

@@ -63,7 +63,7 @@ def place(fleet: Fleet, request: Request, budget: WorkBudget | None = None) -> D
     if index is not None and request.count == 1:
         found = walk.find(fleet, index, request, offset(fleet, request))
         if found is not None:
-            reasons = Reasons(fleet, request, lambda: scan(fleet, request).reasons.read())
+            reasons = Reasons.later(fleet, request.members, lambda: scan(fleet, request).reasons.read())
             partitions = () if found.partition is None else (found.partition,)
             return Decision(Verdict.PLACED, request, (found.host,), partitions, reasons)
     return scan(fleet, request, budget)
@@ -542,7 +542,7 @@ class _Board:
     ) -> Decision:
         feasible = tuple((skew.rule, skew.feasible) for skew in self.skews)
         account = Account(tuple(self.refused), self.candidates, feasible, ranking, rows)
-        return Decision(verdict, self.request, hosts, partitions, Reasons(self.fleet, self.request, account), fleet)
+        return Decision(verdict, self.request, hosts, partitions, Reasons(account), fleet)
 
     # Several servers
 

@@ -1,5 +1,6 @@
 """The index against the columns: the same host, the same reasons, and the same after any change."""
 
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -199,3 +200,15 @@ def test_a_snapshot_is_decided_on_by_its_columns(case: Case) -> None:
     case.fleet.index_hosts()
     assert case.fleet.snapshot().host_index is None
     assert place(case.fleet.snapshot(), case.request).hosts == place(case.fleet, case.request).hosts
+
+
+def test_requests_and_decisions_on_snapshots_go_to_other_processes() -> None:
+    fleet = hall(2000)
+    rules = (Rule.parse("anti-affinity:rack"), Rule.parse("soft-affinity:rack"))
+    request = Request(Resources(1, 1, 1), 3, rules, Members([5]))
+    assert place(fleet, replace(request, count=1))
+    sent, wanted = pickle.loads(pickle.dumps((fleet.snapshot(), request)))
+    decision = pickle.loads(pickle.dumps(place(sent, wanted)))
+    assert decision.hosts == place(fleet, request).hosts
+    assert decision.candidates == place(fleet, request).candidates
+    assert len(pickle.dumps(decision)) < 5 * len(pickle.dumps(decision.ranking))
