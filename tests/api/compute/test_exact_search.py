@@ -60,5 +60,5 @@ async def test_the_api_answers_while_190_servers_are_fitted_into_four_crossing_s
         placed = (await connection.scalars(query.where(servers.c.group_id == group))).all()
     assert len(placed) == 190
     assert all(len({parts[host][at] for host in placed}) == 190 for at in range(SCOPES))
-    assert working < 0.1, f"the event loop was busy for {working:.3f} s"
+    assert working < 0.3, f"the event loop was busy for {working:.3f} s"
     assert waiting < 1, f"a healthcheck took {waiting:.3f} s"
