@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := -m pip install -qq --disable-pip-version-check
 AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: install serve test oracle soak load security browser-test alerts check web-check bench tempest lab lab-test lab-stop docs clean
+.PHONY: install serve test oracle soak load security browser-test pictures alerts check web-check bench tempest lab lab-test lab-stop docs clean
 
 install: $(VENV)/.installed
 
@@ -52,6 +52,10 @@ test: install .venv-senlin/.installed
 
 browser-test: install /usr/bin/chromium .venv-browser/.installed
 	PYTHONPATH=.venv-browser $(BIN)/python -m pytest tests/browser
+
+# The same tests, which also take the pictures in docs/images.
+pictures: install /usr/bin/chromium .venv-browser/.installed
+	ROOST_PICTURES=1 PYTHONPATH=.venv-browser $(BIN)/python -m pytest tests/browser/test_dashboard.py
 
 # promtool comes with Debian's prometheus, which is unpacked and not installed: no server is to run here.
 .venv-prometheus/usr/bin/promtool:

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from roost import errors, logs
-from roost.api import access_rules, bodies, metrics, permissions
+from roost.api import access_rules, bodies, metrics, permissions, web
 from roost.api.auth import REFUSAL, Authenticator
 from roost.api.clustering import CLUSTERING_API
 from roost.api.compute import COMPUTE_API, FRONT_API
@@ -241,7 +241,7 @@ class App:
             reply = await exchange.route.handler(call)
         response = reply if isinstance(reply, Response) else _json(reply, exchange.route.status)
         response.headers.update(call.answer_headers)
-        return response
+        return web.compressed(exchange.headers, response)
 
     async def _relay(self, exchange: _Exchange, front: "Front") -> Response:
         from roost.api.compute.relay import Relayed, relay

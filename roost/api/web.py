@@ -1,10 +1,12 @@
 """The dashboard's files: one page, its modules and its style, served as they are in `roost/web`."""
 
+import gzip
 import hashlib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from roost.api.routes import Call, Reply, Table
@@ -68,6 +70,21 @@ def _answer(call: Call, file: _File) -> Response:
     if file.tag in (call.headers.get("if-none-match") or ""):
         return Response(status_code=304, headers=headers)
     return Response(file.content, media_type=file.kind, headers=headers)
+
+
+_WORTH_IT = 1024
+
+
+def compressed(headers: Headers, response: Response) -> Response:
+    """The answer, compressed if the dashboard asks: programs on a fast network are served faster without."""
+    asked = headers.get("sec-fetch-site") in ("same-origin", "none") and "gzip" in headers.get("accept-encoding", "")
+    body = getattr(response, "body", b"")
+    if asked and len(body) > _WORTH_IT and "content-encoding" not in response.headers:
+        response.body = gzip.compress(body, compresslevel=5, mtime=0)
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Content-Length"] = str(len(response.body))
+        response.headers.add_vary_header("Accept-Encoding")
+    return response
 
 
 def wants_page(call: Call) -> bool:

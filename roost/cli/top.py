@@ -1,149 +1,215 @@
-"""`roost top`: zones, racks and hosts, and the groups in them, live in the terminal; read through the API."""
+"""`roost top`: what is wrong, and zones, racks and groups, live in the terminal; read through the API."""
 
-import itertools
-import json
+import contextlib
+import os
+import select
+import shutil
+import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roost.errors import Unavailable
 
-_BLOCKS = "▁▂▃▄▅▆▇█"
+_VERSION = "2.1003"
+_PAGE = 1000
 _NEARLY_FULL = 0.8
-_MOST_GROUPS = 15
-_FREE_AMOUNTS = "2.87"
-"""The last version in which hypervisors say how full they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class HostRow:
-    """A host as one glyph."""
-
-    name: str
-    fill: float
-    servers: int
-    up: bool
-
-    @property
-    def glyph(self) -> str:
-        """How full it is, as the height of a block; a dot where it is empty, a cross where it takes no servers."""
-        if not self.up:
-            return "✗"
-        return _BLOCKS[min(7, int(self.fill * 8))] if self.servers else "·"
-
-    @property
-    def colour(self) -> str:
-        """Red where it takes no servers, yellow where it is nearly full."""
-        return "red" if not self.up else "yellow" if self.fill > _NEARLY_FULL else "green"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupLine:
-    """A server group, and what is wrong with it."""
-
-    name: str
-    policies: str
-    members: int
-    broken: tuple[str, ...] = ()
+_BLOCKS = "▁▂▃▄▅▆▇█"
+HELP = "q quit  ? help  / search  tab or 1-4 view  s sort  r reverse  ↑↓ move"
+VIEWS = ("wrong", "places", "groups", "hosts")
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The cloud at one moment: for each zone, for each aggregate of the scope in it, its hosts."""
+    """The cloud at one moment."""
 
     scope: str
-    zones: Mapping[str, Mapping[str, Sequence[HostRow]]] = field(default_factory=dict)
-    groups: Sequence[GroupLine] = ()
+    troubles: Mapping[str, Any]
+    places: Sequence[Mapping[str, Any]]
+    groups: Sequence[Mapping[str, Any]] = ()
+    group_count: int = 0
+    hosts: Sequence[Mapping[str, Any]] = ()
 
     @property
     def headline(self) -> str:
         """All of it in one line."""
-        hosts = [host for parts in self.zones.values() for inside in parts.values() for host in inside]
-        servers, down = sum(host.servers for host in hosts), sum(not host.up for host in hosts)
-        broken = sum(bool(group.broken) for group in self.groups)
-        found = [f"{len(self.zones)} zones", f"{len(hosts)} hosts", f"{servers} servers", f"{len(self.groups)} groups"]
-        found += [f"{down} hosts down"] if down else []
-        found += [f"{broken} groups broken"] if broken else []
-        return ", ".join(found)
+        zones = {each["zone"] for each in self.places}
+        hosts, servers = (sum(each.get(name) or 0 for each in self.places) for name in ("host_count", "servers"))
+        off = sum(each.get("disabled") or 0 for each in self.places)
+        counts = [_count(len(zones), "zone"), _count(hosts, "host"), _count(servers, "server")]
+        counts += [_count(self.group_count, "group"), *([f"{off:,} disabled or down"] if off else [])]
+        wrong = self.troubles["total"]
+        return ", ".join(counts) + (f" — {_count(wrong, 'thing')} wrong" if wrong else " — nothing is wrong")
 
 
-def look(client: Any, scope: str) -> Picture:
-    """Ask the API for everything that the picture shows."""
-    hypervisors = client.get("/os-hypervisors/detail", microversion=_FREE_AMOUNTS).json()["hypervisors"]
-    aggregates = client.get("/os-aggregates", microversion="2.1").json()["aggregates"]
-    scopes = client.get("/os-policy-scopes", microversion="2.1003").json()["policy_scopes"]
-    groups = client.get("/os-server-groups?all_projects=1", microversion="2.1003").json()["server_groups"]
-    audit = client.get("/os-server-groups/audit", microversion="2.1003")
-    inside = {each["aggregate_id"] for found in scopes if found["name"] == scope for each in found["aggregates"]}
-    return Picture(scope, _zones(hypervisors, aggregates, inside), _groups(groups, audit.text))
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _zones(
-    hypervisors: Sequence[Any], aggregates: Sequence[Any], inside: set[int]
-) -> dict[str, dict[str, list[HostRow]]]:
-    zone_of = {
-        host: each["availability_zone"] for each in aggregates if each["availability_zone"] for host in each["hosts"]
-    }
-    part_of = {host: each["name"] for each in aggregates if each["id"] in inside for host in each["hosts"]}
-    zones: dict[str, dict[str, list[HostRow]]] = {}
-    for each in hypervisors:
-        name = each["hypervisor_hostname"]
-        fill = each["vcpus_used"] / each["vcpus"] if each["vcpus"] else 0.0
-        up = each["state"] == "up" and each["status"] == "enabled"
-        parts = zones.setdefault(zone_of.get(name, "nova"), {})
-        parts.setdefault(part_of.get(name, "-"), []).append(HostRow(name, fill, each["running_vms"], up))
-    return zones
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """What the keys have chosen."""
+
+    view: str = "wrong"
+    query: str = ""
+    typing: bool = False
+    sort: int = 0
+    descends: bool = True
+    first: int = 0
+    help: bool = False
+    ended: bool = False
+
+    def typed(self, key: str) -> "Screen":
+        """What a key changes."""
+        if self.typing:
+            if key in ("\r", "\n", "\x1b"):
+                return replace(self, typing=False, query="" if key == "\x1b" else self.query)
+            query = self.query[:-1] if key in ("\x7f", "\b") else self.query + key
+            return replace(self, query=query if query.isprintable() else self.query, first=0)
+        if key in "1234":
+            return replace(self, view=VIEWS[int(key) - 1], first=0, sort=0)
+        if key == "\t":
+            return replace(self, view=VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)], first=0, sort=0)
+        changes: Mapping[str, dict[str, Any]] = {
+            "q": {"ended": True},
+            "?": {"help": not self.help},
+            "/": {"typing": True, "query": ""},
+            "s": {"sort": self.sort + 1},
+            "r": {"descends": not self.descends},
+            "\x1b[A": {"first": max(0, self.first - 1)},
+            "\x1b[B": {"first": self.first + 1},
+        }
+        return replace(self, **changes.get(key, {}))
 
 
-def _groups(groups: Sequence[Any], audit: str) -> list[GroupLine]:
-    broken = {}
-    for line in filter(None, audit.splitlines()):
-        found = json.loads(line)
-        broken[found["server_group_id"]] = tuple(each["message"] for each in found["violations"])
-    lines = [
-        GroupLine(each["name"], _policies(each["policies"]), len(each["members"]), broken.get(each["id"], ()))
-        for each in groups
-    ]
-    return sorted(lines, key=lambda line: (-len(line.broken), -line.members, line.name))
+@dataclass(slots=True)
+class Rows:
+    """The rows of a view, before they are cut to the terminal."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
 
 
-def _policies(policies: Sequence[Any]) -> str:
-    return ", ".join(
-        each["name"] if each["scope"] == "host" else f"{each['name']}:{each['scope']}" for each in policies
-    )
+def look(client: Any, scope: str, query: str = "") -> Picture:
+    """Ask the API for everything that the views show: a few requests, however large the cloud is."""
+
+    def ask(path: str) -> Any:
+        answer = client.get(path, microversion=_VERSION)
+        if answer.status_code >= 400:
+            raise Unavailable(f"Roost answered {answer.status_code} to {path}.")
+        return answer.json()
+
+    fleet = ask(f"/os-fleet?scope={scope}")["fleet"]
+    groups = ask(f"/os-lists/groups?limit={_PAGE}&sort=members:desc&q={query}")["list"]
+    hosts = ask(f"/os-lists/hosts?limit={_PAGE}&sort=load:desc&q={query}")["list"]["rows"] if fleet["all"] else []
+    return Picture(scope, ask("/os-troubles")["troubles"], fleet["aggregates"], groups["rows"], groups["total"], hosts)
 
 
-def draw(picture: Picture) -> Any:
-    """The picture, as rich can print it."""
-    from rich.console import Group
+def rows_of(picture: Picture, screen: Screen) -> Rows:
+    """The rows of the view that is chosen, searched and sorted."""
+    if screen.view == "wrong":
+        found = Rows(("kind", "name", "since", "what"))
+        found.rows = [(e["kind"], e["name"], e["since"] or "", e["sentence"]) for e in picture.troubles["items"]]
+    elif screen.view == "places":
+        found = Rows(("load", picture.scope, "zone", "hosts", "off", "servers", "broken"))
+        found.rows = [
+            (
+                e.get("load") or 0.0,
+                e["name"] or e["id"],
+                e["zone"],
+                e.get("host_count") or 0,
+                e.get("disabled") or 0,
+                e["servers"],
+                e["violations"],
+            )
+            for e in picture.places
+        ]
+    elif screen.view == "groups":
+        found = Rows(("broken", "failed", "group", "members", "project", "rules"))
+        found.rows = [
+            (e["broken"], e["failed"], e["name"], e["members"], e["project"], e["rules"]) for e in picture.groups
+        ]
+    else:
+        found = Rows(("load", "host", "state", "zone", "servers"))
+        found.rows = [(e["load"], e["name"], e["state"], e["zone"], e["servers"]) for e in picture.hosts]
+    if screen.query:
+        asked = screen.query.lower()
+        found.rows = [row for row in found.rows if any(asked in str(cell).lower() for cell in row)]
+    if screen.view != "wrong" or screen.sort:
+        key = screen.sort % len(found.columns)
+        found.rows.sort(key=lambda row: row[key], reverse=screen.descends)
+    return found
+
+
+def draw(picture: Picture, screen: Screen, width: int, height: int) -> Any:
+    """The screen, cut to the terminal; what does not fit is counted."""
     from rich.table import Table
     from rich.text import Text
 
-    room = Table(
-        title=picture.headline, title_justify="left", title_style="bold", box=None, min_width=60, pad_edge=False
-    )
-    for column in ("zone", picture.scope, "hosts", "servers"):
-        room.add_column(column, justify="right" if column == "servers" else "left")
-    for zone, parts in picture.zones.items():
-        names = itertools.chain([zone], itertools.repeat(""))
-        for (part, hosts), name in zip(sorted(parts.items()), names, strict=False):
-            glyphs = Text()
-            for host in hosts:
-                glyphs.append(
-                    host.glyph + " ", style="red" if not host.up else "yellow" if host.fill > 0.8 else "green"
-                )
-            room.add_row(name, part, glyphs, str(sum(host.servers for host in hosts)))
-    groups = Table(box=None, pad_edge=False)
-    for column in ("group", "policies", "members", "broken"):
-        groups.add_column(column, justify="right" if column == "members" else "left")
-    for line in picture.groups[:_MOST_GROUPS]:
-        groups.add_row(line.name, line.policies, str(line.members), Text("; ".join(line.broken), style="red"))
-    return Group(room, Text(), groups)
+    found = rows_of(picture, screen)
+    room = max(1, height - 5)
+    first = min(screen.first, max(0, len(found.rows) - room))
+    table = Table(box=None, pad_edge=False, expand=True, show_edge=False)
+    sorted_by = screen.sort % len(found.columns) if screen.view != "wrong" or screen.sort else -1
+    for index, name in enumerate(found.columns):
+        arrow = ("↓" if screen.descends else "↑") if index == sorted_by else ""
+        table.add_column(name + arrow, no_wrap=True, overflow="ellipsis")
+    for row in found.rows[first : first + room]:
+        table.add_row(*(_cell(name, value) for name, value in zip(found.columns, row, strict=True)))
+    left = len(found.rows) - first - room
+    views = "  ".join(f"[{each}]" if each == screen.view else each for each in VIEWS)
+    foot = f"{views}   / {screen.query}{'_' if screen.typing else ''}" + (f"   {left:,} more below" if left > 0 else "")
+    bad = bool(picture.troubles["total"])
+    lines = Table.grid(expand=True)
+    lines.add_row(Text(picture.headline[: width - 1], style="bold red" if bad else "bold green"))
+    lines.add_row(table if found.rows else Text("nothing to show"))
+    lines.add_row(Text(foot[: width - 1], style="dim"))
+    lines.add_row(Text(HELP[: width - 1] if screen.help else "? help"[: width - 1], style="dim"))
+    return lines
+
+
+def _cell(name: str, value: Any) -> Any:
+    from rich.text import Text
+
+    if name == "load":
+        block = _BLOCKS[min(7, int(value * 8))]
+        return Text(f"{block} {value:4.0%}", style="yellow" if value > _NEARLY_FULL else "green")
+    bad = (name in ("broken", "failed", "off") and value) or value == "down" or name == "kind"
+    return Text(str(value), style="red" if bad else "")
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[Any]:
+    """Read single keys; `wait(seconds)` gives the next one, or none."""
+    if not sys.stdin.isatty():
+
+        def sleep(seconds: float) -> str:
+            time.sleep(seconds)
+            return ""
+
+        yield sleep
+        return
+    import termios
+    import tty
+
+    stdin = sys.stdin.fileno()
+    before = termios.tcgetattr(stdin)
+
+    def wait(seconds: float) -> str:
+        if not select.select([stdin], [], [], seconds)[0]:
+            return ""
+        return os.read(stdin, 8).decode(errors="ignore")
+
+    try:
+        tty.setcbreak(stdin)
+        yield wait
+    finally:
+        termios.tcsetattr(stdin, termios.TCSADRAIN, before)
 
 
 def run(cloud: str, scope: str, seconds: float, *, once: bool) -> int:
-    """Show the picture until interrupted, or once."""
+    """Show the cloud until `q` is pressed, or once."""
     try:
         import openstack
         from rich.console import Console
@@ -151,10 +217,20 @@ def run(cloud: str, scope: str, seconds: float, *, once: bool) -> int:
     except ImportError:
         raise Unavailable("`roost top` needs the client: pip install 'roost[client]'.") from None
     client = openstack.connect(cloud=cloud).compute
+    picture, screen = look(client, scope), Screen()
     if once:
-        Console().print(draw(look(client, scope)))
+        console = Console()
+        for view in VIEWS[:3]:
+            console.print(draw(picture, Screen(view=view), console.width, 40))
         return 0
-    with Live(draw(look(client, scope)), screen=True, auto_refresh=False) as live:
-        while True:
-            time.sleep(seconds)
-            live.update(draw(look(client, scope)), refresh=True)
+    with _keys() as wait, Live(screen=True, auto_refresh=False) as live:
+        due = time.monotonic() + seconds
+        while not screen.ended:
+            size = shutil.get_terminal_size()
+            live.update(draw(picture, screen, size.columns, size.lines), refresh=True)
+            key = wait(max(0.0, due - time.monotonic()))
+            if key:
+                screen = screen.typed(key)
+            if time.monotonic() >= due:
+                picture, due = look(client, scope), time.monotonic() + seconds
+    return 0

@@ -1,7 +1,7 @@
 // What is answered to a question, as the panel shows it; and the buttons that ask.
 
 import { html, say } from "./dom.js";
-import { time } from "./words.js";
+import { moment } from "./words.js";
 
 /** @typedef {import("./fleet.js").Fleet} Fleet */
 /** @typedef {import("./places.js").Places} Places */
@@ -84,7 +84,7 @@ export function explained(explanation) {
 
 /** Rules that are, or would be, broken. @param {any[]} violations */
 export function violationList(violations) {
-  const since = (/** @type {any} */ each) => each.since && html("span", { class: "muted" }, ` since ${time(each.since)}`);
+  const since = (/** @type {any} */ each) => each.since && html("span", { class: "muted" }, ` since ${moment(each.since)}`);
   return html("ul", { class: "violations" }, ...violations.map((each) => html("li", {}, each.message, since(each))));
 }
 

@@ -94,3 +94,29 @@ export function byName(counts) {
     ]),
   );
 }
+
+/**
+ * A figure over time, as a line from its least to its most.
+ * @param {string} title
+ * @param {[string, number][]} points
+ */
+export function line(title, points) {
+  const values = points.map(([, value]) => value);
+  const [least, most] = [Math.min(0, ...values), Math.max(1, ...values)];
+  const [from, to] = [Date.parse(points[0][0]), Date.parse(points[points.length - 1][0])];
+  const x = (/** @type {string} */ at) => (360 * (Date.parse(at) - from)) / (to - from || 1);
+  const y = (/** @type {number} */ value) => 44 - (40 * (value - least)) / (most - least);
+  const path = points.map(([at, value]) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
+  const said = `${title}: now ${round(values[values.length - 1])}, between ${round(Math.min(...values))} and ${round(Math.max(...values))}`;
+  return svg(
+    "svg",
+    { class: "line", role: "img", "aria-label": said, viewBox: "0 0 420 48", width: 420, height: 48 },
+    svg("polyline", { points: path, class: "curve" }),
+    svg("text", { x: 364, y: 28 }, round(values[values.length - 1])),
+  );
+}
+
+/** @param {number} value */
+function round(value) {
+  return String(Math.round(value * 100) / 100);
+}

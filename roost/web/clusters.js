@@ -4,7 +4,7 @@ import { byName, gauge } from "./charts.js";
 import { html, refill } from "./dom.js";
 import { back } from "./overview.js";
 import { get, session } from "./session.js";
-import { actionName, chain, count, kindOf, outcome, progress, reasonOf, story, time } from "./words.js";
+import { actionName, chain, count, kindOf, outcome, progress, reasonOf, story, moment } from "./words.js";
 
 const API = "/clustering/v1";
 const ENDED = ["SUCCEEDED", "FAILED", "CANCELLED"];
@@ -193,7 +193,7 @@ function lastAction(action) {
     "p",
     { class: "last-action" },
     html("strong", {}, `Last ${actionName(action.action)}`),
-    ` (${action.status.toLowerCase()}, ${time(action.created_at)}): ${outcome(action)}`,
+    ` (${action.status.toLowerCase()}, ${moment(action.created_at)}): ${outcome(action)}`,
   );
 }
 
@@ -204,7 +204,7 @@ function eventList(events) {
     html(
       "li",
       {},
-      html("time", { class: "muted" }, time(each.timestamp)),
+      html("time", { class: "muted" }, moment(each.timestamp)),
       ` ${actionName(each.action)} ${PHASES[String(each.status).toLowerCase()] ?? String(each.status).toLowerCase()}`,
       each.status_reason && html("span", { class: "muted" }, ` – ${each.status_reason}`),
     ),

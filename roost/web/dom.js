@@ -53,7 +53,7 @@ export function svg(name, attributes = {}, ...children) {
 }
 
 /**
- * Show something else in a node. Whoever was at a link or a button in it still is, if it or its like is still there.
+ * Show something else in a node. The focus stays on its link or button, if that or one like it is still there.
  * @param {Element} node
  * @param {(Node|string|null|undefined|false)[]} children
  */
@@ -79,7 +79,7 @@ export function part(id) {
 }
 
 /**
- * Tell those who listen to the page rather than look at it.
+ * Announce something to screen readers.
  * @param {string} sentence
  */
 export function say(sentence) {

@@ -6,7 +6,10 @@ import { html, refill, set } from "./dom.js";
 import { hueOf, titleOf } from "./map.js";
 import { back } from "./overview.js";
 import { Places } from "./places.js";
-import { get, post, request, session } from "./session.js";
+import { composer } from "./composer.js";
+import { historyOf } from "./feed.js";
+import { command } from "./links.js";
+import { get, mayChange, mayOperate, post, request } from "./session.js";
 import { count } from "./words.js";
 
 const GROUPS = "/compute/v2.1/os-server-groups";
@@ -44,6 +47,8 @@ export class Groups {
     this._page.fleet.group = null;
     this._page.map.emphasise(null);
     this._page.map.arrows([]);
+    // Without the group, tiles show all their servers again.
+    this._page.fleet.refresh(null).catch(() => {});
   }
 
   /** @param {any} change */
@@ -59,42 +64,40 @@ export class Groups {
 
   async fleetChanged() {
     if (this._id) this._offer();
-    else this._mark();
   }
 
   // The list
 
   async _list() {
-    const everybody = session.roles.includes("admin") ? "&all_projects=1" : "";
-    this._groups = await explainRules((await get(`${GROUPS}?limit=500${everybody}`)).server_groups);
     const field = html("input", {
       type: "search",
       id: "filter",
       value: this._filter,
       input: (event) => {
         this._filter = /** @type {HTMLInputElement} */ (event.target).value;
-        this._mark();
+        clearTimeout(this._typing);
+        this._typing = setTimeout(() => this._mark().catch(() => {}), 150);
       },
     });
     this._cards = html("ul", { class: "cards" });
     this._panel?.replaceChildren(
       html("h2", {}, "Server groups"),
       html("p", { class: "filter" }, html("label", { for: "filter" }, "Find "), field),
+      ...(mayChange() ? [composer()] : []),
       this._cards,
     );
-    this._mark();
+    await this._mark();
   }
 
-  _mark() {
-    if (!this._cards || !this._groups) return;
-    const wrong = new Map();
-    for (const each of this._page.fleet.violations) {
-      wrong.set(each.server_group_id, (wrong.get(each.server_group_id) ?? 0) + 1);
-    }
-    const found = this._groups.filter((/** @type {any} */ group) => group.name.includes(this._filter));
-    found.sort((/** @type {any} */ a, /** @type {any} */ b) => (wrong.get(b.id) ?? 0) - (wrong.get(a.id) ?? 0));
-    const cards = found.slice(0, 200).map((/** @type {any} */ group) => card(group, wrong.get(group.id) ?? 0));
-    const none = this._groups.length ? "No group is called so." : "There are no groups yet.";
+  async _mark() {
+    if (!this._cards) return;
+    const query = new URLSearchParams({ q: this._filter, limit: "200" });
+    const { list } = await get(`/compute/v2.1/os-lists/groups?${query}`);
+    const found = list.rows.sort((/** @type {any} */ a, /** @type {any} */ b) => b.broken + b.failed - a.broken - a.failed);
+    const cards = found.map(card);
+    const more = list.total - found.length;
+    if (more > 0) cards.push(html("li", {}, html("a", { href: "#/lists/groups" }, `and ${more.toLocaleString("en")} more`)));
+    const none = this._filter ? "No group has these words." : "There are no groups yet.";
     refill(this._cards, cards.length ? cards : [html("li", { class: "muted" }, none)]);
   }
 
@@ -113,9 +116,11 @@ export class Groups {
 
   /** @param {string} id */
   async _facts(id) {
-    const [[group], { server_group_policy_audit: audit }] = await Promise.all([
+    const [[group], { server_group_policy_audit: audit }, { list }, past] = await Promise.all([
       get(`${GROUPS}/${id}`).then(({ server_group: one }) => explainRules([one])),
       get(`${GROUPS}/${id}/audit`),
+      get(`/compute/v2.1/os-lists/servers?group_id=${id}&status=ERROR`),
+      historyOf({ group_id: id }),
     ]);
     if (this._id !== id) return;
     const fleet = this._page.fleet;
@@ -129,10 +134,13 @@ export class Groups {
     this._seen?.replaceChildren(
       html("h3", {}, "Broken rules"),
       audit.violations.length ? violationList(audit.violations) : html("p", { class: "good" }, "None: every rule holds."),
+      ...failedMembers(list),
       html("h3", {}, "Distribution"),
       ...charts(group, audit, where),
       html("h3", {}, "Audit"),
       auditTable(group, audit, fleet, where),
+      ...past,
+      ...(mayChange() ? [removal(group)] : []),
     );
   }
 
@@ -210,7 +218,7 @@ export class Groups {
       if (made.plan.repair_id) await this._underWay(id);
     };
     const fleet = this._page.fleet;
-    const can = change.create || (change.drain && plan.moves.length > 0 && mayMove());
+    const can = (change.create && mayChange()) || (change.drain && plan.moves.length > 0 && mayOperate());
     this._tell(
       html("p", {}, plan.sentence),
       placementList(plan.placements, places),
@@ -235,8 +243,8 @@ export class Groups {
       html("p", {}, repair.sentence),
       moveList(repair.moves, this._page.fleet, places),
       this._look(),
-      moves && mayMove() && html("p", { class: "buttons" }, button("Apply this repair", apply), this._never()),
-      moves && !mayMove() && html("p", { class: "muted" }, "Ask the operator to move them."),
+      moves && mayOperate() && html("p", { class: "buttons" }, button("Apply this repair", apply), this._never()),
+      moves && !mayOperate() && html("p", { class: "muted" }, "Ask the operator to move them."),
     );
   }
 
@@ -294,6 +302,31 @@ export class Groups {
   }
 }
 
+/** Members in ERROR, with the reason. @param {any} list */
+function failedMembers(list) {
+  if (!list.total) return [];
+  const items = list.rows.map((/** @type {any} */ each) =>
+    html("li", { class: "trouble" }, html("a", { href: `#/server/${each.id}` }, each.name), html("p", {}, each.fault)),
+  );
+  return [html("h3", { class: "bad-text" }, `${count(list.total, "member")} in ERROR`), html("ul", { class: "plain troubles" }, ...items)];
+}
+
+/** @param {any} group */
+function removal(group) {
+  const gone = async () => {
+    await request("DELETE", `${GROUPS}/${group.id}`);
+    location.hash = "#/groups";
+  };
+  return html(
+    "details",
+    {},
+    html("summary", {}, "Delete this group"),
+    html("p", {}, `Its ${count(group.members.length, "member")} would stay where they are, without its rules.`),
+    command(`openstack server group delete ${group.id}`),
+    button("Delete the group", gone),
+  );
+}
+
 /** Groups, each with what its rules mean in the API's own words. @param {any[]} groups */
 async function explainRules(groups) {
   if (!groups.length) return groups;
@@ -301,22 +334,18 @@ async function explainRules(groups) {
   return groups.map((each, index) => ({ ...each, meaning: meanings[index] }));
 }
 
-/** @param {any} group @param {number} wrong */
-function card(group, wrong) {
+/** @param {any} group */
+function card(group) {
   return html(
     "li",
     {},
     html("span", { class: `swatch ${hueOf(group.id)}` }),
     html("a", { href: `#/groups/${group.id}` }, group.name),
-    html("span", { class: "muted" }, ` ${count(group.members.length, "member")}`),
-    wrong > 0 && html("span", { class: "badge bad" }, `${wrong} broken`),
-    html("p", { class: "rules" }, group.meaning.sentence),
+    html("span", { class: "muted" }, ` ${count(group.members, "member")}`),
+    group.broken > 0 && html("span", { class: "badge bad" }, `${group.broken} broken`),
+    group.failed > 0 && html("span", { class: "badge bad" }, `${group.failed} in ERROR`),
+    html("p", { class: "rules" }, group.rules),
   );
-}
-
-/** Those who may have servers moved. */
-function mayMove() {
-  return session.roles.includes("admin");
 }
 
 /**

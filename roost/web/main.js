@@ -2,24 +2,34 @@
 
 import { Clusters } from "./clusters.js";
 import { html, part, refill, say } from "./dom.js";
+import { Feed } from "./feed.js";
 import { Fleet } from "./fleet.js";
 import { Groups } from "./groups.js";
+import { Lists } from "./lists.js";
 import { follow } from "./live.js";
 import { FleetMap } from "./map.js";
 import { Overview } from "./overview.js";
+import { searchField } from "./search.js";
 import { enter, forget, projects, Refused, resume, session, signIn, signInWith, signOut, Unreachable } from "./session.js";
+import { loadTroubles } from "./troubles.js";
 import { count } from "./words.js";
 
 const SCOPE = "roost-scope";
 const ENDED = "Your session has ended. Sign in again to go on where you were.";
 const narrow = matchMedia("(max-width: 900px)");
 
-/** Everything that is on the page of whoever is signed in. */
+/** Everything on the page of a signed-in user. */
 class Page {
   constructor() {
     this.map = new FleetMap({ pick: (kind, id) => this._picked(kind, id) });
     this.fleet = new Fleet(() => this._fleetChanged());
-    this._views = { groups: new Groups(this), clusters: new Clusters(this), overview: new Overview(this) };
+    this._views = {
+      overview: new Overview(this),
+      lists: new Lists(this),
+      groups: new Groups(this),
+      clusters: new Clusters(this),
+      feed: new Feed(this),
+    };
     /** @type {any} */
     this._view = null;
     this._panel = html("section", { id: "panel", class: "panel", tabindex: -1, "aria-label": "Details" });
@@ -48,6 +58,7 @@ class Page {
       this._panel,
     );
     part("tabs").hidden = false;
+    part("finder").replaceChildren(searchField());
     window.addEventListener("hashchange", this._routed);
     await this._first();
     await this._route();
@@ -60,7 +71,7 @@ class Page {
 
   /** The scope that was chosen the last time, or racks, or whatever there is. */
   async _first() {
-    const kept = sessionStorage.getItem(SCOPE) ?? "rack";
+    const kept = localStorage.getItem(SCOPE) ?? "rack";
     try {
       await this.fleet.divide(kept);
     } catch (error) {
@@ -75,7 +86,7 @@ class Page {
   }
 
   async _divide() {
-    sessionStorage.setItem(SCOPE, this._scopes.value);
+    localStorage.setItem(SCOPE, this._scopes.value);
     await this.fleet.divide(this._scopes.value);
     this._follow();
   }
@@ -110,21 +121,31 @@ class Page {
   }
 
   async _route() {
-    const path = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent).filter(Boolean);
-    const name = path[0] === "groups" || path[0] === "clusters" ? path[0] : "overview";
+    const [place, asked = ""] = location.hash.replace(/^#\/?/, "").split("?");
+    const path = place.split("/").map(decodeURIComponent).filter(Boolean);
+    const name = path[0] in this._views && path[0] !== "overview" ? path[0] : "overview";
     const view = this._views[/** @type {keyof Page["_views"]} */ (name)];
     if (this._view && this._view !== view) this._view.close?.();
     this._view = view;
     mark(name);
-    part("main").classList.toggle("panel-first", name !== "overview");
-    document.title = `${view.title} – Roost`;
+    part("main").classList.toggle("panel-first", true);
+    part("main").classList.toggle("panel-wide", name === "lists" || name === "feed");
+    this._name(view.title);
     try {
-      await view.open(name === "overview" ? path : path.slice(1), this._panel);
+      await view.open(name === "overview" ? path : path.slice(1), this._panel, new URLSearchParams(asked));
       this._missed = false;
     } catch (error) {
       this._missed = true;
       failed(error, this._panel);
     }
+  }
+
+  /** The title counts what is wrong, for a tab that is open all day. @param {string} title */
+  async _name(title) {
+    document.title = `${title} – Roost`;
+    // Without an answer the title stays: what failed is said elsewhere.
+    const { total } = await loadTroubles().catch(() => ({ total: 0 }));
+    document.title = `${total ? `(${total}) ` : ""}${title} – Roost`;
   }
 
   /** @param {string} kind @param {string} id */
@@ -140,7 +161,7 @@ class Page {
 
 /** @param {string} name */
 function mark(name) {
-  const hrefs = { overview: "#/", groups: "#/groups", clusters: "#/clusters" };
+  const hrefs = { overview: "#/", lists: "#/lists/servers", groups: "#/groups", clusters: "#/clusters", feed: "#/feed" };
   for (const link of part("tabs").querySelectorAll("a")) {
     const here = link.getAttribute("href") === hrefs[/** @type {keyof typeof hrefs} */ (name)];
     if (here) link.setAttribute("aria-current", "page");
@@ -148,7 +169,7 @@ function mark(name) {
   }
 }
 
-/** What the signs on the map mean: of hosts, only to those who see them. @param {boolean} all */
+/** What the signs on the map mean; those of hosts are for operators. @param {boolean} all */
 function key(all) {
   const words = [
     ["hue-0", "server, by group"],
@@ -194,7 +215,9 @@ function signedOut(message = "") {
   page = null;
   forget();
   part("tabs").hidden = true;
+  part("finder").replaceChildren();
   part("live").hidden = true;
+  document.title = "Roost";
   part("who").replaceChildren();
   part("main").replaceChildren(door(message));
   part("user")?.focus();
@@ -246,15 +269,19 @@ function door(message) {
 /** @param {HTMLElement} said @param {() => Promise<void>} way */
 async function through(said, way) {
   said.textContent = "";
+  const busy = said.closest("form")?.querySelector("button.main");
+  busy?.setAttribute("aria-busy", "true");
   try {
     await way();
     await signedIn();
   } catch (error) {
     said.textContent = error instanceof Error ? error.message : String(error);
+  } finally {
+    busy?.removeAttribute("aria-busy");
   }
 }
 
-/** For those whose tokens come from a Keystone. @param {HTMLElement} said */
+/** For tokens that come from a Keystone. @param {HTMLElement} said */
 function tokenDoor(said) {
   const token = () => /** @type {HTMLInputElement} */ (part("token")).value.trim();
   return html(

@@ -15,17 +15,10 @@ const LETTER = 6.4;
 const LABELLED = 62;
 /** Where arrow keys lead. @type {Record<string, [number, number]>} */
 const WAYS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
-/** Groups in the order in which they were first seen. @type {Map<string, number>} */
-const seen = new Map();
-
-/**
- * The colour of a group: the same as long as the page is open, and of its own while there are few.
- * @param {string|null} groupId
- */
+/** The colour of a group: the same on every page and every day. @param {string|null} groupId */
 export function hueOf(groupId) {
   if (!groupId) return "alone";
-  if (!seen.has(groupId)) seen.set(groupId, seen.size % HUES);
-  return `hue-${seen.get(groupId)}`;
+  return `hue-${parseInt(groupId.slice(0, 8), 16) % HUES}`;
 }
 
 /** What there is to say of an aggregate. @param {Aggregate} each @param {string} scope */

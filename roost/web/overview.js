@@ -2,10 +2,13 @@
 
 import { button, moveList, strandedList, toMap, violationList } from "./answers.js";
 import { html, refill } from "./dom.js";
-import { hueOf, loadOf, titleOf } from "./map.js";
 import { keyOf } from "./layout.js";
+import { download } from "./lists.js";
+import { hueOf, loadOf, titleOf } from "./map.js";
 import { Places } from "./places.js";
-import { get, post } from "./session.js";
+import { post } from "./session.js";
+import { factList, hostPage, serverPage } from "./things.js";
+import { loadTroubles, troubleList } from "./troubles.js";
 import { count, nouns } from "./words.js";
 
 /** @typedef {import("./fleet.js").Fleet} Fleet */
@@ -40,8 +43,12 @@ export class Overview {
     this._map.arrows([]);
   }
 
+  /** A page of its own is not filled anew while somebody works in it. */
   async fleetChanged() {
     const { kind, id } = this._picked ?? {};
+    const busy = this._panel?.querySelector("details[open], .answer:not(:empty)");
+    if (busy && this._shown === `${kind}/${id}`) return;
+    this._shown = `${kind}/${id}`;
     const content = await this._content(kind, id);
     if (this._picked?.id === id && this._panel) refill(this._panel, content);
   }
@@ -54,16 +61,18 @@ export class Overview {
     return this._whole();
   }
 
-  _whole() {
+  async _whole() {
     const fleet = this._fleet;
+    const troubles = await loadTroubles();
     const facts = [["servers", fleet.servers]];
     if (fleet.all) facts.unshift(["hosts", fleet.hosts]);
     facts.push([nouns(fleet.scope), fleet.aggregates.length]);
     return [
-      html("h2", {}, fleet.all ? "The fleet" : "Your servers"),
+      html("h2", {}, troubles.total ? `${count(troubles.total, "thing")} wrong` : "Nothing is wrong"),
+      troubleList(troubles),
+      html("h3", {}, fleet.all ? "The fleet" : "Your servers"),
       html("dl", { class: "totals" }, ...facts.map(([name, number]) => total(String(name), Number(number)))),
-      html("h3", {}, "Broken rules"),
-      broken(fleet.violations, fleet.violationCount),
+      button("Save the map as SVG", () => saveMap(this._map)),
       fleet.groups.size > 0 && html("h3", {}, "Groups on the map"),
       fleet.groups.size > 0 && legend([...fleet.groups.values()].slice(0, 40)),
     ];
@@ -99,23 +108,21 @@ export class Overview {
 
   /** @param {string} name */
   _host(name) {
+    if (this._fleet.all) return this._hostOfAll(name);
     const host = this._fleet.aggregates.flatMap((each) => each.hosts ?? []).find((each) => each.name === name);
     if (!host) return [back(), html("p", {}, "This host is not open on the map.")];
-    const load = loadOf(host);
-    const facts = [
-      ["State", host.enabled ? "enabled" : host.reason || "disabled"],
-      load !== null && ["Load", `${Math.round(load * 100)} %`],
-      host.vcpus && ["VCPUs", `${host.vcpus[0]} of ${host.vcpus[1]}`],
-      host.memory_mb && ["Memory", `${gib(host.memory_mb[0])} of ${gib(host.memory_mb[1])} GiB`],
-    ];
     return [
       back(),
-      html("h2", {}, host.vcpus ? host.name : "A host"),
-      host.vcpus ? factList(facts) : html("p", { class: "muted" }, "Which host this is, only operators are told."),
-      ...(this._fleet.all ? this._questions("host", host.name) : []),
+      html("h2", {}, "A host"),
+      html("p", { class: "muted" }, "Only operators see which host this is."),
       html("h3", {}, count(host.servers.length, "server")),
       html("ul", { class: "plain" }, ...host.servers.map(serverItem)),
     ];
+  }
+
+  /** @param {string} name */
+  async _hostOfAll(name) {
+    return [back(), ...(await hostPage(name, (place) => this._questions(place.scope, place.identifier)))];
   }
 
   /**
@@ -140,37 +147,25 @@ export class Overview {
   /** @param {string} change @param {{scope: string, identifier: string}} place */
   async _ask(change, place) {
     const fleet = this._fleet;
-    const everybody = fleet.all ? "?all_projects=1" : "";
-    const { plan } = await post(`/compute/v2.1/os-server-groups/plan${everybody}`, { plan: { [change]: place } });
+    const all = fleet.all ? "?all_projects=1" : "";
+    const { plan } = await post(`/compute/v2.1/os-server-groups/plan${all}`, { plan: { [change]: place } });
     const places = new Places(fleet);
     const moves = plan.groups.flatMap((/** @type {any} */ each) => each.moves);
     this._map.arrows(moves.slice(0, MOST_ARROWS), (scope, id) => places.name(scope, id));
-    const told = plan.groups.flatMap((/** @type {any} */ each) => [
+    const shown = plan.groups.flatMap((/** @type {any} */ each) => [
       html("h4", {}, groupLink(fleet, each.server_group_id), ` ${each.affected} affected`),
       moveList(each.moves, fleet, places),
       strandedList(each.stranded, fleet),
       each.violations.length > 0 && violationList(each.violations),
     ]);
     const forget = button("Leave it", () => this.close());
-    const shown = [html("p", {}, plan.sentence), ...told, moves.length > 0 && toMap(this._map), forget];
-    this._answer.replaceChildren(...shown.filter(Boolean));
+    const content = [html("p", {}, plan.sentence), ...shown, moves.length > 0 && toMap(this._map), forget];
+    this._answer.replaceChildren(...content.filter(Boolean));
   }
 
   /** @param {string} id */
   async _server(id) {
-    const found = this._fleet.find(id);
-    if (!found) return [back(), html("p", {}, "This server is not on the map.")];
-    const { server, host } = found;
-    const group = this._fleet.groups.get(server.server_group_id);
-    const facts = [
-      ["State", server.state],
-      ["Zone", found.aggregate.zone],
-      [this._fleet.scope.replaceAll("_", " "), titleOf(found.aggregate)],
-      host.vcpus && ["Host", host.name],
-      group && ["Group", html("a", { href: `#/groups/${group.id}` }, group.name)],
-      ["Id", server.id],
-    ];
-    return [back(), html("h2", {}, server.name), factList(facts), html("h3", {}, "Why it is here"), await why(id)];
+    return [back(), ...(await serverPage(id))];
   }
 }
 
@@ -180,36 +175,26 @@ function heading(scope, name) {
   return name.startsWith(`${kind} `) ? name : `${kind} ${name}`;
 }
 
-/** @param {string} id */
-async function why(id) {
-  const { explanation } = await get(`/compute/v2.1/servers/${id}/explanation`);
-  if (!explanation) return html("p", { class: "muted" }, "Nothing was written down when it was placed.");
-  return html("p", {}, explanation.sentence);
-}
-
 /** @param {Fleet} fleet @param {string|null} groupId */
 function groupLink(fleet, groupId) {
   if (!groupId) return "In no group:";
   return html("a", { href: `#/groups/${groupId}` }, fleet.groups.get(groupId)?.name ?? groupId.slice(0, 8));
 }
 
-/** @param {number} megabytes */
-function gib(megabytes) {
-  return Math.round((megabytes / 1024) * 10) / 10;
+/** Hand out the map as a file, with its colours. @param {import("./map.js").FleetMap} map */
+async function saveMap(map) {
+  const style = await (await fetch("/web/style.css")).text();
+  const copy = /** @type {Element} */ (map.svg.cloneNode(true));
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  const look = document.createElementNS("http://www.w3.org/2000/svg", "style");
+  look.textContent = style;
+  copy.prepend(look);
+  download(new Blob([new XMLSerializer().serializeToString(copy)], { type: "image/svg+xml" }), "map.svg");
 }
 
 /** @param {string} name @param {number} number */
 function total(name, number) {
   return html("div", {}, html("dt", {}, name), html("dd", {}, number.toLocaleString("en")));
-}
-
-/** @param {any[]} facts */
-export function factList(facts) {
-  const rows = facts.filter(Boolean).flatMap(([name, value]) => [
-    html("dt", {}, name),
-    html("dd", {}, value instanceof Node ? value : String(value)),
-  ]);
-  return html("dl", { class: "facts" }, ...rows);
 }
 
 export function back(href = "#/") {
@@ -247,19 +232,4 @@ function legend(groups) {
     ),
   );
   return html("ul", { class: "plain legend" }, ...items);
-}
-
-/** @param {any[]} violations @param {number} all */
-export function broken(violations, all) {
-  if (!all) return html("p", { class: "good" }, "None: every rule holds.");
-  const items = violations.slice(0, 50).map((each) =>
-    html(
-      "li",
-      {},
-      html("a", { href: `#/groups/${each.server_group_id}` }, each.server_group_name),
-      html("span", {}, `: ${each.message}`),
-    ),
-  );
-  const more = all > items.length ? html("p", { class: "muted" }, `and ${all - items.length} more`) : "";
-  return html("div", { class: "violations" }, html("ul", { class: "plain" }, ...items), more);
 }

@@ -1,4 +1,4 @@
-// Who is signed in, and requests in their name. The token lives in this tab only, and never in an address.
+// Who is signed in, and requests in their name. The token is shared by the tabs of this browser, and never in an address.
 
 const KEPT = "roost-token";
 const VERSIONS = { compute: "compute 2.1003", clustering: "clustering 1.14" };
@@ -18,7 +18,7 @@ export class Refused extends Error {
   }
 }
 
-/** Nobody answered. */
+/** There was no answer. */
 export class Unreachable extends Error {
   constructor() {
     super("Roost does not answer.");
@@ -112,7 +112,7 @@ export async function signInWith(token) {
   if (!(await resume(token))) throw new Refused(401, "This token is not valid, or not for a project.");
 }
 
-/** The projects of whoever is signed in. */
+/** The projects of the user who is signed in. */
 export async function projects() {
   try {
     return (await get("/identity/v3/auth/projects")).projects;
@@ -130,8 +130,18 @@ export async function enter(projectId) {
   await take(await issue({ methods: ["token"], token: { id: session.token } }, { project: { id: projectId } }));
 }
 
-/** Go on with the token that this tab kept, if it is still good. */
-export async function resume(token = sessionStorage.getItem(KEPT)) {
+/** Whether the user may change things in the project: readers may not. */
+export function mayChange() {
+  return session.roles.some((role) => ["admin", "manager", "member"].includes(role));
+}
+
+/** Whether the user may change hosts, and move servers. */
+export function mayOperate() {
+  return session.roles.includes("admin");
+}
+
+/** Go on with the token that this browser kept, if it is still good. */
+export async function resume(token = localStorage.getItem(KEPT)) {
   if (!token) return false;
   session.token = token;
   try {
@@ -169,7 +179,7 @@ export async function signOut() {
 /** Forget the token here. */
 export function forget() {
   session.token = null;
-  sessionStorage.removeItem(KEPT);
+  localStorage.removeItem(KEPT);
 }
 
 async function firstProject() {
@@ -201,5 +211,5 @@ function remember(secret, token) {
   session.project = token.project?.name ?? "";
   session.projectId = token.project?.id ?? "";
   session.roles = (token.roles ?? []).map((/** @type {any} */ role) => role.name);
-  sessionStorage.setItem(KEPT, secret);
+  localStorage.setItem(KEPT, secret);
 }

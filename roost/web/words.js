@@ -123,9 +123,10 @@ export function progress(action) {
   return Math.max(0, Math.min(1, 1 - action.depends_on.length / all));
 }
 
-/** A moment as a short time of day. @param {string|null} moment */
-export function time(moment) {
-  if (!moment) return "";
-  const when = new Date(/[Z+]/.test(moment.slice(10)) ? moment : `${moment}Z`);
-  return when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+/** A moment: the time of day, and the date unless it is today. @param {string|null} text */
+export function moment(text) {
+  if (!text) return "";
+  const when = new Date(/[Z+]/.test(text.slice(10)) ? text : `${text}Z`);
+  const time = when.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  return when.toDateString() === new Date().toDateString() ? `today ${time}` : `${when.toISOString().slice(0, 10)} ${time}`;
 }

@@ -5,6 +5,7 @@
 
 import contextlib
 import importlib.util
+import os
 import socket
 import tempfile
 import threading
@@ -182,8 +183,8 @@ class World:
             yield
 
     def force(self, server: str, host: str) -> None:
-        """Move a member where its group's rules do not want it. They bind whoever schedules a member, so for the time
-        of the migration it is none."""
+        """Move a member against its group's rules: they bind when members are scheduled, so it leaves the group
+        for the migration."""
         path = f"/compute/v2.1/os-server-groups/{self.database}/action"
         self.admin.ask("POST", path, {"remove_instance": {"instance_id": server}})
         self.move(server, host)
@@ -288,7 +289,7 @@ Visit = Callable[..., "Page"]
 
 @pytest.fixture
 def visit(browser: "Browser", world: World) -> Iterator[Visit]:
-    """`page = visit(world.admin)`: a signed-in page. Whatever the console says is an error fails the test."""
+    """`page = visit(world.admin)`: a signed-in page. Any error on its console fails the test."""
     complaints: list[str] = []
     contexts = []
 
@@ -313,7 +314,7 @@ def visit(browser: "Browser", world: World) -> Iterator[Visit]:
             page.get_by_label("Password", exact=True).fill(client.password)
             page.get_by_role("button", name="Sign in").click()
             page.locator("#live.live.live").wait_for()
-            page.locator("svg.map .aggregate").first.wait_for()
+            page.locator("svg.map .aggregate").first.wait_for(state="attached")
         return page
 
     yield open_page
@@ -334,7 +335,7 @@ class Gate:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def shut(self) -> None:
-        """Cut everything off, and let nobody in."""
+        """Cut all connections, and refuse new ones."""
         self._open = False
         for each in self._through:
             with contextlib.suppress(OSError):
@@ -342,7 +343,7 @@ class Gate:
         self._through.clear()
 
     def open(self) -> None:
-        """Let everybody through again."""
+        """Accept connections again."""
         self._open = True
 
     def _accept(self) -> None:
@@ -365,7 +366,9 @@ def _pass_on(source: socket.socket, target: socket.socket) -> None:
 
 
 def picture(page: "Page", name: str) -> None:
-    """A screenshot for the documentation."""
+    """A screenshot for the documentation, if `make pictures` asks for it."""
+    if "ROOST_PICTURES" not in os.environ:
+        return
     IMAGES.mkdir(exist_ok=True)
     page.mouse.move(1, 1)
     page.screenshot(path=IMAGES / f"{name}.png", full_page=page.viewport_size is not None and _narrow(page))

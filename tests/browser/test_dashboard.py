@@ -20,7 +20,7 @@ _PICTURES = {
 }
 
 
-def test_who_signs_in_wrongly_is_told_so(visit: Visit, world: World) -> None:
+def test_a_wrong_password_is_refused_in_words(visit: Visit, world: World) -> None:
     page = visit(None, forgiving=True)
     page.get_by_label("User").fill("demo")
     page.get_by_label("Password", exact=True).fill("wrong")
@@ -147,14 +147,14 @@ def break_rule(world: World) -> list[str]:
 
 def test_a_violation_comes_with_a_forced_migration_and_goes_with_the_next(visit: Visit, world: World) -> None:
     page = visit(world.demo)
-    page.get_by_text("None: every rule holds.").wait_for()
+    page.get_by_role("heading", name="Nothing is wrong").wait_for()
     *_, moved = break_rule(world)
     page.locator("svg.map .aggregate.broken").first.wait_for()
     page.get_by_role("link", name="db", exact=True).first.wait_for()
     taken = {world.host(member).rpartition("-")[0] for member in world.members}
     free = next(f"zone{z}-rack{r}" for z in (1, 2, 3) for r in (1, 2, 3, 4) if f"zone{z}-rack{r}" not in taken)
     world.move(moved, f"{free}-host1")
-    page.get_by_text("None: every rule holds.").wait_for()
+    page.get_by_role("heading", name="Nothing is wrong").wait_for()
     counted(page, "svg.map .broken", 0)
 
 
@@ -271,7 +271,7 @@ def test_a_lost_connection_says_so_and_comes_back(visit: Visit, world: World) ->
 
 def test_a_session_that_has_ended_says_so_and_goes_on_after_signing_in(visit: Visit, world: World) -> None:
     page = visit(world.demo, "#/groups", forgiving=True)
-    token = page.evaluate("sessionStorage.getItem('roost-token')")
+    token = page.evaluate("localStorage.getItem('roost-token')")
     assert world.demo.http.delete("/identity/v3/auth/tokens", headers={"X-Subject-Token": token}).is_success
     world.demo.boot("later", 1)
     page.get_by_role("alert").filter(has_text="Your session has ended").wait_for()
@@ -283,10 +283,10 @@ def test_a_session_that_has_ended_says_so_and_goes_on_after_signing_in(visit: Vi
 
 def test_who_signs_out_is_signed_out(visit: Visit, world: World) -> None:
     page = visit(world.alt)
-    token = page.evaluate("sessionStorage.getItem('roost-token')")
+    token = page.evaluate("localStorage.getItem('roost-token')")
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("heading", name="Sign in").wait_for()
-    assert page.evaluate("sessionStorage.length") == 0 or page.evaluate("sessionStorage.getItem('roost-token')") is None
+    assert page.evaluate("localStorage.getItem('roost-token')") is None
     until(lambda: world.alt.http.get("/image/v2/images", headers={"X-Auth-Token": token}).status_code == 401)
 
 
@@ -296,8 +296,15 @@ def test_every_view_is_accessible_and_fits(
     visit: Visit, world: World, scheme: str, name: str, size: dict[str, int]
 ) -> None:
     page = visit(world.admin, size=size, scheme=scheme)
-    views = {"overview": "#/", "groups": "#/groups", "group": f"#/groups/{world.database}", "clusters": "#/clusters"}
-    views["cluster"] = f"#/clusters/{world.cluster}"
+    views = {
+        "overview": "#/",
+        "groups": "#/groups",
+        "clusters": "#/clusters",
+        "lists": "#/lists/servers",
+        "feed": "#/feed",
+    }
+    views |= {"group": f"#/groups/{world.database}", "cluster": f"#/clusters/{world.cluster}"}
+    views |= {"server": f"#/server/{world.members[0]}", "host": "#/host/zone1-rack1-host1", "hosts": "#/lists/hosts"}
     for view, at in views.items():
         look(page, at)
         assert faults(page) == [], view

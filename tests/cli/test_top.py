@@ -1,49 +1,83 @@
-"""The live view: what is drawn of a cloud, and that a served one can be looked at."""
+"""`roost top`: the same truth as the page, at any size, with keys."""
 
 import os
 import subprocess
 import sys
+from typing import Any
 
+import pytest
 from rich.console import Console
 
-from roost.cli.top import GroupLine, HostRow, Picture, draw
+from roost.cli.top import VIEWS, Picture, Screen, draw, rows_of
 from tests.conftest import Served
 
-FULL = HostRow("h1", 1.0, 9, True)
-EMPTY = HostRow("h2", 0.0, 0, True)
-DOWN = HostRow("h3", 0.5, 4, False)
-PICTURE = Picture(
-    "rack",
-    {"zone1": {"r1": [FULL, EMPTY], "r2": [DOWN]}},
-    [GroupLine("db", "affinity:rack", 3, ("2 members are apart",)), GroupLine("web", "anti-affinity", 5)],
-)
+TROUBLE = {"kind": "server_failed", "name": "db-1", "since": None, "sentence": "No valid host was found."}
 
 
-def drawn(picture: Picture) -> str:
-    console = Console(width=100, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    console.print(draw(picture))
+def place(name: str, load: float = 0.1, **more: Any) -> dict[str, Any]:
+    base = {"id": name, "name": name, "zone": "z1", "host_count": 4, "disabled": 0, "servers": 2, "violations": 0}
+    return {**base, "load": load, **more}
+
+
+def picture(**more: Any) -> Picture:
+    group = {"name": "db", "members": 3, "broken": 1, "failed": 0, "project": "demo", "rules": "Never two in one rack"}
+    host = {"name": "h1", "state": "down", "zone": "z1", "servers": 2, "load": 0.5}
+    found: dict[str, Any] = {"troubles": {"total": 1, "items": [TROUBLE]}, "places": [place("r1"), place("r2", 0.9)]}
+    return Picture("rack", **{**found, "groups": [group], "group_count": 1, "hosts": [host], **more})
+
+
+def printed(screen: Screen, width: int = 100, height: int = 24, shown: Picture | None = None) -> str:
+    console = Console(width=width, height=height, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(draw(shown or picture(), screen, width, height))
     return console.export_text()
 
 
-def test_a_host_is_a_glyph_of_how_full_it_is() -> None:
-    assert [host.glyph for host in (FULL, EMPTY, DOWN, HostRow("h", 0.5, 3, True))] == ["█", "·", "✗", "▅"]
-    assert [host.colour for host in (FULL, EMPTY, DOWN)] == ["yellow", "green", "red"]
+def test_one_of_a_thing_is_not_several() -> None:
+    assert picture().headline == "1 zone, 8 hosts, 4 servers, 1 group — 1 thing wrong"
+    assert picture(troubles={"total": 0, "items": []}).headline.endswith("nothing is wrong")
 
 
-def test_everything_is_counted_in_one_line() -> None:
-    assert PICTURE.headline == "1 zones, 3 hosts, 13 servers, 2 groups, 1 hosts down, 1 groups broken"
+@pytest.mark.parametrize(("view", "word"), zip(VIEWS, ("No valid host", "r2", "Never two", "down"), strict=True))
+def test_every_view_shows_its_rows(view: str, word: str) -> None:
+    assert word in printed(Screen(view=view))
 
 
-def test_zones_racks_hosts_and_groups_are_drawn() -> None:
-    lines = [line.split() for line in drawn(PICTURE).splitlines()]
-    assert ["zone1", "r1", "█", "·", "9"] in lines
-    assert ["r2", "✗", "4"] in lines
-    assert ["db", "affinity:rack", "3", "2", "members", "are", "apart"] in lines
+@pytest.mark.parametrize(("width", "height"), [(20, 5), (40, 10), (300, 100)])
+def test_any_terminal_is_large_enough(width: int, height: int) -> None:
+    many = picture(places=[place(f"r{number}") for number in range(500)])
+    for view in VIEWS:
+        lines = printed(Screen(view=view), width, height, many).rstrip().splitlines()
+        assert len(lines) <= height
+        assert max(len(line.rstrip()) for line in lines) <= width
 
 
-def test_a_served_cloud_can_be_looked_at(served: Served) -> None:
-    environment = {**os.environ, "OS_CLIENT_CONFIG_FILE": str(served.clouds)}
+def test_what_does_not_fit_is_counted_and_can_be_reached() -> None:
+    many = picture(places=[place(f"r{number:03}", servers=number) for number in range(100)])
+    screen = Screen(view="places", sort=1, descends=False)
+    assert "81 more below" in printed(screen, shown=many)
+    for _ in range(81):
+        screen = screen.typed("\x1b[B")
+    assert "r099" in printed(screen, shown=many)
+
+
+def test_keys_search_sort_change_the_view_and_quit() -> None:
+    screen = Screen()
+    for key in "2/r2\r":
+        screen = screen.typed(key)
+    assert (screen.view, screen.query, screen.typing) == ("places", "r2", False)
+    assert [row[1] for row in rows_of(picture(), screen).rows] == ["r2"]
+    screen = Screen(view="places").typed("s")
+    assert [row[1] for row in rows_of(picture(), screen).rows] == ["r2", "r1"]
+    assert [row[1] for row in rows_of(picture(), screen.typed("r")).rows] == ["r1", "r2"]
+    assert screen.typed("\t").view == "groups"
+    assert screen.typed("?").help
+    assert screen.typed("q").ended
+    assert not screen.typed("/").typed("q").ended
+
+
+def test_a_real_cloud_is_shown_once(served: Served) -> None:
     command = [sys.executable, "-m", "roost", "top", "--once"]
-    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-    assert "3 zones, 48 hosts" in shown
-    assert "zone1-rack1" in shown
+    environment = {**os.environ, "OS_CLIENT_CONFIG_FILE": str(served.clouds), "COLUMNS": "140"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "3 zones, 48 hosts" in done.stdout

@@ -1,0 +1,90 @@
+// What happened, the latest first; and how figures went over the last hours.
+
+import { line } from "./charts.js";
+import { html } from "./dom.js";
+import { get } from "./session.js";
+import { moment } from "./words.js";
+
+/** @type {Record<string, string>} */
+const KINDS = {
+  placed: "placed", moved: "moved", failed: "failed", deleted: "deleted", rule_broken: "rule broken", rule_mended: "rule holds again",
+  host_down: "host down", host_up: "host up", host_disabled: "host disabled", host_enabled: "host enabled", action: "action",
+};
+/** @type {Record<string, string>} */
+const FIGURES = {
+  free_vcpus: "Free VCPUs", free_memory_mb: "Free memory, MiB", servers: "Servers", violations: "Broken rules",
+  boots: "Boots per minute", boot_seconds: "Seconds per boot",
+};
+
+/** The feed of the whole cloud, or of the project. */
+export class Feed {
+  /** @param {{fleet: import("./fleet.js").Fleet}} page */
+  constructor(page) {
+    this._page = page;
+    this.title = "What happened";
+  }
+
+  /** @param {string[]} _path @param {HTMLElement} panel @param {URLSearchParams} query */
+  async open(_path, panel, query) {
+    this._open = { panel, query };
+    const { events } = await get(`/compute/v2.1/os-history?${query}`);
+    const kinds = Object.entries(KINDS).map(([value, name]) => html("option", { value, selected: query.get("kind") === value }, name));
+    const choice = html("select", { id: "kind" }, html("option", { value: "" }, "everything"), ...kinds);
+    choice.addEventListener("change", () => {
+      const { value } = /** @type {HTMLSelectElement} */ (choice);
+      location.hash = value ? `#/feed?kind=${value}` : "#/feed";
+    });
+    const older = new URLSearchParams(query);
+    if (events.length) older.set("before", events.at(-1).at);
+    panel.replaceChildren(
+      html("h2", {}, "What happened"),
+      html("p", {}, html("label", { for: "kind" }, "Show "), choice),
+      eventItems(events),
+      html("p", {}, events.length === 100 && html("a", { href: `#/feed?${older}` }, "Earlier")),
+      ...(this._page.fleet.all ? await figures() : []),
+    );
+  }
+}
+
+/** The history of one thing. @param {Record<string, string>} about */
+export async function historyOf(about) {
+  const { events } = await get(`/compute/v2.1/os-history?${new URLSearchParams({ ...about, limit: "50" })}`);
+  return [html("h3", {}, "What happened"), eventItems(events)];
+}
+
+/** @param {any[]} events */
+function eventItems(events) {
+  if (!events.length) return html("p", { class: "muted" }, "Nothing yet.");
+  return html("ul", { class: "plain events" }, ...events.map(item));
+}
+
+/** @param {any} event */
+function item(event) {
+  const about = event.server_id
+    ? html("a", { href: `#/server/${event.server_id}` }, event.name ?? event.server_id.slice(0, 8))
+    : event.cluster_id
+      ? html("a", { href: `#/clusters/${event.cluster_id}` }, event.name ?? "cluster")
+      : event.group_id
+        ? html("a", { href: `#/groups/${event.group_id}` }, "group")
+        : event.host && html("a", { href: `#/host/${encodeURIComponent(event.host)}` }, event.host);
+  const on = event.server_id && event.host ? ` on ${event.host}` : "";
+  const way = event.kind === "moved" && event.source ? `: ${event.source} → ${event.host ?? "nowhere"}` : on;
+  return html(
+    "li",
+    { "data-kind": event.kind },
+    html("time", { class: "muted", datetime: event.at }, moment(event.at)),
+    ` ${KINDS[event.kind] ?? event.kind} `,
+    about,
+    way,
+    event.detail && html("span", { class: "muted" }, ` – ${event.detail}`),
+  );
+}
+
+async function figures() {
+  const { figures: found } = await get("/compute/v2.1/os-figures?hours=6");
+  const charts = Object.entries(FIGURES)
+    .filter(([name]) => found[name]?.length > 1)
+    .map(([name, title]) => html("figure", {}, html("figcaption", {}, title), line(title, found[name])));
+  if (!charts.length) return [html("p", { class: "muted" }, "Figures are taken every minute; the charts begin with the second.")];
+  return [html("h3", {}, "The last six hours"), ...charts];
+}

@@ -1,0 +1,160 @@
+// Lists of everything: filtered, sorted and paged, all of it in the address; and as a file.
+
+import { button } from "./answers.js";
+import { html } from "./dom.js";
+import { linkTo } from "./links.js";
+import { get, request } from "./session.js";
+import { moment } from "./words.js";
+
+const KINDS = ["servers", "groups", "hosts", "aggregates", "clusters", "nodes", "actions", "projects"];
+const OPERATORS = ["hosts", "aggregates", "projects"];
+const HIDDEN = ["id", "group_id", "project_id", "cluster_id", "server_id", "task"];
+/** The filters with a field of their own, by the kind of list. @type {Record<string, [string, string[]][]>} */
+const FILTERS = {
+  servers: [["status", ["ACTIVE", "BUILD", "ERROR", "SHUTOFF"]], ["zone", []], ["flavor", []], ["project", []]],
+  groups: [["broken", ["1"]], ["project", []]],
+  hosts: [["state", ["up", "disabled", "down"]], ["zone", []]],
+  clusters: [["status", ["ACTIVE", "WARNING", "CRITICAL", "ERROR"]], ["project", []]],
+  nodes: [["status", ["ACTIVE", "ERROR"]]],
+  actions: [["status", ["RUNNING", "SUCCEEDED", "FAILED", "CANCELLED"]]],
+  aggregates: [["scope", []], ["zone", []]],
+};
+const LIST = "/compute/v2.1/os-lists/";
+const EXPORT = "/compute/v2.1/os-exports/";
+
+/** One list at a time. */
+export class Lists {
+  /** @param {{fleet: import("./fleet.js").Fleet}} page */
+  constructor(page) {
+    this._page = page;
+    this.title = "Lists";
+  }
+
+  /** @param {string[]} path @param {HTMLElement} panel @param {URLSearchParams} query */
+  async open([kind = "servers"], panel, query) {
+    this._shown = { kind, panel, query };
+    const { list } = await get(`${LIST}${encodeURIComponent(kind)}?${query}`);
+    if (this._shown.panel !== panel || this._shown.kind !== kind) return;
+    const kinds = KINDS.filter((each) => this._page.fleet.all || !OPERATORS.includes(each));
+    const tabs = kinds.map((each) => html("a", { href: `#/lists/${each}`, "aria-current": each === kind ? "page" : null }, each));
+    panel.replaceChildren(
+      html("h2", {}, `${list.total.toLocaleString("en")} ${kind}`),
+      html("nav", { class: "kinds", "aria-label": "Lists" }, ...tabs),
+      form(kind, query),
+      table(kind, list, query),
+      pager(kind, list, query),
+      html(
+        "p",
+        { class: "buttons" },
+        button("Export as CSV", () => save(kind, query, "csv")),
+        button("Export as JSON", () => save(kind, query, "json")),
+      ),
+    );
+  }
+}
+
+/** @param {string} kind @param {URLSearchParams} query */
+function go(kind, query) {
+  location.hash = `#/lists/${kind}${query.size ? `?${query}` : ""}`;
+}
+
+/** @param {string} kind @param {URLSearchParams} query */
+function form(kind, query) {
+  /** @type {[string, string[]][]} */
+  const known = [["q", []], ...(FILTERS[kind] ?? [])];
+  const fields = known.map(([name, values]) => field(name, values, query));
+  const node = html("form", { class: "filters" }, ...fields, html("button", {}, "Show"));
+  node.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const wanted = new URLSearchParams();
+    for (const [name, value] of new FormData(/** @type {HTMLFormElement} */ (node))) if (value) wanted.set(name, String(value));
+    if (query.has("sort")) wanted.set("sort", query.get("sort") ?? "");
+    go(kind, wanted);
+  });
+  return node;
+}
+
+/** @param {string} name @param {string[]} values @param {URLSearchParams} query */
+function field(name, values, query) {
+  const label = name === "q" ? "words" : name === "broken" ? "broken only" : name;
+  const options = ["", ...values].map((each) =>
+    html("option", { value: each, selected: each === (query.get(name) ?? "") }, each === "1" ? "yes" : each),
+  );
+  const input = values.length
+    ? html("select", { name, id: `filter-${name}` }, ...options)
+    : html("input", { name, id: `filter-${name}`, value: query.get(name) ?? "" });
+  return html("span", {}, html("label", { for: `filter-${name}` }, `${label} `), input);
+}
+
+/** @param {string} kind @param {any} list @param {URLSearchParams} query */
+function table(kind, list, query) {
+  const columns = list.columns.filter((/** @type {string} */ each) => !HIDDEN.includes(each));
+  if (kind === "groups") columns.push("rules", "broken");
+  if (!list.rows.length) return html("p", { class: "muted" }, "There are none.");
+  const [sorted, direction] = (query.get("sort") ?? "name").split(":");
+  const heads = columns.map((/** @type {string} */ name) => {
+    const title = name.replaceAll("_", " ");
+    if (!list.columns.includes(name)) return html("th", { scope: "col" }, title);
+    const descends = name === sorted && direction !== "desc";
+    const next = new URLSearchParams(query);
+    next.set("sort", `${name}${descends ? ":desc" : ""}`);
+    next.delete("marker");
+    const order = name === sorted ? (direction === "desc" ? "descending" : "ascending") : null;
+    return html("th", { scope: "col", "aria-sort": order }, html("a", { href: `#/lists/${kind}?${next}` }, title));
+  });
+  const rows = list.rows.map((/** @type {any} */ row) =>
+    html("tr", {}, ...columns.map((/** @type {string} */ name) => cell(kind, row, name))),
+  );
+  return html(
+    "div",
+    { class: "wide", tabindex: 0, role: "region", "aria-label": kind },
+    html("table", {}, html("thead", {}, html("tr", {}, ...heads)), html("tbody", {}, ...rows)),
+  );
+}
+
+/** @param {string} kind @param {any} row @param {string} name */
+function cell(kind, row, name) {
+  if (name === "name") return html("th", { scope: "row" }, linkTo(kind, row));
+  if (name === "group" && row.group_id) return html("td", {}, html("a", { href: `#/groups/${row.group_id}` }, row.group));
+  if (name === "host" && row.host) return html("td", {}, html("a", { href: `#/host/${encodeURIComponent(row.host)}` }, row.host));
+  if (name === "load") return html("td", {}, `${Math.round(row.load * 100)} %`);
+  if (name.endsWith("_at")) return html("td", {}, moment(row[name]));
+  const bad = row[name] === "ERROR" || row[name] === "down" || (name === "failed" && row.failed) || (name === "broken" && row.broken);
+  return html("td", { class: bad ? "bad-text" : null }, String(row[name] ?? ""));
+}
+
+/** @param {string} kind @param {any} list @param {URLSearchParams} query */
+function pager(kind, list, query) {
+  const last = list.rows.at(-1);
+  const limit = Number(query.get("limit") ?? 100);
+  const next = new URLSearchParams(query);
+  if (last) next.set("marker", String(last.id));
+  const first = new URLSearchParams(query);
+  first.delete("marker");
+  return html(
+    "p",
+    { class: "pager" },
+    query.has("marker") && html("a", { href: `#/lists/${kind}?${first}` }, "First page"),
+    " ",
+    list.rows.length === limit && html("a", { href: `#/lists/${kind}?${next}` }, "Next page"),
+  );
+}
+
+/** @param {string} kind @param {URLSearchParams} query @param {string} format */
+async function save(kind, query, format) {
+  const wanted = new URLSearchParams(query);
+  for (const name of ["marker", "limit"]) wanted.delete(name);
+  wanted.set("format", format);
+  const answer = await request("GET", `${EXPORT}${kind}?${wanted}`);
+  download(await answer.blob(), `${kind}.${format}`);
+}
+
+/** Hand a file to the browser. @param {Blob} content @param {string} name */
+export function download(content, name) {
+  const address = URL.createObjectURL(content);
+  const link = html("a", { href: address, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
