@@ -56,7 +56,7 @@ export class Groups {
     const groups = change.groups;
     if (groups === undefined && change.aggregates === undefined) return;
     if (!this._id) {
-      if (groups !== undefined) await this._list();
+      if (groups !== undefined) await this._mark();
     } else if (groups === null || groups?.includes(this._id) || change.aggregates !== undefined) {
       await this._facts(this._id);
     }
@@ -306,7 +306,7 @@ export class Groups {
 function failedMembers(list) {
   if (!list.total) return [];
   const items = list.rows.map((/** @type {any} */ each) =>
-    html("li", { class: "trouble" }, html("a", { href: `#/server/${each.id}` }, each.name), html("p", {}, each.fault)),
+    html("li", { class: "harm" }, html("a", { href: `#/server/${each.id}` }, each.name), html("p", {}, each.fault)),
   );
   return [html("h3", { class: "bad-text" }, `${count(list.total, "member")} in ERROR`), html("ul", { class: "plain troubles" }, ...items)];
 }

@@ -239,7 +239,7 @@ async function who() {
   part("who").replaceChildren(
     html("span", {}, session.user),
     mine.length > 1 ? change : html("span", { class: "muted" }, session.project),
-    html("button", { type: "button", click: () => signOut().finally(() => signedOut()) }, "Sign out"),
+    html("button", { type: "button", click: () => (page?.close(), signOut().finally(() => signedOut())) }, "Sign out"),
   );
 }
 

@@ -52,7 +52,7 @@ function item(trouble) {
     : html("strong", {}, trouble.name);
   return html(
     "li",
-    { class: "trouble", "data-kind": trouble.kind },
+    { class: "harm", "data-kind": trouble.kind },
     html("span", { class: "badge bad" }, TITLES[trouble.kind] ?? trouble.kind),
     " ",
     name,

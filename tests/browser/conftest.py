@@ -263,7 +263,7 @@ def crowd(served: Served, servers: int, groups: int) -> None:
             connection.execute(statement)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def large(folders: Path) -> Iterator[Client]:
     """The operator of a cloud of 10,000 hosts."""
     served = serve(folders / "large", "--topology", "large")

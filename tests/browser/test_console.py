@@ -36,7 +36,7 @@ def test_servers_in_error_come_first_with_the_reason_and_the_remedy(visit: Visit
     fail_servers(world.demo, group, 2)
     page = visit(world.demo)
     page.get_by_role("heading", name="2 things wrong").wait_for()
-    first = page.locator(".trouble[data-kind=server_failed]").first
+    first = page.locator(".harm[data-kind=server_failed]").first
     assert "lost-" in first.inner_text()
     first.get_by_text("What to do").click()
     first.get_by_text(re.compile("openstack server explain")).wait_for()
@@ -47,8 +47,8 @@ def test_servers_in_error_come_first_with_the_reason_and_the_remedy(visit: Visit
     page.goto(f"{world.served.url}/#/groups/{group}")
     page.get_by_role("heading", name="2 members in ERROR").wait_for()
     phone = visit(world.demo, size=PHONE)
-    phone.locator(".trouble").first.wait_for()
-    box = phone.locator(".trouble").first.bounding_box()
+    phone.locator(".harm").first.wait_for()
+    box = phone.locator(".harm").first.bounding_box()
     assert box is not None
     assert box["y"] < phone.locator("svg.map").bounding_box()["y"]
 
@@ -69,11 +69,11 @@ def test_anything_is_found_from_the_keyboard(visit: Visit, world: World) -> None
 
 
 def test_lists_are_filtered_sorted_and_shared_by_their_address(visit: Visit, world: World) -> None:
-    page = visit(world.admin, "#/lists/servers?q=db&sort=name:desc")
+    page = visit(world.admin, "#/lists/servers?q=web&sort=name:desc")
     page.get_by_role("heading", name=re.compile("servers$")).wait_for()
     names = page.locator("tbody th").all_inner_texts()
     assert names == sorted(names, reverse=True)
-    assert all(name.startswith("db") for name in names)
+    assert all(name.startswith("web") for name in names)
     page.get_by_role("link", name="hosts", exact=True).click()
     page.get_by_label("state").select_option("disabled")
     page.get_by_role("button", name="Show").click()
