@@ -287,6 +287,7 @@ async def _clusters(house: House, cloud: str, things: Things) -> dict[str, str]:
         "cluster_id": cluster["id"],
         "cluster_name": f"cluster-{mark}",
         "path": "details",
+        "kind": "servers",
         "member_node_id": members["nodes"][0],
         "node_id": alone["id"],
         "action_id": actions[0]["id"],
