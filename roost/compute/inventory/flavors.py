@@ -206,12 +206,15 @@ class ServerFlavor:
 
     def to_json(self) -> dict[str, Any]:
         """As it is stored."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in _KEPT}
 
     @property
     def size(self) -> Resources:
         """What the server takes of a host."""
         return Resources(self.vcpus, self.memory_mb, self.disk_gb)
+
+
+_KEPT = tuple(ServerFlavor.__dataclass_fields__)
 
 
 def _usable_by(project_id: str) -> sa.ColumnElement[bool]:

@@ -142,8 +142,9 @@ class Attempt:
     def rows(self) -> Iterator[dict[str, Any]]:
         """The servers as they are written."""
         places = self.placed or ((None, self.partition),) * len(self.made)
+        flavor = ServerFlavor.of(self.flavor).to_json()
         for number, (host_id, partition) in enumerate(places):
-            yield self._row(number, host_id, partition)
+            yield {**self._row(number, host_id, partition), "flavor": flavor}
 
     def _row(self, number: int, host_id: int | None, partition: int | None) -> dict[str, Any]:
         asked, new, server_id, decision = self.asked, self.made[number], self.ids[number], self.decision
@@ -154,7 +155,6 @@ class Attempt:
             "name": new.name,
             "hostname": new.hostname or _hostname(new.name, server_id),
             "description": asked.description,
-            "flavor": ServerFlavor.of(self.flavor).to_json(),
             "image_id": asked.image_id,
             "key_name": asked.key_name,
             "user_data": asked.user_data,

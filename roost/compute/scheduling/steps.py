@@ -78,9 +78,12 @@ class Transition:
 
     def to_json(self) -> dict[str, Any]:
         """As it is stored: what differs from the defaults."""
-        changed = {each.name: getattr(self, each.name) for each in fields(self)}
-        changed = {name: value for name, value in changed.items() if value != _DEFAULTS[name]}
-        return {name: value.to_json() if hasattr(value, "to_json") else value for name, value in changed.items()}
+        changed: dict[str, Any] = {}
+        for name, default in _DEFAULTS.items():
+            value = getattr(self, name)
+            if value is not default and value != default:
+                changed[name] = value.to_json() if isinstance(value, ServerFlavor | Resized | Transition) else value
+        return changed
 
 
 _DEFAULTS: Final = {each.name: each.default for each in fields(Transition)}
