@@ -133,7 +133,8 @@ async def lock_usage(connection: AsyncConnection, project_id: str) -> Usage:
 
 async def usage(connection: AsyncConnection, project_id: str) -> Usage:
     """What a project uses now."""
-    return Usage(*(await connection.execute(_READ_USAGE, {"project_id": project_id})).one())
+    used = (await connection.execute(_READ_USAGE, {"project_id": project_id})).one()
+    return Usage(*map(int, used))
 
 
 async def count_usage(connection: AsyncConnection, changes: Mapping[str, Usage]) -> None:
