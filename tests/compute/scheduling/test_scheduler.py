@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +13,9 @@ from sqlalchemy.exc import DBAPIError
 from roost.compute.inventory import claims
 from roost.compute.inventory.changes import host_changed
 from roost.compute.inventory.claims import Claim
+from roost.compute.scheduling.attempt import PendingRequest
 from roost.compute.scheduling.request import CreatedServers, CreateRequest, NewServer, asked_partition, named_servers
-from roost.compute.scheduling.scheduler import Scheduler
+from roost.compute.scheduling.scheduler import Scheduler, _Project
 from roost.config import Settings
 from roost.errors import Invalid, OverQuota
 from roost.placement.fleet import Resources
@@ -301,7 +302,7 @@ async def test_a_project_whose_rows_are_locked_holds_up_no_other(schedulers: lis
         stuck = [asyncio.create_task(schedulers[0].create(boot(**wanted))) for _ in range(20)]
         await asyncio.sleep(0.1)
         others = [schedulers[0].create(boot(project_id=f"other {number}")) for number in range(20)]
-        async with asyncio.timeout(1.5):
+        async with asyncio.timeout(3.5):
             await asyncio.gather(*others)
         assert not any(task.done() for task in stuck)
     await asyncio.gather(*stuck)
@@ -309,22 +310,21 @@ async def test_a_project_whose_rows_are_locked_holds_up_no_other(schedulers: lis
     await cloud.check()
 
 
-async def test_a_project_that_asks_for_much_does_not_crowd_out_one_that_asks_for_little(
-    schedulers: list[Scheduler], cloud: Cloud
+async def test_a_project_that_asks_for_much_does_not_crowd_out_those_that_ask_for_little(
+    schedulers: list[Scheduler],
 ) -> None:
-    ended: list[str] = []
-
-    async def ask(project: str) -> None:
-        await schedulers[0].create(boot(project_id=project))
-        ended.append(project)
-
-    crowd = [asyncio.create_task(ask("much")) for _ in range(1000)]
-    await asyncio.sleep(0)
-    await asyncio.gather(*(ask(f"little {number}") for number in range(5)))
-    assert ended.count("much") < 500, "a few turns, each of one quantum, and not all that it asked for first"
-    await asyncio.gather(*crowd)
-    await cloud.settle()
-    await cloud.check()
+    scheduler, loop = schedulers[0], asyncio.get_running_loop()
+    little = [f"little {number}" for number in range(5)]
+    for project in ["much"] * 1000 + little:
+        request = PendingRequest(boot(project_id=project), loop.create_future())
+        scheduler._projects.setdefault(project, _Project()).waiting.append(request)
+    large = PendingRequest(boot(300, project_id="large"), loop.create_future())
+    more = [PendingRequest(boot(project_id="large"), loop.create_future()) for _ in range(3)]
+    scheduler._projects["large"] = _Project(deque([large, *more]))
+    turns = [scheduler._next() for _ in range(10)]
+    # After its large request a project waits until the others have had as much.
+    assert [turn[0].asked.project_id for turn in turns] == ["much", *little, "large", "much", "much", "much"]
+    assert [len(turn) for turn in turns] == [64, 1, 1, 1, 1, 1, 1, 64, 64, 64]
 
 
 async def test_a_session_that_is_silent_in_a_transaction_is_ended(schedulers: list[Scheduler], cloud: Cloud) -> None:
@@ -337,7 +337,7 @@ async def test_a_session_that_is_silent_in_a_transaction_is_ended(schedulers: li
         async with frozen.begin() as connection:
             await claims.lock_groups(connection, [group])
             await schedulers[0].create(boot(project_id=project, group_id=group))
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < 6, "five seconds, and one for a machine that is busy"
             await connection.execute(sa.select(1))
 
     with pytest.raises(DBAPIError):
