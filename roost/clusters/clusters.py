@@ -249,7 +249,7 @@ async def add_nodes(request: RequestContext, identity: str, given: Sequence[str]
     """Have nodes that are in no cluster join."""
     cluster = await request.find(identity)
     known, missing = await _resolve_nodes(request, given)
-    problem = await cluster_plans.why_not_joinable(request.connection, cluster.profile_id, [*known, *missing])
+    problem = await cluster_plans.why_not_joinable(request.connection, cluster.profile_id, known, missing)
     if problem:
         raise BadRequest(problem)
     present = await state.count_members(request.connection, cluster.id)

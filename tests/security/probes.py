@@ -50,7 +50,7 @@ class Probe:
 # What only the operator has, and may name; a tenant is refused before it is looked up.
 OPERATORS = {
     **{"aggregate_id": "1", "host_name": "host", "hypervisor_id": "1", "service_id": "1"},
-    **{"group_id": "1", "implied_id": "1", "endpoint_id": "1", "region_id": "RegionOne"},
+    **{"group_id": "1", "implied_id": "1", "endpoint_id": "1", "region_id": "RegionOne", "kind": "servers"},
 }
 _NAMED = {
     "/compute/v2.1/os-quota-class-sets/{name}": "quota_class",

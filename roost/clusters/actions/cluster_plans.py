@@ -244,8 +244,11 @@ async def _refuse_strangers(context: PlanningContext, given: Sequence[str]) -> N
         raise ActionRefused(problem)
 
 
-async def why_not_joinable(connection: AsyncConnection, profile_id: str, given: Sequence[str]) -> str | None:
-    """Why some of these nodes cannot join a cluster of this profile, if they cannot."""
+async def why_not_joinable(
+    connection: AsyncConnection, profile_id: str, given: Sequence[str], unknown: Sequence[str] = ()
+) -> str | None:
+    """Why some of these nodes cannot join a cluster of this profile, if they cannot. Those unknown to the caller may
+    exist in another project, so they are not looked up."""
     query = (
         sa.select(nodes.c.id, nodes.c.cluster_id, nodes.c.status, profiles.c.type)
         .join(profiles, profiles.c.id == nodes.c.profile_id)
@@ -257,7 +260,7 @@ async def why_not_joinable(connection: AsyncConnection, profile_id: str, given: 
     owned = [row.id for row in rows if row.cluster_id is not None]
     idle = [row.id for row in rows if row.status != NodeStatus.ACTIVE]
     other = [row.id for row in rows if row.type != kind]
-    missing = [node_id for node_id in given if node_id not in found]
+    missing = [*(node_id for node_id in given if node_id not in found), *unknown]
     sentences = [
         (other, f"Profile type of nodes {other} does not match that of the cluster."),
         (owned, f"Nodes {owned} already owned by some cluster."),
