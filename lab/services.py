@@ -120,7 +120,8 @@ def libraries(settings: Settings) -> dict[str, str]:
 
 def python_path(settings: Settings) -> str:
     """Where the services find the lab's drivers, and what the settings add."""
-    return ":".join(filter(None, [str(REPOSITORY), str(settings.dir / "plugins"), settings.pythonpath]))
+    own = (REPOSITORY, REPOSITORY / "roost-nova", settings.dir / "plugins")
+    return ":".join(filter(None, [*map(str, own), settings.pythonpath]))
 
 
 def _web(settings: Settings, service: WebService) -> Process:
