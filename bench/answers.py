@@ -23,7 +23,7 @@ from roost import config
 from roost.api.app import App, make_services
 from roost.api.auth import RoostAuthenticator
 from roost.cli import bootstrap
-from roost.compute.answers import drift
+from roost.compute.answers.violations import Violations
 from roost.compute.inventory.live_fleet import LiveFleet
 from roost.compute.scheduling import records
 from roost.config import Settings
@@ -103,7 +103,7 @@ async def measure_audit(settings: Settings) -> tuple[float, int]:
     for _ in range(3):
         started = time.perf_counter()
         async with database.begin() as connection:
-            found = len(list(await drift.find_all(connection, LiveFleet())))
+            found = len(await Violations(LiveFleet()).now(connection))
         best = min(best, time.perf_counter() - started)
     await database.close()
     return best, found

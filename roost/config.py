@@ -18,8 +18,36 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             help="PostgreSQL to use, such as postgresql://user:password@host/roost. The environment variable "
             "ROOST_DATABASE_URL takes precedence. `roost serve` starts its own when neither is set.",
         ),
+        cfg.StrOpt(
+            "session_url",
+            secret=True,
+            help="PostgreSQL itself, where `url` leads to a pooler that shares sessions between clients, such as "
+            "PgBouncer in transaction mode: for what needs a session of its own.",
+        ),
         cfg.IntOpt("pool_size", default=10, min=1, help="Connections that each process keeps open."),
         cfg.IntOpt("max_overflow", default=20, min=0, help="Connections beyond pool_size in a burst."),
+        cfg.FloatOpt(
+            "statement_seconds",
+            default=15.0,
+            min=0.1,
+            help="Seconds after which PostgreSQL cancels a statement of a request. Less than [api] request_seconds.",
+        ),
+        cfg.FloatOpt(
+            "engine_statement_seconds",
+            default=60.0,
+            min=0.1,
+            help="Seconds after which PostgreSQL cancels a statement of an engine, which reads whole tables.",
+        ),
+        cfg.FloatOpt(
+            "lock_seconds", default=10.0, min=0.1, help="Seconds for which a statement waits for a lock of another."
+        ),
+        cfg.FloatOpt(
+            "idle_seconds",
+            default=4.0,
+            min=0.1,
+            help="Seconds of silence in a transaction of a request after which PostgreSQL ends the session, so that a "
+            "process that hangs does not keep others waiting for its locks; an engine has four times as long.",
+        ),
     ],
     "api": [
         cfg.StrOpt("listen", default="127.0.0.1:8774", help="HOST:PORT to serve on."),
@@ -34,6 +62,19 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             default=30.0,
             min=0.1,
             help="Seconds within which a client must have sent a request, or taken some more of its answer.",
+        ),
+        cfg.FloatOpt(
+            "drain_seconds",
+            default=0.0,
+            min=0.0,
+            help="Seconds for which an API that is told to stop (SIGTERM) goes on serving, while /readiness says 503, "
+            "so that load balancers send requests elsewhere first. Five seconds later at the latest it has ended.",
+        ),
+        cfg.FloatOpt(
+            "request_seconds",
+            default=20.0,
+            min=0.1,
+            help="Seconds after which the work on a request is cancelled, in the database too: 503 and Retry-After.",
         ),
         cfg.IntOpt(
             "max_requests",
@@ -247,14 +288,21 @@ class Settings:
     """All settings of one process."""
 
     database_url: str | None
+    session_url: str | None
     pool_size: int
     max_overflow: int
+    statement_seconds: float
+    engine_statement_seconds: float
+    lock_seconds: float
+    idle_seconds: float
     listen: str
     engine_listen: str | None
     public_url: str | None
     region: str
     max_body_bytes: int
     body_seconds: float
+    request_seconds: float
+    drain_seconds: float
     max_requests: int
     max_connections: int
     worker_processes: int
@@ -324,14 +372,21 @@ def _freeze(source: cfg.ConfigOpts) -> Settings:
     own_hosts = source.clusters.cloud == "embedded"
     return Settings(
         database_url=os.environ.get("ROOST_DATABASE_URL") or source.database.url,
+        session_url=source.database.session_url,
         pool_size=source.database.pool_size,
         max_overflow=source.database.max_overflow,
+        statement_seconds=source.database.statement_seconds,
+        engine_statement_seconds=source.database.engine_statement_seconds,
+        lock_seconds=source.database.lock_seconds,
+        idle_seconds=source.database.idle_seconds,
         listen=source.api.listen,
         engine_listen=source.engine.listen,
         public_url=source.api.public_url.rstrip("/") if source.api.public_url else None,
         region=source.api.region,
         max_body_bytes=source.api.max_body_bytes,
         body_seconds=source.api.body_seconds,
+        request_seconds=source.api.request_seconds,
+        drain_seconds=source.api.drain_seconds,
         max_requests=source.api.max_requests,
         max_connections=source.api.max_connections,
         worker_processes=source.api.worker_processes,
@@ -376,6 +431,11 @@ def database_url(settings: Settings) -> str:
             "No database is named: set [database] url in the file given with --config, or ROOST_DATABASE_URL."
         )
     return settings.database_url
+
+
+def session_url(settings: Settings) -> str:
+    """Where sessions are not shared: for changes of the schema, and backups."""
+    return settings.session_url or database_url(settings)
 
 
 def with_database(settings: Settings, url: str) -> Settings:

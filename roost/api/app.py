@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from oslo_policy import policy
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -31,6 +29,7 @@ from roost.api.identity import IDENTITY_API
 from roost.api.image import IMAGE_API
 from roost.api.network import NETWORK_API
 from roost.api.rates import Allowance, RateLimit, TooFast
+from roost.api.readiness import Readiness
 from roost.api.routes import Call, Reply, Route, Services
 from roost.api.scheduler import SCHEDULER_API
 from roost.api.service import SERVICE_API
@@ -41,7 +40,7 @@ from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.identity.tokens import Caller
 from roost.network.addresses import AddressPool
-from roost.store.database import Database
+from roost.store.database import Database, is_unavailable
 from roost.store.watch import Watch
 from roost.turns import FairTurns
 
@@ -81,6 +80,7 @@ def make_services(settings: Settings, database: Database) -> Services:
         Watch(database),
         Violations(scheduler.live),
         AddressPool(database),
+        Readiness(database, scheduler.live),
     )
 
 
@@ -93,6 +93,8 @@ class _Exchange:
     receive: Receive
     headers: Headers
     path: str
+    deadline: asyncio.Timeout
+    """When the work on it ends, here and in the database, whether it is done or not."""
     version: Version | None = None
     route: Route | None = None
     allowance: Allowance | None = None
@@ -175,30 +177,40 @@ class App:
             # wait for what Neutron and Cinder tell Nova.
             urgent = exchange.api is SERVICE_API or (exchange.api is FRONT_API and exchange.path.endswith(_EVENTS))
             with nullcontext() if urgent else self._admission.work():
-                response = await self._answer(exchange)
+                async with exchange.deadline:
+                    response = await self._answer(exchange)
         except errors.RoostError as error:
             response = self._refuse(exchange, status_of(error), error.message, type(error))
             if isinstance(error, errors.TooManyRequests):
                 response.headers["Retry-After"] = str(error.seconds)
             if isinstance(error, TooFast):
                 exchange.allowance = error.allowance
-        except (OperationalError, InterfaceError, PoolTimeout) as error:
-            logger.error("the database does not answer", extra={"error": str(error.__cause__ or error)})
-            message = "The database does not answer; try again in a moment."
-            response = self._refuse(exchange, 503, message, errors.Unavailable)
-        except Exception:
-            logger.exception("unexpected failure")
-            response = self._refuse(exchange, 500, UNEXPECTED, RuntimeError)
+        except Exception as error:
+            response = self._fail(exchange, error)
         self._sign(exchange, response, identifier)
         await response(scope, receive, send)
         self._note(exchange, response, time.perf_counter() - started)
 
+    def _fail(self, exchange: _Exchange, error: Exception) -> Response:
+        """What went wrong is not the caller's fault: 503 where the same again may succeed, else 500."""
+        if exchange.deadline.expired():
+            logger.error("the request took too long and was cancelled")
+            message = "The request took too long and was cancelled; try again in a moment."
+            return self._refuse(exchange, 503, message, errors.Unavailable)
+        if is_unavailable(error):
+            logger.error("the database does not answer", extra={"error": str(error.__cause__ or error)})
+            message = "The database does not answer; try again in a moment."
+            return self._refuse(exchange, 503, message, errors.Unavailable)
+        logger.error("unexpected failure", exc_info=error)
+        return self._refuse(exchange, 500, UNEXPECTED, RuntimeError)
+
     def _enter(self, scope: Scope, receive: Receive, headers: Headers) -> _Exchange:
         path: str = scope["path"]
+        deadline = asyncio.timeout(self._services.settings.request_seconds)
         for api in self._apis:
             if path == api.prefix or path.startswith(api.prefix + "/"):
-                return _Exchange(api, scope, receive, headers, path[len(api.prefix) :])
-        return _Exchange(SERVICE_API, scope, receive, headers, path)
+                return _Exchange(api, scope, receive, headers, path[len(api.prefix) :], deadline)
+        return _Exchange(SERVICE_API, scope, receive, headers, path, deadline)
 
     async def _answer(self, exchange: _Exchange) -> Response:
         api, scope = exchange.api, exchange.scope
@@ -209,7 +221,8 @@ class App:
         if api is FRONT_API and self._services.front is not None:
             self._services.front.must_not_ask_itself(exchange.headers.get("via"))
             if not _is_own(exchange):
-                return await self._relay(exchange, self._services.front)
+                with self._unhurried(exchange):
+                    return await self._relay(exchange, self._services.front)
         by_method, values, project_id = api.find(exchange.path)
         routes = by_method.get("GET" if scope["method"] == "HEAD" else scope["method"])
         if not routes and api.says_wrong_method:
@@ -227,7 +240,7 @@ class App:
             exchange.route.query.check_query(call.query, api.invalid)
         if exchange.route.body is not None or exchange.route.method != "GET":
             settings = self._services.settings
-            with self._admission.aside():
+            with self._admission.aside(), self._unhurried(exchange):
                 call.body = await bodies.read(
                     exchange.receive, exchange.headers, settings, also=api.also_json, public=exchange.route.public
                 )
@@ -242,6 +255,13 @@ class App:
         response = reply if isinstance(reply, Response) else _json(reply, exchange.route.status)
         response.headers.update(call.answer_headers)
         return web.compressed(exchange.headers, response)
+
+    @contextmanager
+    def _unhurried(self, exchange: _Exchange) -> Iterator[None]:
+        """Wait for the client, or for a Nova, which have limits of their own."""
+        exchange.deadline.reschedule(None)
+        yield
+        exchange.deadline.reschedule(asyncio.get_running_loop().time() + self._services.settings.request_seconds)
 
     async def _relay(self, exchange: _Exchange, front: "Front") -> Response:
         from roost.api.compute.relay import Relayed, relay

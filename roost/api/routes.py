@@ -18,6 +18,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from roost.api.permissions import Permissions
+from roost.api.readiness import Readiness
 from roost.api.schemas import Schema, Validator
 from roost.api.versions import Version
 from roost.clouds.base import Clouds
@@ -55,6 +56,7 @@ class Services:
     violations: Violations
     addresses: AddressPool
     """Of the network that servers get when they name none."""
+    readiness: Readiness
 
 
 @dataclass(slots=True)

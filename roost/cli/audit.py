@@ -19,7 +19,7 @@ def run(settings: Settings) -> int:
 
 
 async def _find(settings: Settings) -> list[Finding]:
-    database = Database(database_url(settings))
+    database = Database(database_url(settings), session_url=settings.session_url)
     try:
         async with database.begin() as connection:
             return await audit.audit_all(connection)

@@ -40,7 +40,7 @@ def fill(settings: Settings, passwords: dict[str, str], topology: str | None) ->
 
 
 async def _fill(settings: Settings, passwords: dict[str, str], topology: str | None) -> None:
-    database = Database(database_url(settings))
+    database = Database(database_url(settings), session_url=settings.session_url)
     try:
         async with database.begin() as connection:
             for user in USERS:

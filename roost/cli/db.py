@@ -42,7 +42,7 @@ def _database(settings: Settings, folder: Path | None) -> Iterator[str]:
         with embedded.reach(folder) as url:
             yield url
     else:
-        yield config.database_url(settings)
+        yield config.session_url(settings)
 
 
 def _status(url: str) -> int:
@@ -81,6 +81,6 @@ def _restore(settings: Settings, folder: Path | None, file: Path, *, force: bool
         finally:
             server.stop()
     else:
-        manifest = backup.restore(config.database_url(settings), file, force=force)
+        manifest = backup.restore(config.session_url(settings), file, force=force)
     print(f"Restored from {file}, made at {manifest.made_at} by Roost {manifest.roost}; everybody must sign in again.")
     return 0

@@ -4,9 +4,12 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import prometheus_client
 import uvicorn
@@ -21,15 +24,18 @@ from roost.clusters import plugins
 from roost.config import Settings
 from roost.errors import Unavailable
 from roost.identity import tokens
-from roost.store import schema
-from roost.store.database import Database
+from roost.store import pooler, schema
+from roost.store.database import Database, Limits
 
 logger = logging.getLogger(__name__)
 
 CONNECTIONS = Gauge("roost_database_connections_in_use", "Connections of this process that do something now.")
 CONNECTIONS_LIMIT = Gauge("roost_database_connections_limit", "The most that there may be; what needs more waits.")
 
-_GRACE = 5.0
+_GRACE = 1.0
+_FINISH_SECONDS = 2
+"""For requests that are being worked on when the process stops."""
+_STOP_SECONDS = 4.5
 
 _HEAD_BYTES = 64 * 1024
 
@@ -38,19 +44,28 @@ _TOO_MANY_CONNECTIONS = (
 )
 
 
-def run(settings: Settings, *, api: bool = False, engine: bool = False, ready: Callable[[], None] | None = None) -> int:
-    """Run an API, an engine, or both, until SIGTERM or Ctrl-C; `ready` is called when requests are answered."""
+def run(
+    settings: Settings,
+    *,
+    api: bool = False,
+    engine: bool = False,
+    ready: Callable[[], None] = lambda: None,
+    give_up: Callable[[], None] = lambda: None,
+) -> int:
+    """Run an API, an engine, or both, until SIGTERM or Ctrl-C; `ready` is called when requests are answered, `give_up`
+    if the process has not ended in time and is about to be cut off."""
     logs.set_up(settings.log_level, settings.log_format)
     plugins.load(settings)  # a type that cannot be used is refused before anything is ready
     url = config.database_url(settings)
-    problem = schema.status(url).problem
+    pooler.refuse_unknown(url, settings.session_url)
+    problem = schema.status(config.session_url(settings)).problem
     if problem:
         raise Unavailable(problem)
     listener = _listen(settings) if api else None
     if settings.engine_listen and not api:
         _answer_prometheus(*config.address(settings.engine_listen))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_run(settings, url, listener, engine, ready))
+        runner.run(_run(settings, url, listener, engine, ready, give_up))
     return 0
 
 
@@ -91,20 +106,24 @@ def _cannot_listen(host: str, port: int, error: OSError) -> Unavailable:
 
 
 async def _run(
-    settings: Settings, url: str, listener: socket.socket | None, with_engine: bool, ready: Callable[[], None] | None
+    settings: Settings,
+    url: str,
+    listener: socket.socket | None,
+    with_engine: bool,
+    ready: Callable[[], None],
+    give_up: Callable[[], None],
 ) -> None:
-    database = Database(url, pool_size=settings.pool_size, max_overflow=settings.max_overflow)
-    CONNECTIONS.set_function(lambda: database.connections_in_use)
-    CONNECTIONS_LIMIT.set(settings.pool_size + settings.max_overflow)
-    stop = asyncio.Event()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    databases = _databases(settings, url, api=listener is not None, engine=with_engine)
+    CONNECTIONS.set_function(lambda: sum(each.connections_in_use for each in databases.values()))
+    CONNECTIONS_LIMIT.set(len(databases) * (settings.pool_size + settings.max_overflow))
+    stop = _Stop(settings.drain_seconds, give_up)
     try:
         async with asyncio.TaskGroup() as group:
             tasks = []
             if with_engine:
-                tasks.append(group.create_task(engine.run(database, settings)))
+                tasks.append(group.create_task(engine.run(databases["engine"], settings)))
             if listener is not None:
+                database = databases["api"]
                 services = make_services(settings, database)
                 server, authenticator = _server(services)
                 tasks.append(group.create_task(services.scheduler.keep_current()))
@@ -117,16 +136,68 @@ async def _run(
             # tenth of a second each time.
             gc.collect()
             gc.freeze()
-            if ready is not None:
-                ready()
-            await stop.wait()
+            ready()
+            await stop.asked.wait()
             if listener is not None:
+                services.readiness.draining = True
+                await stop.drain()
                 services.watch.close()
                 server.should_exit = True
                 await serving
+                await services.readiness.close()
             await _end(tasks)
     finally:
-        await database.close()
+        for each in databases.values():
+            await each.close()
+
+
+class _Stop:
+    """A signal to stop. After SIGTERM an API goes on serving for a while, unless a second signal, or Ctrl-C, comes."""
+
+    def __init__(self, drain_seconds: float, give_up: Callable[[], None]) -> None:
+        self.asked = asyncio.Event()
+        self._at_once = asyncio.Event()
+        self._drain_seconds = drain_seconds
+        self._give_up = give_up
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._ask, False)
+        loop.add_signal_handler(signal.SIGINT, self._ask, True)
+
+    def _ask(self, at_once: bool) -> None:
+        if at_once or self.asked.is_set():
+            self._at_once.set()
+        if not self.asked.is_set():
+            self.asked.set()
+            # Whatever does not hear, such as a thread in a long calculation, must not keep the process.
+            last = threading.Timer(self._drain_seconds + _STOP_SECONDS, self._cut_off)
+            last.daemon = True
+            last.start()
+
+    async def drain(self) -> None:
+        """Wait while load balancers notice that this process is not ready any more."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._drain_seconds):
+                await self._at_once.wait()
+
+    def _cut_off(self) -> None:
+        logger.error("not everything stopped in time; what is left is cut off")
+        self._give_up()
+        os._exit(1)
+
+
+def _databases(settings: Settings, url: str, *, api: bool, engine: bool) -> dict[str, Database]:
+    """A pool for each kind of work, with its own limits."""
+    limits = Limits(settings.statement_seconds, settings.lock_seconds, settings.idle_seconds)
+    longer = Limits(settings.engine_statement_seconds, settings.lock_seconds, settings.idle_seconds * 4)
+    pool = partial(
+        Database,
+        url,
+        session_url=settings.session_url,
+        pool_size=settings.pool_size,
+        max_overflow=settings.max_overflow,
+    )
+    wanted = [("api", limits)] * api + [("engine", longer)] * engine
+    return {name: pool(limits=each, name=f"roost-{name}") for name, each in wanted}
 
 
 async def _look_around(services: Services) -> None:
@@ -160,7 +231,7 @@ def _server(services: Services) -> tuple["_Server", Authenticator]:
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=30,
+            timeout_graceful_shutdown=_FINISH_SECONDS,
             # Longer than clients are idle as a rule: one that sends on a connection just being closed must try again.
             timeout_keep_alive=75,
             http=type("Protocol", (_Protocol,), {"patience": settings.body_seconds, "most": settings.max_connections}),

@@ -3,6 +3,7 @@
 import os
 import secrets
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from roost.config import Settings
 from roost.errors import Invalid
 from roost.store import schema
 from roost.store.embedded import EmbeddedPostgres
+
+_STOP_SECONDS = 2.0
 
 
 def run(settings: Settings, folder: Path, topology: str | None) -> int:
@@ -34,9 +37,11 @@ def run(settings: Settings, folder: Path, topology: str | None) -> int:
         passwords = _passwords(clouds)
         bootstrap.fill(settings, passwords, topology)
         _write(clouds, site, settings.region, passwords)
-        return processes.run(settings, api=True, engine=True, ready=lambda: print(_welcome(site, clouds), flush=True))
+        welcome = _welcome(site, clouds)
+        ready = partial(print, welcome, flush=True)
+        return processes.run(settings, api=True, engine=True, ready=ready, give_up=postgres.kill)
     finally:
-        postgres.stop()
+        postgres.stop(_STOP_SECONDS)
 
 
 def _passwords(clouds: Path) -> dict[str, str]:

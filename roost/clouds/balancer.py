@@ -17,15 +17,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
 
 from roost.clouds.haproxy import Address, Haproxy, usable
 from roost.store.database import Database
+from roost.store.rounds import Rounds
 from roost.store.tables.balancers import load_balancer_members, load_balancers
 from roost.store.tables.servers import servers
 
@@ -126,17 +127,12 @@ class _Service:
     listening: dict[str, Listening] = field(default_factory=dict)
 
 
-async def run(database: Database, haproxy: str | None = None) -> None:
+async def run(database: Database, haproxy: str | None, rounds: Rounds) -> None:
     """Serve every load balancer, by HAProxy if there is a path to it, until cancelled."""
     with TemporaryDirectory(prefix="roost-balancers-", ignore_cleanup_errors=True) as folder:
         service = _Service(database, haproxy, Path(folder))
         try:
-            while True:
-                try:
-                    await _reconcile(service)
-                except (SQLAlchemyError, OSError):
-                    logger.warning("could not look after load balancers, trying again", exc_info=True)
-                await asyncio.sleep(_LOOK_SECONDS)
+            await rounds.every(_LOOK_SECONDS, partial(_reconcile, service))
         finally:
             await asyncio.gather(*(each.close() for each in service.listening.values()))
 

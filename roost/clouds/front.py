@@ -19,9 +19,9 @@ from roost.clouds.nova import VIA, Nova, is_stricter
 from roost.compute.fronting import mirror
 from roost.compute.groups import groups, notifications
 from roost.config import Settings
-from roost.errors import Conflict, NotFound, RoostError
+from roost.errors import Conflict, NotFound
 from roost.placement.rules import Rule
-from roost.store.database import Database, patient
+from roost.store.database import Database
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +33,6 @@ _FRESH_SECONDS = 1.0
 _FEW = 10
 _SHARE = 0.1
 """More groups than these, and than this share of all, do not vanish between two looks: then Nova is not believed."""
-
-# Held while a round lasts: who finds it held has nothing to do.
-_TAKE_TURN = sa.text("SELECT pg_try_advisory_xact_lock(7266015)")
 
 
 @dataclass(slots=True)
@@ -59,21 +56,12 @@ class Front:
                 f"{self.nova.cloud!r}, set compute_endpoint_override to Nova's own address."
             )
 
-    async def keep_following(self) -> None:
-        """Go round again and again, until cancelled."""
-        while True:
-            try:
-                async with self.database.begin() as turn:
-                    await patient(turn)
-                    if await turn.scalar(_TAKE_TURN):
-                        await self.follow()
-            except mirror.Implausible as error:
-                await self._raise_alarm(error)
-            except RoostError as error:
-                logger.warning("Nova could not be followed, trying again: %s", error)
-            except Exception:
-                logger.exception("Nova could not be followed, trying again")
-            await asyncio.sleep(self.settings.group_follow_seconds)
+    async def look(self) -> None:
+        """Follow Nova, unless what it says is hard to believe: then say so, and change nothing."""
+        try:
+            await self.follow()
+        except mirror.Implausible as error:
+            await self._raise_alarm(error)
 
     async def follow(self) -> None:
         """One round: what changed since the one before, or everything."""

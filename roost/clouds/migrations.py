@@ -6,14 +6,13 @@ for Nova moves a server once at a time, and not to where it is.
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.answers import what_if
-from roost.compute.answers.repairs import DELETED, FAILED, LEFT, STOPPED, StepState
 from roost.compute.moves.relocation import NoValidHost
+from roost.compute.moves.repair_steps import DELETED, FAILED, LEFT, STOPPED, RepairMove, StepState
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.compute.scheduling.servers import Actor, Server
 from roost.errors import RoostError, Unavailable
@@ -36,7 +35,7 @@ class NovaMover:
         if not place(self.scheduler.live.fleet, await what_if.moved(connection, self.scheduler, server, target)):
             raise NoValidHost(f"Host {target} does not take server {server.id} now.")
 
-    async def look_after(self, step: sa.Row[Any], *, stopping: bool) -> StepState:
+    async def look_after(self, step: RepairMove, *, stopping: bool) -> StepState:
         """See how far a move has come; ask for it, if Nova does not know of it yet."""
         under_way = StepState("running", request_id=step.request_id)
         found = await self.front.read_servers([step.server_id])
@@ -58,7 +57,7 @@ class NovaMover:
             return StepState("skipped", STOPPED if stopping else LEFT)
         return await self._ask(step)
 
-    async def _ask(self, step: sa.Row[Any]) -> StepState:
+    async def _ask(self, step: RepairMove) -> StepState:
         try:
             return StepState("running", request_id=await self.front.nova.live_migrate(step.server_id, step.target))
         except Unavailable:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from roost.clusters.ids import new_id
 from roost.config import Settings
 from roost.store import feed
 from roost.store.database import Database
+from roost.store.rounds import Rounds
 from roost.store.tables.changes import watch_changes
 from roost.store.watch import FALLEN
 
@@ -27,15 +27,15 @@ logger = logging.getLogger(__name__)
 _WATCH_SECONDS = 1.0
 
 
-async def run(settings: Settings, database: Database, clouds: Clouds) -> None:
+async def run(settings: Settings, database: Database, clouds: Clouds, rounds: Rounds) -> None:
     """Work until cancelled."""
     engine = Engine(new_id(), database, settings.clusters, plugins.load(settings), clouds, Journal(database))
     fallen, alive = asyncio.Event(), asyncio.Event()
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(_live(engine, alive))
+            group.create_task(rounds.every(settings.clusters.heartbeat, partial(_live, engine, alive)))
             await alive.wait()  # other engines take over from one that never gave a sign of life
-            group.create_task(_watch(engine, fallen))
+            group.create_task(rounds.every(_WATCH_SECONDS, partial(_watch, engine), woken=fallen))
             group.create_task(feed.follow(database, watch_changes, partial(_hear, engine, fallen)))
             group.create_task(Worker(engine, runner.carry_out).run())
     finally:
@@ -43,14 +43,9 @@ async def run(settings: Settings, database: Database, clouds: Clouds) -> None:
 
 
 async def _live(engine: Engine, alive: asyncio.Event) -> None:
-    while True:
-        try:
-            async with engine.database.begin() as connection:
-                await services.heartbeat(connection, engine.id)
-            alive.set()
-        except SQLAlchemyError:
-            logger.warning("could not give a sign of life, trying again", exc_info=True)
-        await asyncio.sleep(engine.settings.heartbeat)
+    async with engine.database.begin() as connection:
+        await services.heartbeat(connection, engine.id)
+    alive.set()
 
 
 async def _hear(engine: Engine, fallen: asyncio.Event, rows: list[sa.Row[Any]] | None) -> None:
@@ -68,16 +63,8 @@ async def _hear(engine: Engine, fallen: asyncio.Event, rows: list[sa.Row[Any]] |
         fallen.set()
 
 
-async def _watch(engine: Engine, fallen: asyncio.Event) -> None:
-    while True:
-        fallen.clear()
-        try:
-            await health.look(engine.database, engine.clouds, engine.plugins, private_urls=engine.settings.private_urls)
-        except SQLAlchemyError:
-            logger.warning("could not look after the health of clusters, trying again", exc_info=True)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_WATCH_SECONDS):
-                await fallen.wait()
+async def _watch(engine: Engine) -> None:
+    await health.look(engine.database, engine.clouds, engine.plugins, private_urls=engine.settings.private_urls)
 
 
 async def _leave(engine: Engine) -> None:

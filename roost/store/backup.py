@@ -22,11 +22,11 @@ from typing import IO, Any
 import psycopg
 import sqlalchemy as sa
 from psycopg import sql
-from sqlalchemy.engine import make_url
 
 from roost import __version__
 from roost.errors import Conflict, Invalid, Unavailable
 from roost.store import embedded, schema
+from roost.store.addresses import Address
 
 _DUMP = "roost.dump"
 _MANIFEST = "manifest.json"
@@ -107,7 +107,8 @@ def restore(url: str, file: Path, *, force: bool = False) -> Manifest:
             f"{file} holds the schema {manifest.revision} of Roost {manifest.roost}, and this program knows "
             f"{schema.expected()}: install a newer Roost."
         )
-    name = make_url(url).database or ""
+    address = Address.parse(url)
+    name = address.database
     _refuse_unless_replaceable(url, name, force)
     fresh, old = f"{name}_restoring", f"{name}_replaced"
     with _server(url) as server:
@@ -115,7 +116,7 @@ def restore(url: str, file: Path, *, force: bool = False) -> Manifest:
             server.execute(_statement("DROP DATABASE IF EXISTS {}", leftover))
         server.execute(_statement("CREATE DATABASE {}", fresh))
         try:
-            target = make_url(url).set(database=fresh).render_as_string(hide_password=False)
+            target = address.on(fresh).conninfo()
             _load(target, file)
             schema.upgrade(target)
             with schema.connect(target) as connection:
@@ -191,7 +192,7 @@ def _exchange(server: psycopg.Connection[Any], name: str, fresh: str, old: str) 
 @contextmanager
 def _server(url: str) -> Iterator[psycopg.Connection[Any]]:
     """A connection to the server, beside the database."""
-    beside = make_url(url).set(drivername="postgresql", database="postgres").render_as_string(hide_password=False)
+    beside = Address.parse(url).on("postgres").conninfo()
     try:
         with psycopg.connect(beside, autocommit=True) as connection:
             yield connection
@@ -216,11 +217,11 @@ def _program(name: str) -> str:
 
 def _target(url: str) -> list[str]:
     """The database, as the programs of PostgreSQL are told it; the password is nothing for a list of processes."""
-    return ["--dbname", make_url(url).set(drivername="postgresql", password=None).render_as_string()]
+    return ["--dbname", Address.parse(url).conninfo(password=False)]
 
 
 def _environment(url: str) -> dict[str, str]:
-    password = make_url(url).password
+    password = Address.parse(url).parameters.get("password")
     return {**os.environ, **({"PGPASSWORD": str(password)} if password else {})}
 
 

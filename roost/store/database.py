@@ -1,46 +1,121 @@
-"""Connections to PostgreSQL: one pool a process, short transactions, and a listener for changes."""
+"""Connections to PostgreSQL: pools, short transactions with deadlines, and a listener for changes."""
 
 import asyncio
 import logging
+import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import prometheus_client
 import psycopg
 import sqlalchemy as sa
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError
+from psycopg.abc import PQGen
+from psycopg.errors import Diagnostic
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from roost.store.addresses import KEEPALIVES, Address
 
 logger = logging.getLogger(__name__)
 
 STATEMENTS = prometheus_client.Counter("roost_statements", "Statements that were sent to PostgreSQL.")
 
-_CONNECT_SECONDS = 5
+T = TypeVar("T")
+
 _POOL_SECONDS = 5.0
-"""For a connection that others use; who waits longer is told to come again."""
-_IDLE_SECONDS = 4
-"""How long a session may be silent in a transaction: a process that is frozen holds up others no longer than that."""
-# A peer that has vanished without a word is noticed within half a minute: ours by us, and we by PostgreSQL, which lets
-# go of what a session held that says nothing in the middle of a transaction.
-_KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+"""How long to wait for a connection that others use."""
+_ANSWER_SECONDS = 2.0
+"""Beyond the server's own limit on a statement: a server that says nothing by then does not work."""
+_CANCEL_SECONDS = 1.0
+_LISTENING_SECONDS = 5.0
+"""How often a listener asks whether its server is still there, and may be written to."""
 
 # A serialization failure or a deadlock: nothing was done, and the same again may well succeed.
 _TRY_AGAIN = {"40001", "40P01"}
+# Timeouts of idle sessions and of transactions, and a server that has become a standby: psycopg has them as internal
+# errors, and they too are over in a moment.
+_UNAVAILABLE = {"25P03", "25P04", "25006", "57P05"}
 
-CONNECTING: dict[str, Any] = {"connect_timeout": _CONNECT_SECONDS, **_KEEPALIVES}
-"""How every connection is made, also by those that are not in the pool."""
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long the server lets one kind of work take, in seconds, before it ends it."""
+
+    statement: float = 15
+    lock: float = 10
+    """Waiting for a lock."""
+    idle: float = 4
+    """Silence in the middle of a transaction: what the session held is let go."""
+
+
+class Connection(psycopg.AsyncConnection[Any]):
+    """A connection that gives up on a server that does not answer, and does not take a commit that was not replicated
+    for one that was."""
+
+    answer_seconds: float | None = None
+    _unreplicated = False
+
+    async def wait(self, gen: PQGen[T], *arguments: Any, **named: Any) -> T:
+        """Wait for an answer, no longer than `answer_seconds`."""
+        patience = self.answer_seconds
+        timer = asyncio.get_running_loop().call_later(patience, self.abandon) if patience else None
+        try:
+            result = await super().wait(gen, *arguments, **named)
+        finally:
+            if timer is not None:
+                timer.cancel()
+        if self._unreplicated:
+            self._unreplicated = False
+            raise psycopg.OperationalError("the transaction is committed here, but may not be on the standby")
+        return result
+
+    async def cancel_safe(self, *, timeout: float = 30.0) -> None:
+        """Cancel what the server is doing; a server that does not take even that is given up."""
+        try:
+            await super().cancel_safe(timeout=min(timeout, _CANCEL_SECONDS))
+        except Exception:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """End the connection from this side. Whoever waits for an answer sees it break."""
+        with suppress(OSError, psycopg.OperationalError), socket.socket(fileno=os.dup(self.pgconn.socket)) as own:
+            own.shutdown(socket.SHUT_RDWR)
+
+    def notice(self, diagnostic: Diagnostic) -> None:
+        """A wait for a standby that is cut short ends with a warning, and as if all were well."""
+        if diagnostic.source_function == "SyncRepWaitForLSN":
+            self._unreplicated = True
 
 
 class Database:
-    """A pool of connections to one PostgreSQL database."""
+    """A pool of connections to one PostgreSQL database, for one kind of work."""
 
-    def __init__(self, url: str, *, pool_size: int = 10, max_overflow: int = 20) -> None:
-        self.url = make_url(url).set(drivername="postgresql+psycopg")
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 10,
+        max_overflow: int = 20,
+        limits: Limits | None = None,
+        name: str = "roost",
+        session_url: str | None = None,
+    ) -> None:
+        """With a `session_url`, sessions of `url` may be shared by a pooler: then nothing outlives a transaction on
+        them, and what needs a session of its own has it there."""
+        self.address = Address.parse(url)
+        self.session_address = Address.parse(session_url or url)
+        self._shared = session_url is not None
+        self.limits = limits or Limits()
+        self._name = name
         self._engine = create_async_engine(
-            self.url,
+            "postgresql+psycopg://",
+            async_creator=self._connect,
             pool_size=pool_size,
             max_overflow=max_overflow,
             pool_pre_ping=False,
@@ -48,22 +123,52 @@ class Database:
             pool_timeout=_POOL_SECONDS,
             # What a statement was given may be a secret, and an error goes into the log.
             hide_parameters=True,
-            connect_args=CONNECTING,
         )
         self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
-        sa.event.listen(self._engine.sync_engine, "connect", _prepare)
         sa.event.listen(self._engine.sync_engine, "before_cursor_execute", _count)
+
+    def like(self, limits: Limits, *, pool_size: int) -> "Database":
+        """The same database, for another kind of work."""
+        session_url = self.session_address.conninfo() if self._shared else None
+        url = self.address.conninfo()
+        return Database(
+            url, pool_size=pool_size, max_overflow=0, limits=limits, name=self._name, session_url=session_url
+        )
+
+    async def _connect(self) -> Connection:
+        how = self.address.connecting(application_name(self._name, "pool"))
+        connection = await Connection.connect(prepare_threshold=None if self._shared else 5, **how)
+        try:
+            connection.answer_seconds = self.limits.statement + _ANSWER_SECONDS
+            connection.add_notice_handler(connection.notice)
+            if not self._shared:
+                await connection.execute(_settings(self.limits, connection.info.server_version))
+                await connection.commit()
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def open(self, role: str) -> Connection:
+        """A session of its own, not from the pool, on which each statement is a transaction."""
+        how = self.session_address.connecting(application_name(self._name, role))
+        connection = await Connection.connect(autocommit=True, **how)
+        connection.answer_seconds = 2 * _LISTENING_SECONDS
+        return connection
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
         """A transaction: committed at the end of the block, rolled back if it raises."""
         async with self._engine.begin() as connection:
+            if self._shared:
+                await connection.exec_driver_sql(_timeouts(self.limits, "SET LOCAL"))
             yield connection
 
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[AsyncConnection]:
         """A connection on which each statement is a transaction: committed, in the same round trip, when it ends."""
-        async with self._autocommit.connect() as connection:
+        # The limits on a shared session hold for a transaction: there, all of the statements are one.
+        async with self.begin() if self._shared else self._autocommit.connect() as connection:
             yield connection
 
     @property
@@ -75,34 +180,56 @@ class Database:
 
     async def listen(self, channel: str, received: Callable[[str], Awaitable[None]]) -> None:
         """Call `received` with each payload notified on `channel`; with '' after each (re)connection, since
-        notifications sent while nobody listened are lost and the caller must assume that anything changed."""
-        dsn = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        notifications sent in between are lost and the caller must assume that anything changed."""
         while True:
             try:
-                async with await psycopg.AsyncConnection.connect(dsn, autocommit=True, **CONNECTING) as connection:
-                    await connection.execute(f'LISTEN "{channel}"')
-                    await received("")
-                    async for notification in connection.notifies():
-                        await received(notification.payload)
-            except psycopg.OperationalError as error:
+                async with await self.open(f"listen {channel}") as listener:
+                    await self._hear(listener, channel, received)
+            except psycopg.Error as error:
                 logger.warning(
                     "lost the connection that listens for changes, trying again", extra={"error": str(error)}
                 )
                 await asyncio.sleep(1)
+
+    async def _hear(self, listener: Connection, channel: str, received: Callable[[str], Awaitable[None]]) -> None:
+        await listener.execute(f'LISTEN "{channel}"')
+        await received("")
+        while True:
+            async for notification in listener.notifies(timeout=_LISTENING_SECONDS):
+                await received(notification.payload)
+            # A server that hangs, or became a standby, keeps the connection open and sends nothing.
+            (standby,) = await (await listener.execute("SELECT pg_is_in_recovery()")).fetchone() or (True,)
+            if standby:
+                raise psycopg.OperationalError("the server has become a standby")
 
     async def close(self) -> None:
         """Close all connections."""
         await self._engine.dispose()
 
 
-def _prepare(connection: Any, record: object) -> None:
-    """Have PostgreSQL end this session if it stays silent in a transaction, or its peer is gone."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SET idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s'; SET tcp_keepalives_idle = 10; "
-            "SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 30000"
-        )
-    connection.commit()
+def application_name(process: str, role: str) -> str:
+    """How a connection shows in pg_stat_activity: which process, on which host, and for what."""
+    return f"{process}@{socket.gethostname()[:24]}:{os.getpid()} {role}"[:63]
+
+
+def _timeouts(limits: Limits, how: str) -> str:
+    """Have PostgreSQL end what takes too long."""
+    seconds = {
+        "statement_timeout": limits.statement,
+        "lock_timeout": limits.lock,
+        "idle_in_transaction_session_timeout": limits.idle,
+    }
+    return "; ".join(f"{how} {name} = {round(value * 1000)}" for name, value in seconds.items())
+
+
+def _settings(limits: Limits, server_version: int) -> str:
+    """Have PostgreSQL end what takes too long, and the session if its peer is gone."""
+    peer: dict[str, Any] = {
+        name if name.startswith("tcp") else f"tcp_{name}": value for name, value in KEEPALIVES.items()
+    }
+    if server_version >= 140000:
+        peer["client_connection_check_interval"] = 2000
+    return "; ".join([_timeouts(limits, "SET"), *(f"SET {name} = {value}" for name, value in peer.items())])
 
 
 def _count(*_: object) -> None:
@@ -135,3 +262,11 @@ def violated(error: DBAPIError) -> str | None:
 def worth_retrying(error: DBAPIError) -> bool:
     """Whether the transaction lost to another one, so that the same again may succeed."""
     return isinstance(error.orig, psycopg.Error) and error.orig.sqlstate in _TRY_AGAIN
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Whether the database does not answer, or not in time, and the same request may succeed in a moment."""
+    if isinstance(error, (OperationalError, InterfaceError, PoolTimeout, psycopg.OperationalError)):
+        return True
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return isinstance(cause, psycopg.Error) and cause.sqlstate in _UNAVAILABLE

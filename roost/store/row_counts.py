@@ -1,7 +1,5 @@
 """What the database holds, counted every so often by the engines, for Prometheus."""
 
-import asyncio
-import logging
 import time
 from collections.abc import Iterable
 
@@ -11,10 +9,6 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from roost.store.database import Database
-
-logger = logging.getLogger(__name__)
-
-_SECONDS = 15
 
 # What each metric says, the name of its label if it has one, and how its values are counted.
 _COUNTED = {
@@ -106,13 +100,3 @@ async def count(database: Database, dead_after: float) -> None:
         families[name].add_metric([label] if label is not None else [], value)
     at = GaugeMetricFamily("roost_counted_timestamp_seconds", "When all this was counted.", time.time())
     _HOLDINGS.latest = [*families.values(), at]
-
-
-async def keep_counting(database: Database, dead_after: float) -> None:
-    """Count again and again, until cancelled."""
-    while True:
-        try:
-            await count(database, dead_after)
-        except Exception:
-            logger.exception("what the database holds could not be counted, trying again")
-        await asyncio.sleep(_SECONDS)

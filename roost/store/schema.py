@@ -19,15 +19,15 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import OperationalError
 
 from roost import __version__
-from roost.errors import Invalid, Unavailable
+from roost.errors import Unavailable
 from roost.store import online
+from roost.store.addresses import Address
+from roost.store.database import application_name
+from roost.store.rounds import AdvisoryLock
 
-# Only one process upgrades at a time; the others wait for it.
-_UPGRADE_LOCK = 7_266_011
 _TURN_SECONDS = 0.2
 
 # A migration that does not get its tables at once gives up, and is tried again.
@@ -100,7 +100,7 @@ def take_turn(connection: sa.Connection) -> None:
 
     Asked for again and again: whoever waited inside the database would hold up the indexes that are built there."""
     take = sa.text("SELECT pg_try_advisory_lock(:key)")
-    while not connection.scalar(take, {"key": _UPGRADE_LOCK}):
+    while not connection.scalar(take, {"key": int(AdvisoryLock.SCHEMA)}):
         connection.rollback()
         time.sleep(_TURN_SECONDS)
     connection.commit()
@@ -140,13 +140,10 @@ def release(version: str) -> tuple[int, ...]:
 
 @contextmanager
 def connect(url: str) -> Iterator[sa.Connection]:
-    """A connection to the database; an address that is none, or leads nowhere, is an error that a person can read."""
-    try:
-        engine = sa.create_engine(make_url(url).set(drivername="postgresql+psycopg"))
-    except ArgumentError:
-        raise Invalid(
-            "The address of the database cannot be read: write postgresql://user:password@host/name."
-        ) from None
+    """A connection to the database, without limits on what it does; raises an error that a person can read for an
+    address that is none, or leads nowhere."""
+    parameters = Address.parse(url).connecting(application_name("roost", "schema"))
+    engine = sa.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(**parameters))
     try:
         with engine.connect() as connection:
             yield connection

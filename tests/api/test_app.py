@@ -1,5 +1,6 @@
 """From a request to an answer: routes, methods, request ids, failures."""
 
+import asyncio
 import json
 import logging
 import re
@@ -119,33 +120,60 @@ async def test_a_database_that_is_down_is_503_until_it_is_back(api: Api, postgre
     headers = {"X-Auth-Token": await api.token("roost")}
     async with httpx.AsyncClient(transport=api.http._transport, base_url="http://roost.test") as http:
         admin = postgres.url.replace("/roost?", "/postgres?")
-        name = api.services.database.url.database
+        name = api.services.database.address.database
         with psycopg.connect(admin, autocommit=True) as connection:
             connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
             connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
             answer = await http.get("/image/v2/images", headers=headers)
-            health = await http.get("/healthcheck")
+            health = await http.get("/readiness")
+            alive = await http.get("/healthcheck")
             connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
         assert answer.status_code == 503
         assert answer.json()["error"]["message"] == "The database does not answer; try again in a moment."
         assert answer.headers["Retry-After"] == "1"
+        assert (alive.status_code, alive.json()) == (200, {"status": "ok", "problems": []})
         assert health.status_code == 503
         assert health.json()["status"] == "error"
         assert health.json()["problems"] == ["the database does not answer"]
         assert (await http.get("/image/v2/images", headers=headers)).status_code == 200
-        assert (await http.get("/healthcheck")).json() == {"status": "ok", "problems": []}
+        await asyncio.sleep(1.1)
+        assert (await http.get("/readiness")).json()["status"] == "ok"
+    await api.services.readiness.close()
 
 
-async def test_the_healthcheck_says_what_is_wrong(api: Api) -> None:
-    answer = await api.get("/healthcheck", cloud=None)
-    assert (answer.status_code, answer.json()) == (200, {"status": "ok", "problems": []})
+async def test_readiness_says_what_is_wrong(api: Api) -> None:
+    answer = await api.get("/readiness", cloud=None)
+    assert (answer.status_code, answer.json()["problems"]) == (200, [])
+    assert 0 <= answer.json()["fleet_age_seconds"] < 5
     async with api.services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0000'")
-    answer = await api.get("/healthcheck", cloud=None)
+    assert (await api.get("/readiness", cloud=None)).status_code == 200  # at most one look a second
+    await asyncio.sleep(1.1)
+    answer = await api.get("/readiness", cloud=None)
     assert answer.status_code == 503
     (problem,) = answer.json()["problems"]
     assert re.fullmatch(r"The schema is at 0000, this program needs \d+: roost db upgrade", problem)
     assert answer.headers["Cache-Control"] == "no-store"
+    await api.services.readiness.close()
+
+
+async def test_a_process_that_may_only_read_or_is_about_to_stop_is_not_ready(
+    api: Api, postgres: EmbeddedPostgres
+) -> None:
+    name = api.services.database.address.database
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    read_only = await api.get("/readiness", cloud=None)
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+    await api.services.readiness.close()
+    assert (read_only.status_code, read_only.json()["problems"]) == (503, ["the database can only be read"])
+    await asyncio.sleep(1.1)
+    assert (await api.get("/readiness", cloud=None)).status_code == 200
+    api.services.readiness.draining = True
+    stopping = await api.get("/readiness", cloud=None)
+    assert (stopping.status_code, stopping.json()["problems"]) == (503, ["this process is stopping"])
+    await api.services.readiness.close()
 
 
 async def test_a_database_without_a_schema_and_one_that_never_was_are_told_apart(postgres: EmbeddedPostgres) -> None:
@@ -154,9 +182,11 @@ async def test_a_database_without_a_schema_and_one_that_never_was_are_told_apart
         ("postgresql://roost@127.0.0.1:1/roost", "the database does not answer"),
     ):
         database = Database(url)
-        app = App(make_services(config.load(), database), RoostAuthenticator(database, 0))
+        services = make_services(config.load(), database)
+        app = App(services, RoostAuthenticator(database, 0))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://roost.test") as http:
-            assert words in (await http.get("/healthcheck")).json()["problems"][0]
+            assert words in (await http.get("/readiness")).json()["problems"][0]
+        await services.readiness.close()
         await database.close()
 
 

@@ -102,7 +102,7 @@ def keystone_config(folder: Path, url: str, password: str, **more: str) -> Path:
 @asynccontextmanager
 async def app_with(file: Path, database: Database) -> AsyncIterator[httpx.AsyncClient]:
     """An API whose tokens are checked as the file says."""
-    settings = config.with_database(config.load(file), str(database.url))
+    settings = config.with_database(config.load(file), database.address.conninfo())
     app = App(make_services(settings, database), KeystoneAuthenticator(settings))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://roost.test") as http:
         yield http
@@ -257,7 +257,7 @@ def test_a_section_that_cannot_be_used_is_said_at_the_start(tmp_path: Path, opti
 
 async def test_keystone_is_asked_whether_there_is_a_project(served: Served, database: Database, tmp_path: Path) -> None:
     file = keystone_config(tmp_path, served.url, password_of(served, "roost-admin"))
-    keystone = KeystoneAuthenticator(config.with_database(config.load(file), str(database.url)))
+    keystone = KeystoneAuthenticator(config.with_database(config.load(file), database.address.conninfo()))
     secret = await sign_in(served, "roost-admin", of_project("admin"))
     project = (await keystone.authenticate(secret)).project_id or ""
     assert await keystone.has_project(secret, project)

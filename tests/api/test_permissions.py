@@ -56,7 +56,7 @@ def test_every_rule_that_a_route_names_is_declared_and_says_what_it_guards() -> 
 async def test_the_operators_policy_file_is_obeyed(api: Api, database: Database, tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text('"identity:list_projects": "role:reader"\n"get_images": "!"\n')
     (tmp_path / "roost.conf").write_text(f"[oslo_policy]\npolicy_file = {tmp_path / 'policy.yaml'}\n")
-    loaded = config.with_database(config.load(tmp_path / "roost.conf"), str(database.url))
+    loaded = config.with_database(config.load(tmp_path / "roost.conf"), database.address.conninfo())
     app = App(make_services(loaded, database), RoostAuthenticator(database, 0))
     headers = {"X-Auth-Token": await api.token("roost-reader")}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://roost.test") as http:
@@ -81,7 +81,7 @@ async def test_scopes_targets_and_several_policies_can_be_kept_for_some(
 ) -> None:
     (tmp_path / "policy.yaml").write_text(f'"{USE}": "{check}"\n')
     (tmp_path / "roost.conf").write_text(f"[oslo_policy]\npolicy_file = {tmp_path / 'policy.yaml'}\n")
-    loaded = config.with_database(config.load(tmp_path / "roost.conf"), str(database.url))
+    loaded = config.with_database(config.load(tmp_path / "roost.conf"), database.address.conninfo())
     app = App(make_services(loaded, database), RoostAuthenticator(database, 0))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://roost.test") as http:
 

@@ -10,10 +10,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -22,7 +25,16 @@ from roost.store import schema
 from roost.store.database import Database
 from roost.store.embedded import EmbeddedPostgres
 from roost.store.tables.identity import tokens as token_table
-from tests.conftest import Served
+from tests.conftest import PASSWORDS, Served
+
+SIGN_IN = {
+    "auth": {
+        "identity": {
+            "methods": ["password"],
+            "password": {"user": {"name": "admin", "domain": {"id": "default"}, "password": PASSWORDS["admin"]}},
+        }
+    }
+}
 
 
 def connect(served: Served) -> http.client.HTTPConnection:
@@ -157,9 +169,9 @@ def test_an_api_outlives_a_crash_of_the_database_and_says_so_meanwhile(folders: 
         with running("api", postgres.url, "--listen", f"127.0.0.1:{port}"):
             wait_for(f"http://127.0.0.1:{port}/healthcheck")
             postgres.stop()
-            wait_for(f"http://127.0.0.1:{port}/healthcheck", 503)
+            wait_for(f"http://127.0.0.1:{port}/readiness", 503)
             postgres.start()
-            wait_for(f"http://127.0.0.1:{port}/healthcheck")
+            wait_for(f"http://127.0.0.1:{port}/readiness")
     finally:
         postgres.stop()
 
@@ -176,3 +188,35 @@ def test_a_process_does_not_start_on_a_schema_that_it_does_not_know(postgres: Em
     assert done.returncode == 1
     assert done.stderr.startswith("roost: The schema is at nothing, this program needs ")
     assert done.stderr.rstrip().endswith(": roost db upgrade")
+
+
+def test_an_api_that_is_told_to_stop_is_not_ready_first_and_serves_on(database_url: str, tmp_path: Path) -> None:
+    draining = tmp_path / "roost.conf"
+    draining.write_text("[api]\ndrain_seconds = 3\n")
+    port = free_port()
+    with running("api", database_url, "--listen", f"127.0.0.1:{port}", "--config", str(draining)) as process:
+        wait_for(f"http://127.0.0.1:{port}/readiness")
+        process.terminate()
+        told = time.monotonic()
+        wait_for(f"http://127.0.0.1:{port}/readiness", 503)
+        wait_for(f"http://127.0.0.1:{port}/healthcheck")
+        assert process.wait(30) == 0
+        assert 2.5 < time.monotonic() - told < 3 + 5
+
+
+def test_a_request_that_hangs_does_not_keep_a_process_that_is_told_to_stop(database_url: str) -> None:
+    port = free_port()
+    with (
+        running("api", database_url, "--listen", f"127.0.0.1:{port}") as process,
+        psycopg.connect(database_url) as holder,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        wait_for(f"http://127.0.0.1:{port}/readiness")
+        holder.execute("LOCK TABLE users")
+        asked = pool.submit(httpx.post, f"http://127.0.0.1:{port}/identity/v3/auth/tokens", json=SIGN_IN, timeout=30)
+        time.sleep(1)
+        process.terminate()
+        told = time.monotonic()
+        process.wait(30)
+        assert time.monotonic() - told < 5
+        assert asked.exception() is not None or asked.result().status_code >= 500

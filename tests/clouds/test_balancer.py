@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from roost.clouds import balancer
 from roost.clouds.balancer import Forwarder, addresses
 from roost.clouds.haproxy import Address, Haproxy, configuration, free, usable
+from roost.store.rounds import Rounds
 from tests.clusters.house import House, clustering
 
 
@@ -162,7 +163,7 @@ async def house(request: pytest.FixtureRequest, database_url: str) -> AsyncItera
     """A clustering service with an engine and its load balancers."""
     async with clustering(database_url) as made:
         haproxy = HAPROXY if request.param == "haproxy" else None
-        task = asyncio.create_task(balancer.run(made.database, haproxy))
+        task = asyncio.create_task(balancer.run(made.database, haproxy, Rounds(made.database)))
         yield made
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -17,6 +17,7 @@ from roost.clouds.openstack import OpenStackClouds
 from roost.compute.scheduling import lifecycle
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.store.database import Database
+from roost.store.rounds import Rounds
 from tests.clouds.conformance import *  # noqa: F403
 from tests.clouds.conformance import Subject
 from tests.conftest import Served
@@ -43,7 +44,7 @@ async def subject(place: Any) -> AsyncIterator[Subject]:
         return
     database = Database(place)
     settings = config.with_database(config.load(), place)
-    engine = asyncio.create_task(lifecycle.run(database))
+    engine = asyncio.create_task(lifecycle.run(database, Rounds(database)))
     yield Subject(EmbeddedClouds(database, settings, Scheduler(database, settings)).of("project", "user"), **NAMES)
     engine.cancel()
     await asyncio.gather(engine, return_exceptions=True)

@@ -9,8 +9,9 @@ import pytest
 from roost.clouds.front import Front
 from roost.clouds.migrations import NovaMover
 from roost.clouds.nova import Nova
-from roost.compute.answers import repairs
+from roost.compute.moves import repair_steps
 from roost.compute.scheduling.scheduler import Scheduler
+from tests.api.compute.test_repairs import mended
 from tests.clouds.conftest import Cloud, Person, through
 from tests.clouds.fault_proxy import Cut, FaultProxy
 from tests.conftest import Served
@@ -48,7 +49,7 @@ class Broken:
         """What an engine does in a round; each time another one, which knows only what is written down."""
         front = Front(self.nova, self.cloud.front.database, self.cloud.front.settings)
         mover = NovaMover(front, Scheduler(front.database, front.settings))
-        await repairs.advance_all(front.database, mover)
+        await repair_steps.advance_all(front.database, mover)
 
     async def ended(self, repair: str) -> Any:
         """A repair, once it has ended."""
@@ -239,11 +240,11 @@ async def test_a_move_that_was_not_asked_for_yet_is_skipped_when_the_repair_is_s
 async def test_a_group_in_continuous_mode_is_mended_and_one_without_is_not(broken: Broken) -> None:
     front = broken.cloud.front
     database, scheduler = front.database, Scheduler(front.database, front.settings)
-    assert await repairs.mend_all(database, scheduler) == 0
+    assert await mended(database, scheduler) == 0
     mode = {"repair": {"continuous": True}}
     path = f"/os-server-groups/{broken.group}"
     assert (await broken.cloud.operator.ask("PUT", f"{path}/repair", mode)).status_code == 200
-    assert await repairs.mend_all(database, scheduler) == 1
+    assert await mended(database, scheduler) == 1
     [begun] = (await broken.cloud.operator.ask("GET", f"{path}/repairs")).json()["repairs"]
     assert (await broken.ended(begun["id"]))["status"] == "done"
-    assert await repairs.mend_all(database, scheduler) == 0
+    assert await mended(database, scheduler) == 0

@@ -10,6 +10,7 @@ from roost.clusters import engine
 from roost.compute.scheduling import lifecycle
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.store.database import Database
+from roost.store.rounds import Rounds
 from tests.clusters.house import UNLIMITED
 
 HEARTBEAT, DEAD_AFTER = 0.2, 1.0
@@ -26,4 +27,5 @@ async def _run(url: str, begun: "Connection[str, None]") -> None:
     database = Database(url)
     clouds = EmbeddedClouds(database, settings, Scheduler(database, settings))
     begun.send("ready")
-    await asyncio.gather(engine.run(settings, database, clouds), lifecycle.run(database))
+    rounds = Rounds(database)
+    await asyncio.gather(engine.run(settings, database, clouds, rounds), lifecycle.run(database, rounds))

@@ -21,6 +21,7 @@ from roost.compute.scheduling import lifecycle
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.store.database import Database
+from roost.store.rounds import Rounds
 from roost.store.tables.servers import servers
 from tests.conftest import Api
 
@@ -186,9 +187,10 @@ async def working_engine(settings: Settings, database: Database) -> AsyncIterato
     """An engine in this process, on a cloud that can be made to fail."""
     scheduler = Scheduler(database, settings)
     clouds = FaultyClouds(database, settings, scheduler)
+    rounds = Rounds(database)
     tasks = [
-        asyncio.create_task(cluster_engine.run(settings, database, clouds)),
-        asyncio.create_task(lifecycle.run(database)),
+        asyncio.create_task(cluster_engine.run(settings, database, clouds, rounds)),
+        asyncio.create_task(lifecycle.run(database, rounds)),
     ]
     try:
         yield
@@ -196,6 +198,7 @@ async def working_engine(settings: Settings, database: Database) -> AsyncIterato
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await rounds.close()
 
 
 @asynccontextmanager

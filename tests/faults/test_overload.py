@@ -18,8 +18,9 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
+from roost.store import addresses
 from roost.store import database as connections
-from roost.store.database import Database
+from roost.store.database import Database, Limits
 from roost.store.embedded import EmbeddedPostgres
 from tests.cli.test_processes import free_port, running, wait_for
 from tests.conftest import PASSWORDS, Api
@@ -225,8 +226,7 @@ async def test_who_waits_too_long_for_a_connection_to_the_database_is_told_to_co
 ) -> None:
     await api.token("roost")
     monkeypatch.setattr(connections, "_POOL_SECONDS", 0.1)
-    url = api.services.database.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    narrow = Database(url, pool_size=1, max_overflow=0)
+    narrow = Database(api.services.database.address.conninfo(), pool_size=1, max_overflow=0)
     object.__setattr__(api.services, "database", narrow)
     try:
         async with narrow.begin():
@@ -237,7 +237,7 @@ async def test_who_waits_too_long_for_a_connection_to_the_database_is_told_to_co
 
 
 async def test_a_database_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(connections.CONNECTING, "connect_timeout", 2)
+    monkeypatch.setattr(addresses, "_CONNECT_SECONDS", 2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         database = Database(f"postgresql://roost@127.0.0.1:{silent.getsockname()[1]}/roost")
         with pytest.raises(sa.exc.OperationalError):
@@ -246,16 +246,13 @@ async def test_a_database_that_does_not_answer_is_not_waited_for(monkeypatch: py
         await database.close()
 
 
-async def test_what_a_process_held_that_vanished_without_a_word_is_let_go(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_a_process_held_that_vanished_without_a_word_is_let_go(database_url: str) -> None:
     """Not even the end of its connection is heard of, as when its machine loses power."""
-    monkeypatch.setattr(connections, "_IDLE_SECONDS", 1)
     sockets = database_url.partition("host=")[2]
     name = database_url.partition("@/")[2].partition("?")[0]
     proxy = Proxy(lambda: asyncio.open_unix_connection(f"{sockets}/.s.PGSQL.5432"))
     await proxy.start()
-    vanishing = Database(f"postgresql://roost@127.0.0.1:{proxy.port}/{name}")
+    vanishing = Database(f"postgresql://roost@127.0.0.1:{proxy.port}/{name}", limits=Limits(idle=1))
     lock = "SELECT id FROM hosts ORDER BY id FOR UPDATE"
 
     async def vanish() -> None:

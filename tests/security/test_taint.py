@@ -12,7 +12,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from roost.compute.answers import drift
+from roost.compute.answers import audit
 from tests.clusters.house import working_engine
 from tests.compute.cloud import IMAGE
 from tests.security import probes
@@ -92,7 +92,7 @@ async def _trouble(world: World) -> None:
     assert moved.status_code == 202, moved.text
     await until_at_rest(house, things["server_id"])
     assert (await post(group, {"server_group": {"policies": ruled}})).is_success
-    assert await drift.look(house.database, house.settings, house.api.services.scheduler.live)
+    assert await audit.look(house.database, house.settings, house.api.services.violations)
     mended = await post(f"{group}/repairs", {"repair": {}}, OPERATOR)
     assert mended.json()["repair"]["moves"], mended.text
     # A host dies under a node, whose health is looked at, and which its owner tries to save.
@@ -163,6 +163,15 @@ async def test_nobody_is_told_it_in_a_notification(world: World) -> None:
 
 async def test_who_does_not_sign_in_is_told_nothing_of_anybody(world: World) -> None:
     hidden = {**world.hidden, **own(world.owner), **own(world.stranger)}
-    for path in ("/", "/metrics", "/healthcheck", "/identity", "/compute", "/compute/openapi.json", "/clustering"):
+    for path in (
+        "/",
+        "/metrics",
+        "/healthcheck",
+        "/readiness",
+        "/identity",
+        "/compute",
+        "/compute/openapi.json",
+        "/clustering",
+    ):
         told = _told(await world.house.api.request("GET", path, cloud=None))
         assert [kind for kind, value in hidden.items() if value in told] == []

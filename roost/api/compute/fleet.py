@@ -7,14 +7,13 @@ aggregates that are named as each scope allows.
 import asyncio
 import json
 from collections.abc import AsyncIterator, Collection
-from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import StreamingResponse
 
 from roost.api import metrics, schemas
-from roost.api.compute.server_groups import rule_view
+from roost.api.compute.server_groups import rule_breach_view
 from roost.api.permissions import ADMIN, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
@@ -145,7 +144,8 @@ async def index(call: Call) -> Reply:
             project_id = call.caller.project_id or ""
             broken = [each for each in broken if each.project_id == project_id]
             found = await fleet_map.of_project(connection, scope, surrogates, project_id, broken, group_id=group_id)
-    told = [_violation_view(call, each, None if everything else surrogates) for each in broken[:_MOST_VIOLATIONS]]
+    listed = broken[:_MOST_VIOLATIONS]
+    shown = [_violation_view(each if everything else each.shown(surrogates)) for each in listed]
     return {
         "fleet": {
             "scope": scope.name,
@@ -160,7 +160,7 @@ async def index(call: Call) -> Reply:
                 {"id": group, "name": name, "project_id": project}
                 for group, (name, project) in sorted(found.groups.items())
             ],
-            "violations": told,
+            "violations": shown,
             "violation_count": len(broken),
             "violating": [
                 {"zone": zone, "id": aggregate, "violations": number}
@@ -201,25 +201,13 @@ def _host_view(host: fleet_map.MapHost) -> dict[str, Any]:
     return view
 
 
-def _violation_view(call: Call, broken: BrokenRule, surrogates: Surrogates | None) -> dict[str, Any]:
-    """A broken rule, to its project with the project's own identifiers."""
-    found = broken.violation
-    rule = found.rule if surrogates is None else surrogates.shown(found.rule)
-    aggregate = rule.identifier
-    if aggregate is None and found.aggregate is not None:
-        aggregate = call.services.scheduler.live.fleet.identifiers(rule.scope)[found.aggregate]
-        aggregate = aggregate if surrogates is None else surrogates.of(rule.scope, aggregate)
-    return {
-        "breach": found.breach,
-        "policy": rule_view(rule),
-        "aggregate": aggregate,
-        "members": list(found.members),
-        "excess": found.excess,
-        "message": str(replace(found, rule=rule)),
+def _violation_view(broken: BrokenRule) -> dict[str, Any]:
+    group = {
         "server_group_id": broken.group_id,
         "server_group_name": broken.group_name,
         "project_id": broken.project_id,
     }
+    return rule_breach_view(broken) | group
 
 
 # The feed

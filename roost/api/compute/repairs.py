@@ -106,7 +106,7 @@ class _View:
         }
 
     def told(self, told: StoredRepair, places: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-        row = told.row
+        row = told.repair
         moves = [
             {
                 "server_id": step.server_id,
@@ -115,14 +115,14 @@ class _View:
                 "state": step.state,
                 "reason": step.reason,
             }
-            for step in told.steps
+            for step in told.moves
         ]
-        done = sum(step.state == "done" for step in told.steps)
+        done = sum(step.state == "done" for step in told.moves)
         return {
             "id": row.id,
             "status": row.status,
             "reason": row.reason,
-            "sentence": row.reason or f"{done} of {len(told.steps)} moves done.",
+            "sentence": row.reason or f"{done} of {len(told.moves)} moves done.",
             "moves": moves,
             "fewest": row.fewest,
             "repairs_all": row.repairs_all,
@@ -151,7 +151,7 @@ async def _place_names(
     await live.sync(connection)
     rules = (await groups.rules_of(connection, [group_id]))[group_id]
     scopes = [rule.scope for rule in rules]
-    ids = {host for each in told for step in each.steps for host in (step.source_id, step.target_id)}
+    ids = {host for each in told for step in each.moves for host in (step.source_id, step.target_id)}
     indexes = {host: live.index(host) for host in ids}
     nowhere = {"host": "", "places": {}}
     return {

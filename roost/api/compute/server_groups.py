@@ -13,6 +13,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -24,6 +25,7 @@ from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.api.versions import Version
 from roost.compute.answers import audit
+from roost.compute.answers.violations import BrokenRule
 from roost.compute.fronting import mirror
 from roost.compute.groups import groups
 from roost.compute.groups.groups import Group, GroupPolicy
@@ -423,18 +425,23 @@ async def show_audit(call: Call) -> Reply:
         for each in placed:
             if each["instance_id"] in found.partitions:
                 each["partition"] = found.partitions[each["instance_id"]]
-        view["violations"] = [violation_view(violation) for violation in found.violations]
+        view["violations"] = [violation_view(*each) for each in found.violations]
     return {"server_group_policy_audit": view}
 
 
-def violation_view(violation: audit.ShownViolation) -> dict[str, Any]:
-    """A broken rule in the words of 2.1003."""
+def violation_view(broken: BrokenRule, since: datetime | None) -> dict[str, Any]:
+    """A broken rule in the words of 2.1003, and since when it is known."""
+    return {**rule_breach_view(broken), "since": timestamp(since)}
+
+
+def rule_breach_view(broken: BrokenRule) -> dict[str, Any]:
+    """What is broken, where, by which members and by how much."""
+    found = broken.violation
     return {
-        "breach": violation.breach,
-        "policy": rule_view(violation.rule),
-        "aggregate": violation.aggregate,
-        "members": list(violation.members),
-        "excess": violation.excess,
-        "message": violation.message,
-        "since": timestamp(violation.since),
+        "breach": found.breach,
+        "policy": rule_view(found.rule),
+        "aggregate": broken.aggregate,
+        "members": list(found.members),
+        "excess": found.excess,
+        "message": str(found),
     }

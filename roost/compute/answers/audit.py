@@ -1,145 +1,124 @@
-"""Which rules are broken: in one group, as its tenant may see it, or anywhere, for the operator.
+"""The audit: what is broken in one group, as its project may see it, and what is wrong anywhere, for the operator.
 
-Rules bind when scheduling only. A member added by hand, a policy changed or a host moved to another rack may break
-them, and so may whoever changes the database by hand; this finds out, and moves nothing.
+The engine looks again and again. A rule that it finds broken for the first time is written down with the time, logged,
+counted, and sent as a notification.
 """
 
-import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from prometheus_client import Counter as Metric
 from prometheus_client import Gauge
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute.answers import drift
-from roost.compute.groups import groups
+from roost.compute.answers import violations as finder
+from roost.compute.answers.violations import BrokenRule, ViolationKey, Violations
+from roost.compute.groups import notifications
 from roost.compute.groups.groups import Group
 from roost.compute.groups.identifiers import Surrogates
 from roost.compute.inventory.live_fleet import LiveFleet
 from roost.compute.inventory.scopes import load_scopes
 from roost.config import Settings
-from roost.placement import audit as placement
-from roost.placement.rules import Rule, division_of
+from roost.placement.audit import Breach
+from roost.placement.rules import division_of
 from roost.store.database import Database
+from roost.store.tables.answers import violations
 from roost.store.tables.compute import aggregate_hosts, aggregates, hosts, scopes
 from roost.store.tables.servers import server_groups, servers
 
 logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class ShownViolation:
-    """One rule broken in one aggregate, in words that the group's tenant may read."""
-
-    breach: str
-    rule: Rule
-    aggregate: str | None
-    members: tuple[str, ...]
-    excess: int
-    message: str
-    since: datetime | None
-    """Since when it is known to be so; None until the engine has looked."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupAudit:
-    """Each member's aggregate in each scope of the group's rules (None: in none), its partition where the group is
-    divided, and which rules are broken."""
-
-    placements: Mapping[str, Mapping[str, str | None]]
-    partitions: Mapping[str, int | None]
-    violations: tuple[ShownViolation, ...]
-
-
-async def audit_group(connection: AsyncConnection, group: Group) -> GroupAudit:
-    """Audit one group. Nothing in the answer tells a tenant more than the scopes allow."""
-    rules = (await groups.rules_of(connection, [group.id]))[group.id]
-    query = sa.select(servers.c.id, servers.c.host_id, servers.c.partition).where(servers.c.group_id == group.id)
-    rows = (await connection.execute(query.order_by(servers.c.number))).all()
-    places, partitions = {row.id: row.host_id for row in rows}, {row.id: row.partition for row in rows}
-    live = LiveFleet()
-    if any(rule.max_skew is not None for rule in rules):
-        await live.sync(connection)
-    else:
-        await live.refresh(connection, {host_id for host_id in places.values() if host_id is not None})
-    found = placement.audit(live.fleet, rules, _placed(live, places), partitions)
-    known = await load_scopes(connection)
-    names = {rule.scope: live.fleet.identifiers(rule.scope) for rule in rules}
-    surrogates = Surrogates(known, group.project_id)
-    nowhere: dict[str, int | None] = dict.fromkeys(names)
-    shown = {
-        member: {
-            scope: None if aggregate is None else surrogates.of(scope, names[scope][aggregate])
-            for scope, aggregate in found.placements.get(member, nowhere).items()
-        }
-        for member in places
-    }
-    since = await drift.since(connection, [group.id]) if found.violations else {}
-    told = (_told(group.id, violation, names, surrogates, since) for violation in found.violations)
-    return GroupAudit(shown, partitions if division_of(rules) else {}, tuple(told))
-
-
-def _placed(live: LiveFleet, places: Mapping[str, int | None]) -> dict[str, int]:
-    """The members that are somewhere; one that failed or is shelved breaks nothing."""
-    indexes = {member: live.index(host_id) for member, host_id in places.items() if host_id is not None}
-    return {member: index for member, index in indexes.items() if index is not None}
-
-
-def _told(
-    group_id: str,
-    violation: placement.Violation,
-    names: Mapping[str, list[str]],
-    surrogates: Surrogates,
-    since: Mapping[drift.Key, datetime],
-) -> ShownViolation:
-    rule = surrogates.shown(violation.rule)
-    real = drift.aggregate_name(names[rule.scope], violation)
-    aggregate = rule.identifier
-    if aggregate is None and real is not None:
-        aggregate = surrogates.of(rule.scope, real)
-    key = drift.DriftedRule(group_id, violation, real).key
-    message = str(replace(violation, rule=rule))
-    return ShownViolation(
-        violation.breach, rule, aggregate, violation.members, violation.excess, message, since.get(key)
-    )
-
-
-# Everything
+EVENT = "server_group.violation"
 
 
 class FindingKind(StrEnum):
-    """What the operator is told of. The codes are public: once set, they are set."""
+    """What an audit finds. The codes are public: once set, they are set."""
 
     HOST_TWICE_IN_SCOPE = "host_twice_in_scope"
     RULE_BROKEN = "rule_broken"
     MEMBER_LOST = "member_lost"
 
 
+FINDINGS = Gauge("roost_audit_findings", "What the last audit found, by kind.", ["kind"])
+LAST = Gauge("roost_audit_last_run_timestamp_seconds", "When the last audit ended.")
+DRIFT = Metric("roost_drift_total", "Rules that came to be broken, by how.", ["breach"])
+for _breach in Breach:
+    DRIFT.labels(str(_breach))  # Initialise each label, so that the first increment is visible.
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that somebody has to look at; with real identifiers, for the operator."""
+    """Something that an operator has to look at, with real identifiers."""
 
     kind: FindingKind
     message: str
 
 
-FINDINGS = Gauge("roost_audit_findings", "What the last audit found, by kind.", ["kind"])
-LAST = Gauge("roost_audit_last_run_timestamp_seconds", "When the last audit ended.")
+# One group
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAudit:
+    """Each member's aggregate in each scope of the group's rules (None: in none), its partition where the group is
+    divided, and which rules are broken, since when (None until the engine has looked)."""
+
+    placements: Mapping[str, Mapping[str, str | None]]
+    partitions: Mapping[str, int | None]
+    violations: tuple[tuple[BrokenRule, datetime | None], ...]
+
+
+async def audit_group(connection: AsyncConnection, group: Group) -> GroupAudit:
+    """Audit one group. The answer says no more than the scopes allow its project to know."""
+    found = await finder.of_group(connection, group)
+    surrogates = Surrogates(await load_scopes(connection), group.project_id)
+    names = {rule.scope: found.fleet.identifiers(rule.scope) for rule in found.rules}
+    nowhere: dict[str, int | None] = dict.fromkeys(names)
+    placements = {
+        member: {
+            scope: None if aggregate is None else surrogates.of(scope, names[scope][aggregate])
+            for scope, aggregate in found.audit.placements.get(member, nowhere).items()
+        }
+        for member in found.hosts
+    }
+    known = await since(connection, [group.id]) if found.broken else {}
+    broken = tuple((each.shown(surrogates), known.get(each.key)) for each in found.broken)
+    return GroupAudit(placements, found.partitions if division_of(found.rules) else {}, broken)
+
+
+async def since(connection: AsyncConnection, group_ids: Iterable[str] | None = None) -> Mapping[ViolationKey, datetime]:
+    """Since when the rules of these groups, or of all, are known to be broken."""
+    query = sa.select(*(violations.c[name] for name in ViolationKey._fields), violations.c.since)
+    if group_ids is not None:
+        query = query.where(violations.c.group_id.in_(list(group_ids)))
+    return {ViolationKey(*row[:4]): row.since for row in await connection.execute(query)}
+
+
+# Everything
 
 
 async def audit_all(connection: AsyncConnection) -> list[Finding]:
     """Audit every host and every group, as they were at one moment, in as many queries for many as for few."""
     await connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
-    return [*await _hosts_twice(connection), *await _rules_broken(connection), *await _members_lost(connection)]
+    return await _findings(connection, await Violations(LiveFleet()).now(connection))
+
+
+async def _findings(connection: AsyncConnection, broken: Iterable[BrokenRule]) -> list[Finding]:
+    return [*await _hosts_twice(connection), *map(_finding, broken), *await _members_lost(connection)]
+
+
+def _finding(broken: BrokenRule) -> Finding:
+    found = broken.violation
+    return Finding(FindingKind.RULE_BROKEN, f"server group {broken.group_id}: {found}: {', '.join(found.members)}")
 
 
 async def _hosts_twice(connection: AsyncConnection) -> list[Finding]:
-    """The database does not allow it; this is for what happened behind its back."""
+    """The database does not allow it; this finds what happened behind its back."""
     inside = sa.func.array_agg(aggregates.c.id)
     query = (
         sa.select(hosts.c.name, scopes.c.name.label("scope"), inside.label("aggregates"))
@@ -157,23 +136,6 @@ async def _hosts_twice(connection: AsyncConnection) -> list[Finding]:
             f"{', '.join(str(number) for number in sorted(row.aggregates))}",
         )
         for row in await connection.execute(query)
-    ]
-
-
-async def _rules_broken(connection: AsyncConnection) -> list[Finding]:
-    columns = (servers.c.group_id, servers.c.id, servers.c.host_id, servers.c.partition)
-    places: dict[str, dict[str, int | None]] = {}
-    partitions: dict[str, int | None] = {}
-    for row in await connection.execute(sa.select(*columns).where(servers.c.group_id.is_not(None))):
-        places.setdefault(row.group_id, {})[row.id] = row.host_id
-        partitions[row.id] = row.partition
-    rules = await groups.rules_of(connection, places)
-    live = LiveFleet()
-    await live.sync(connection)
-    return [
-        Finding(FindingKind.RULE_BROKEN, f"server group {group_id}: {violation}: {', '.join(violation.members)}")
-        for group_id, members in places.items()
-        for violation in placement.audit(live.fleet, rules[group_id], _placed(live, members), partitions).violations
     ]
 
 
@@ -198,21 +160,72 @@ async def _members_lost(connection: AsyncConnection) -> list[Finding]:
     ]
 
 
-async def keep_auditing(database: Database, settings: Settings) -> None:
-    """Audit again and again, for the log and the metrics."""
-    while settings.group_audit_seconds:
-        try:
-            async with database.begin() as connection:
-                _tell(await audit_all(connection))
-        except Exception:
-            logger.exception("the audit failed, trying again")
-        await asyncio.sleep(settings.group_audit_seconds)
+# The engine's part
 
 
-def _tell(findings: Sequence[Finding]) -> None:
+async def look(database: Database, settings: Settings, found: Violations) -> list[BrokenRule]:
+    """Audit everything once, for the log, the metrics and `since`; the rules that came to be broken since the last
+    time."""
+    async with database.begin() as connection:
+        broken = await found.now(connection)
+        findings = await _findings(connection, broken)
+        new = await _note(connection, settings, broken)
     counts = Counter(finding.kind for finding in findings)
     for kind in FindingKind:
         FINDINGS.labels(kind).set(counts[kind])
     LAST.set_to_current_time()
+    for each in new:
+        DRIFT.labels(str(each.violation.breach)).inc()
     for finding in findings:
         logger.warning("audit: %s", finding.message, extra={"kind": finding.kind.value})
+    return new
+
+
+async def _note(connection: AsyncConnection, settings: Settings, broken: Sequence[BrokenRule]) -> list[BrokenRule]:
+    """Write down what is broken now and forget what no longer is; what is new."""
+    now = {each.key: each for each in broken}
+    before = await since(connection)
+    over = before.keys() - now.keys()
+    if over:
+        key = sa.tuple_(*(violations.c[name] for name in ViolationKey._fields))
+        await connection.execute(violations.delete().where(key.in_(sorted(over))))
+    there = await _existing(connection, {key.group_id for key in now.keys() - before.keys()})
+    new = [each for key, each in now.items() if key not in before and each.group_id in there]
+    if new:
+        rows = [{**each.key._asdict(), "excess": each.violation.excess} for each in new]
+        await connection.execute(violations.insert(), rows)
+        if notifications.wanted(settings):
+            known = await load_scopes(connection)
+            payloads = [_payload(each.shown(Surrogates(known, each.project_id)), there[each.group_id]) for each in new]
+            await notifications.write(connection, EVENT, payloads)
+    return new
+
+
+class _ExistingGroup(NamedTuple):
+    id: str
+    name: str
+    project_id: str
+
+
+async def _existing(connection: AsyncConnection, group_ids: Iterable[str]) -> dict[str, _ExistingGroup]:
+    """The groups that are still there, and stay until this transaction ends."""
+    columns = (server_groups.c[name] for name in _ExistingGroup._fields)
+    query = sa.select(*columns).where(server_groups.c.id.in_(list(group_ids))).order_by(server_groups.c.id)
+    rows = await connection.execute(query.with_for_update(read=True, key_share=True))
+    return {row.id: _ExistingGroup(*row) for row in rows}
+
+
+def _payload(broken: BrokenRule, group: _ExistingGroup) -> dict[str, Any]:
+    """With the identifiers of the group's own project, as in all notifications."""
+    violation = broken.violation
+    return {
+        "uuid": group.id,
+        "name": group.name,
+        "project_id": group.project_id,
+        "breach": str(violation.breach),
+        "policy": str(violation.rule),
+        "aggregate": broken.aggregate,
+        "members": list(violation.members),
+        "excess": violation.excess,
+        "message": str(violation),
+    }

@@ -1,6 +1,5 @@
 """What happened, and how figures went: the feed, a group's and a host's history, and the samples behind the charts."""
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -151,15 +150,10 @@ async def take_sample(connection: AsyncConnection) -> None:
     await connection.execute(insert(samples).values(rows).on_conflict_do_nothing())
 
 
-async def keep_sampling(database: Database) -> None:
-    """Take a sample every minute until cancelled."""
-    while True:
-        try:
-            async with database.begin() as connection:
-                await take_sample(connection)
-        except Exception:
-            logger.exception("this minute's figures were not taken")
-        await asyncio.sleep(SAMPLE_SECONDS)
+async def sample(database: Database) -> None:
+    """Take this minute's figures."""
+    async with database.begin() as connection:
+        await take_sample(connection)
 
 
 async def figures(connection: AsyncConnection, hours: float) -> dict[str, list[tuple[datetime, float]]]:

@@ -18,9 +18,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.answers import drain, explain, placed_servers, repairs, what_if
 from roost.compute.answers.drain import Rules
-from roost.compute.answers.drift import aggregate_name
 from roost.compute.answers.placed_servers import PlacedServer
 from roost.compute.answers.repairs import Budget, RepairStep
+from roost.compute.answers.violations import aggregate_name
 from roost.compute.groups import groups
 from roost.compute.groups.groups import Group, GroupPolicy
 from roost.compute.inventory import claims

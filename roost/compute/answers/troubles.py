@@ -8,7 +8,7 @@ from enum import StrEnum
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute.answers import drift
+from roost.compute.answers import audit
 from roost.compute.answers.violations import BrokenRule
 from roost.store.tables.clusters import actions, clusters, services
 from roost.store.tables.compute import hosts
@@ -88,7 +88,7 @@ async def _count(connection: AsyncConnection, table: sa.Table, *conditions: sa.C
 async def _rules(connection: AsyncConnection, broken: Sequence[BrokenRule]) -> Part:
     shown = broken[:MOST]
     since: dict[tuple[str, str], datetime] = {}
-    for (group_id, _, policy, _), began in (await drift.since(connection, {each.group_id for each in shown})).items():
+    for (group_id, _, policy, _), began in (await audit.since(connection, {each.group_id for each in shown})).items():
         # A rule that the caller knows by another identifier counts from when its group was first broken.
         for key in ((group_id, policy), (group_id, "")):
             since[key] = min(began, since.get(key, began))

@@ -28,6 +28,7 @@ from roost.errors import Unavailable
 from roost.placement.fleet import Resources
 from roost.placement.rules import Rule
 from roost.store import database
+from roost.store.rounds import AdvisoryLock
 from roost.store.tables.compute import aggregate_hosts, aggregate_metadata, aggregates, hosts, scopes
 from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import server_group_policies, server_groups, servers
@@ -37,8 +38,8 @@ logger = logging.getLogger(__name__)
 REFUSED = Metric("roost_front_refused", "Looks at Nova that ended because what it said could not be right.")
 
 # One at a time: two that look at Nova at different moments must not write over each other.
-_TAKE_TURN = sa.text("SELECT pg_advisory_xact_lock(7266014)")
-_HOLD_OFF = sa.text("SELECT pg_advisory_xact_lock_shared(7266014)")
+_TAKE_TURN = sa.select(sa.func.pg_advisory_xact_lock(int(AdvisoryLock.MIRROR)))
+_HOLD_OFF = sa.select(sa.func.pg_advisory_xact_lock_shared(int(AdvisoryLock.MIRROR)))
 
 
 async def take_turn(connection: AsyncConnection) -> None:

@@ -11,6 +11,7 @@ import socket
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import UTC
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +21,7 @@ from roost import threads
 from roost.config import Settings
 from roost.errors import Unavailable
 from roost.store.database import Database, patient
+from roost.store.rounds import AdvisoryLock, Rounds
 from roost.store.tables.servers import outbox
 
 logger = logging.getLogger(__name__)
@@ -38,9 +40,6 @@ _BATCH = 100
 _POLL_SECONDS = 0.5
 _RETRY_SECONDS = 5
 _MESSAGE_IDS = uuid.UUID("6f1c7f0a-3d57-4b0e-9f57-0c5a9c1b7a11")
-
-# One engine sends at a time, which keeps the order; whoever finds it held has nothing to do.
-_TAKE_TURN = sa.text("SELECT pg_try_advisory_xact_lock(7266013)")
 
 Send = Callable[[dict[str, Any]], None]
 """Hands one message to the broker, or raises."""
@@ -68,23 +67,25 @@ def server_group_payload(**data: Any) -> dict[str, Any]:
     }
 
 
-async def keep_sending(database: Database, settings: Settings) -> None:
+async def keep_sending(database: Database, settings: Settings, rounds: Rounds) -> None:
     """Send what is in the outbox until cancelled. While the broker does not answer, everything waits there."""
-    if not wanted(settings):
-        return
-    send = await _connect(settings)
-    while True:
-        batch = asyncio.create_task(send_batch(database, send))
-        try:
-            full = await asyncio.shield(batch) == _BATCH
-            await asyncio.sleep(0 if full else _POLL_SECONDS)
-        except asyncio.CancelledError:
-            # What has been sent is to be forgotten before the engine stops, or it would be sent again.
-            await asyncio.gather(batch, return_exceptions=True)
-            raise
-        except Exception as error:
-            logger.warning("notifications wait, for they could not be sent", extra={"error": str(error)})
-            await asyncio.sleep(_RETRY_SECONDS)
+    if wanted(settings):
+        send = await _connect(settings)
+        # One engine sends at a time, which keeps the order.
+        await rounds.every(_POLL_SECONDS, partial(_send_some, database, send), turn=AdvisoryLock.NOTIFICATIONS)
+
+
+async def _send_some(database: Database, send: Send) -> float:
+    batch = asyncio.create_task(send_batch(database, send))
+    try:
+        return 0 if await asyncio.shield(batch) == _BATCH else _POLL_SECONDS
+    except asyncio.CancelledError:
+        # What has been sent is to be forgotten before the engine stops, or it would be sent again.
+        await asyncio.gather(batch, return_exceptions=True)
+        raise
+    except Exception as error:
+        logger.warning("notifications wait: they could not be sent", extra={"error": str(error)})
+        return _RETRY_SECONDS
 
 
 async def _connect(settings: Settings) -> Send:
@@ -102,8 +103,6 @@ async def send_batch(database: Database, send: Send) -> int:
     """Send the oldest notifications and forget them; how many those were. Raises what kept one from being sent."""
     async with database.begin() as connection:
         await patient(connection)
-        if not await connection.scalar(_TAKE_TURN):
-            return 0
         rows = (await connection.execute(sa.select(outbox).order_by(outbox.c.id).limit(_BATCH))).all()
         sent, failure = await asyncio.to_thread(_send_all, send, [_message(row) for row in rows])
         await connection.execute(outbox.delete().where(outbox.c.id.in_([row.id for row in rows[:sent]])))

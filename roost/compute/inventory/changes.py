@@ -5,10 +5,11 @@ from collections.abc import Collection
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost.store.rounds import AdvisoryLock
 from roost.store.tables.compute import fleet_changes
 
 # Held until the transaction ends, so that generations have no gaps and become visible in their order.
-_LOCK = sa.text("SELECT pg_advisory_xact_lock(7266012)")
+_LOCK = sa.select(sa.func.pg_advisory_xact_lock(int(AdvisoryLock.FLEET_CHANGES)))
 
 
 async def host_changed(connection: AsyncConnection, host_ids: Collection[int]) -> None:

@@ -4,12 +4,12 @@ A step is written down by whoever starts it, in the transaction that starts it: 
 what is then true. Finishing is one transaction for all servers that are due; a crash before its commit leaves them due.
 """
 
-import asyncio
 import logging
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,6 +23,7 @@ from roost.compute.scheduling import steps
 from roost.compute.scheduling.steps import STAY, Deletion, Transition
 from roost.store import bulk, watch
 from roost.store.database import Database
+from roost.store.rounds import Rounds
 from roost.store.tables.changes import watch_changes
 from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import instance_actions, migrations, servers
@@ -120,17 +121,20 @@ def _row(server: DueServer, end: Transition, flavor: ServerFlavor) -> dict[str, 
     }
 
 
-async def run(database: Database) -> None:
+async def run(database: Database, rounds: Rounds) -> None:
     """Finish steps as they fall due, until cancelled."""
-    while True:
-        try:
-            if await _is_due(database) and await finish(database) == _BATCH:
-                continue
-        except Exception as error:
-            if not lost_race(error):
-                logger.exception("steps could not be finished, trying again")
-        # What falls due in the meantime shares a transaction.
-        await asyncio.sleep(_POLL_SECONDS)
+    # What falls due between two looks shares a transaction.
+    await rounds.every(_POLL_SECONDS, partial(_finish_due, database))
+
+
+async def _finish_due(database: Database) -> float | None:
+    """Finish what is due; 0 to look again at once."""
+    try:
+        return 0.0 if await _is_due(database) and await finish(database) == _BATCH else None
+    except Exception as error:
+        if lost_race(error):
+            return None
+        raise
 
 
 async def _is_due(database: Database) -> bool:

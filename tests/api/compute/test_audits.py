@@ -6,7 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from roost.compute.answers import drift
+from roost.compute.answers import audit
+from roost.compute.answers.violations import BrokenRule, Violations
 from roost.compute.inventory.live_fleet import LiveFleet
 from roost.store.tables.answers import violations
 from roost.store.tables.servers import outbox
@@ -23,10 +24,10 @@ async def audit_all(compute: Compute) -> list[dict[str, Any]]:
     return [json.loads(line) for line in response.text.splitlines()]
 
 
-async def look(compute: Compute) -> list[drift.DriftedRule]:
+async def look(compute: Compute) -> list[BrokenRule]:
     services = compute.api.services
     settings = replace(services.settings, notification_driver="messagingv2")
-    return await drift.look(services.database, settings, LiveFleet())
+    return await audit.look(services.database, settings, Violations(LiveFleet()))
 
 
 async def test_every_group_in_which_a_rule_is_broken_is_a_line(compute: Compute) -> None:
@@ -56,7 +57,7 @@ async def test_drift_is_told_once_and_remembered_since_when(compute: Compute) ->
     own = await compute.get(f"/os-server-groups/{group}/audit", version=VERSION, cloud="roost")
     assert own["server_group_policy_audit"]["violations"][0]["since"] == since
     async with compute.api.services.database.begin() as connection:
-        events = (await connection.execute(sa.select(outbox).where(outbox.c.event_type == drift.EVENT))).all()
+        events = (await connection.execute(sa.select(outbox).where(outbox.c.event_type == audit.EVENT))).all()
     assert [event.payload["uuid"] for event in events] == [group]
     assert events[0].payload["message"].startswith("2 members are apart")
 

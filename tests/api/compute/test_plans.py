@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roost.compute.answers import repairs
+from roost.compute.moves import repair_steps
 from roost.compute.scheduling import lifecycle
 from tests.api.compute.conftest import Compute
 from tests.api.compute.test_explanations import boot, make_group
@@ -172,9 +172,9 @@ async def test_a_rack_is_drained_by_a_repair(compute: Compute) -> None:
     assert (await refused(compute, group, "roost-manager", **change, generation=planned["generation"]))[0] in (400, 403)
     applied = await plan(compute, group, "roost-admin", **change, generation=planned["generation"])
     services = compute.api.services
-    mover = repairs.EmbeddedMover(services.database, services.scheduler)
+    mover = repair_steps.EmbeddedMover(services.database, services.scheduler)
     for _ in range(4):
-        await repairs.advance_all(services.database, mover)
+        await repair_steps.advance_all(services.database, mover)
         await lifecycle.finish(services.database)
     assert await hosts_of(compute, [move["server_id"]]) == [move["target"]["host"]]
     shown = await compute.get(f"/os-server-groups/{group}/repairs/{applied['repair_id']}", version=VERSION)

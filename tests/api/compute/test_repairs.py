@@ -2,9 +2,15 @@
 
 from typing import Any
 
+import pytest
+import sqlalchemy as sa
+
 from roost.compute.answers import repairs
+from roost.compute.moves import repair_steps
 from roost.compute.scheduling import lifecycle
 from roost.compute.scheduling.scheduler import Scheduler
+from roost.store.database import Database
+from roost.store.tables.answers import repairs as repairs_table
 from tests.api.compute.conftest import Compute
 from tests.api.compute.test_explanations import boot, make_group
 from tests.api.compute.test_plans import RACK, VERSION, hosts_of
@@ -37,13 +43,23 @@ async def violations(compute: Compute, group: str) -> list[Any]:
     return list(audit["server_group_policy_audit"]["violations"])
 
 
+async def mended(database: Database, scheduler: Scheduler) -> int:
+    """How many repairs a round of continuous repairs begins."""
+    count = sa.select(sa.func.count()).select_from(repairs_table)
+    async with database.begin() as connection:
+        before = int(await connection.scalar(count) or 0)
+    await repairs.mend_all(database, scheduler)
+    async with database.begin() as connection:
+        return int(await connection.scalar(count) or 0) - before
+
+
 async def work(compute: Compute, rounds: int = 1, *, finish: bool = True) -> None:
     """What an engine does."""
     database, settings = compute.api.services.database, compute.api.services.settings
     for _ in range(rounds):
         # Each time another engine: all that is known is in the database.
-        mover = repairs.EmbeddedMover(database, Scheduler(database, settings))
-        await repairs.advance_all(database, mover)
+        mover = repair_steps.EmbeddedMover(database, Scheduler(database, settings))
+        await repair_steps.advance_all(database, mover)
         if finish:
             await lifecycle.finish(database)
 
@@ -146,11 +162,11 @@ async def test_a_group_in_continuous_mode_is_mended_when_it_is_found_broken(comp
     path = f"/os-server-groups/{group}/repair"
     assert not (await compute.get(path, version=VERSION))["repair"]["continuous"]
     database, scheduler = compute.api.services.database, compute.api.services.scheduler
-    assert await repairs.mend_all(database, scheduler) == 0
+    assert await mended(database, scheduler) == 0
     mode = await compute.put(path, {"repair": {"continuous": True, "max_parallel": 2}}, version=VERSION)
     assert mode["repair"] == {"continuous": True, "max_moves": None, "max_parallel": 2, "cooldown": 0}
-    assert await repairs.mend_all(database, scheduler) == 1
-    assert await repairs.mend_all(database, scheduler) == 0
+    assert await mended(database, scheduler) == 1
+    assert await mended(database, scheduler) == 0
     await work(compute, 3)
     assert await violations(compute, group) == []
     assert not (await compute.put(path, {"repair": {"continuous": False}}, version=VERSION))["repair"]["continuous"]
@@ -174,3 +190,35 @@ async def test_each_repair_is_listed_with_its_own_moves_the_newest_first(compute
     listed = (await compute.get(f"/os-server-groups/{group}/repairs", version=VERSION))["repairs"]
     assert [(each["id"], len(each["moves"])) for each in listed] == [(nothing["id"], 0), (begun["id"], 2)]
     assert listed[1] == await shown(compute, group, begun["id"])
+
+
+async def test_a_group_that_fails_does_not_end_the_round_for_the_others(
+    compute: Compute, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing, other = await broken_group(compute), await broken_group(compute)
+    for group in (failing, other):
+        mode = {"repair": {"continuous": True, "max_parallel": 2}}
+        await compute.put(f"/os-server-groups/{group}/repair", mode, version=VERSION)
+    plan, start = repairs.plan, repair_steps.EmbeddedMover.start
+
+    async def plan_all_but_one(scheduler: Any, group_id: str, budget: Any, owner: str) -> Any:
+        if group_id == failing:
+            raise RuntimeError("this group cannot be planned")
+        return await plan(scheduler, group_id, budget, owner)
+
+    async def start_all_but_one(self: Any, connection: Any, server: Any, target: str, actor: Any) -> None:
+        if server.group_id == failing:
+            raise RuntimeError("this group cannot be moved")
+        await start(self, connection, server, target, actor)
+
+    services = compute.api.services
+    with monkeypatch.context() as patched:
+        patched.setattr(repairs, "plan", plan_all_but_one)
+        assert await mended(services.database, services.scheduler) == 1
+    assert "this group cannot be planned" in caplog.text
+    assert await mended(services.database, services.scheduler) == 1
+    monkeypatch.setattr(repair_steps.EmbeddedMover, "start", start_all_but_one)
+    await work(compute, 4)
+    assert "this group cannot be moved" in caplog.text
+    assert await violations(compute, failing) != []
+    assert await violations(compute, other) == []

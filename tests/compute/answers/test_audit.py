@@ -9,10 +9,11 @@ import prometheus_client
 import pytest
 import sqlalchemy as sa
 
-from roost import config
 from roost.compute.answers import audit
+from roost.compute.answers.violations import Violations
 from roost.compute.groups import groups
 from roost.compute.groups.groups import GroupPolicy
+from roost.compute.inventory.live_fleet import LiveFleet
 from roost.config import Settings
 from roost.placement.rules import Rule
 from roost.store.database import Database
@@ -78,11 +79,8 @@ async def test_the_periodic_audit_counts_and_logs(
     group = await make_group(database, settings, "anti-affinity")
     for _ in range(2):
         await put_server(database, "tenant", host="zone1-rack1-host1", group=group)
-    task = asyncio.create_task(audit.keep_auditing(database, config.load(groups__audit_seconds=1)))
-    while not (logged := [record for record in caplog.records if record.name == "roost.compute.answers.audit"]):  # noqa: ASYNC110
-        await asyncio.sleep(0.02)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await audit.look(database, settings, Violations(LiveFleet()))
+    logged = [record for record in caplog.records if record.name == "roost.compute.answers.audit"]
     assert f"server group {group}" in logged[0].getMessage()
     counted = {
         kind: prometheus_client.REGISTRY.get_sample_value("roost_audit_findings", {"kind": kind})

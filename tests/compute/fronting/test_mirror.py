@@ -282,7 +282,8 @@ async def test_a_group_is_audited_where_its_members_really_are(nova: Mirror) -> 
     group = await nova.group()
     await nova.put(server("h1"), server("h1"), group=group)
     async with nova.database.begin() as connection:
-        [violation] = (await audit.audit_group(connection, await groups.find(connection, group))).violations
+        [(broken, _)] = (await audit.audit_group(connection, await groups.find(connection, group))).violations
+    violation = broken.violation
     assert (violation.breach, len(violation.members), violation.excess) == ("too_many", 2, 1)
 
 

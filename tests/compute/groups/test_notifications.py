@@ -17,6 +17,7 @@ from roost.compute.inventory.scopes import aggregates_in, scope_of
 from roost.config import Settings
 from roost.placement.rules import Rule
 from roost.store.database import Database
+from roost.store.rounds import Rounds
 from roost.store.tables.compute import scopes
 from roost.store.tables.servers import outbox
 from tests.compute.members import put_server
@@ -190,6 +191,7 @@ ENGINE = """
 import asyncio, sys, time
 from roost.compute.groups import notifications
 from roost.store.database import Database
+from roost.store.rounds import Rounds
 
 def send(message):
     print(message["message_id"], flush=True)
@@ -223,7 +225,7 @@ async def test_two_engines_send_nothing_twice_and_keep_the_order(
         await make_group(database, telling)
     async with database.begin() as connection:
         expected = (await connection.scalars(sa.select(outbox.c.payload).order_by(outbox.c.id))).all()
-    engines = [asyncio.create_task(notifications.keep_sending(database, telling)) for _ in range(2)]
+    engines = [asyncio.create_task(notifications.keep_sending(database, telling, Rounds(database))) for _ in range(2)]
     received: list[Any] = []
     while len(received) < len(expected):
         received += await asyncio.to_thread(listener.received)
@@ -237,4 +239,4 @@ async def test_two_engines_send_nothing_twice_and_keep_the_order(
 async def test_with_noop_nothing_is_kept_to_be_sent(database: Database, settings: Settings) -> None:
     await make_group(database, settings)
     assert await waiting(database) == 0
-    await asyncio.wait_for(notifications.keep_sending(database, settings), 1)
+    await asyncio.wait_for(notifications.keep_sending(database, settings, Rounds(database)), 1)

@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from roost.compute.scheduling import lifecycle
+from roost.store.rounds import Rounds
 from tests.compute.cloud import Cloud
 
 LIVE = {"host": None, "block_migration": "auto"}
@@ -90,7 +91,7 @@ async def test_many_engines_finish_each_step_once(cloud: Cloud) -> None:
 
 
 async def test_the_engine_is_woken_and_goes_on(cloud: Cloud) -> None:
-    engine = asyncio.create_task(lifecycle.run(cloud.database))
+    engine = asyncio.create_task(lifecycle.run(cloud.database, Rounds(cloud.database)))
     try:
         for _ in range(2):
             server = await cloud.boot(settle=False)

@@ -330,7 +330,7 @@ async def test_a_project_that_asks_for_much_does_not_crowd_out_those_that_ask_fo
 async def test_a_session_that_is_silent_in_a_transaction_is_ended(schedulers: list[Scheduler], cloud: Cloud) -> None:
     """As when its process is frozen: what it has locked is let go before anybody has waited for five seconds."""
     group = await cloud.group("anti-affinity")
-    frozen = Database(cloud.database.url.render_as_string(hide_password=False))
+    frozen = Database(cloud.database.address.conninfo())
     project, started = await cloud.project(), time.monotonic()
 
     async def freeze() -> None:
