@@ -42,7 +42,8 @@ def pooled(request: pytest.FixtureRequest, database_url: str, folders: Path) -> 
     for file in (folder, *folder.iterdir()):
         file.chmod(0o755)
     command = [PGBOUNCER, str(folder / "pgbouncer.ini")]
-    unprivileged = {"user": "roost-postgres"} if os.geteuid() == 0 else {}
+    account = "roost-postgres"
+    unprivileged = {"user": account, "group": account, "extra_groups": []} if os.geteuid() == 0 else {}
     with subprocess.Popen(command, stderr=subprocess.PIPE, **unprivileged) as process:  # type: ignore[call-overload]
         url = f"postgresql://roost@127.0.0.1:{port}/{address.database}"
         for _ in range(200):
