@@ -1,6 +1,10 @@
-"""What `roost serve` puts into a new database: projects, users, hosts, flavors and an image."""
+"""What a new database gets: from `roost serve` a whole cloud, from `roost bootstrap` a first administrator."""
 
 import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -8,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.compute.inventory import flavors, images
 from roost.compute.inventory import topology as topologies
 from roost.config import Settings, database_url
-from roost.errors import Conflict
+from roost.errors import Conflict, Invalid
 from roost.identity import users
 from roost.store.database import Database
 
@@ -40,14 +44,66 @@ def fill(settings: Settings, passwords: dict[str, str], topology: str | None) ->
 
 
 async def _fill(settings: Settings, passwords: dict[str, str], topology: str | None) -> None:
+    async with _transaction(settings) as connection:
+        for user in USERS:
+            await users.ensure(connection, user.name, passwords[user.name], user.project, user.role)
+        await _stock(connection, topology)
+
+
+@asynccontextmanager
+async def _transaction(settings: Settings) -> AsyncIterator[AsyncConnection]:
     database = Database(database_url(settings), session_url=settings.session_url)
     try:
         async with database.begin() as connection:
-            for user in USERS:
-                await users.ensure(connection, user.name, passwords[user.name], user.project, user.role)
-            await _stock(connection, topology)
+            yield connection
     finally:
         await database.close()
+
+
+PASSWORD = "ROOST_ADMIN_PASSWORD"  # noqa: S105
+
+
+def run(settings: Settings, name: str, project: str, topology: str | None) -> int:
+    """`roost bootstrap`: make the first administrator, and say what was made. It is safe to run again."""
+    if settings.auth_strategy != "roost":
+        raise Invalid("Users and projects are Keystone's here ([auth] strategy): there is nothing to bootstrap.")
+    for line in asyncio.run(_bootstrap(settings, name, project, topology)):
+        print(line)
+    return 0
+
+
+async def _bootstrap(settings: Settings, name: str, project: str, topology: str | None) -> list[str]:
+    given = os.environ.get(PASSWORD)
+    async with _transaction(settings) as connection:
+        known = await users.find(connection, name=name)
+        password = given or secrets.token_urlsafe(18)
+        if known is None or given:
+            await users.ensure(connection, name, password, project, "admin")
+        else:
+            await users.grant_in(connection, known.id, project, "admin")
+        lines = list(_said(name, project, known is not None, None if given else password))
+        if settings.in_front_of_nova:
+            return lines
+        if topology is not None:
+            await _stock(connection, topology)
+            lines.append(f"Hosts, flavors and images: of the topology {topology}.")
+        elif not await flavors.index(connection, project_id="", is_public=None):
+            for flavor in flavors.USUAL:
+                await flavors.create(connection, flavor)
+            lines.append(f"Flavors: {', '.join(flavor.name for flavor in flavors.USUAL)}.")
+        else:
+            lines.append("Flavors: there are some already, and none were added.")
+        return lines
+
+
+def _said(name: str, project: str, known: bool, password: str | None) -> Iterator[str]:
+    yield f"User {name}: {'there already' if known else 'made'}, with the role admin in the project {project}."
+    if password is None:
+        yield f"Its password is that of {PASSWORD}."
+    elif known:
+        yield f"Its password was not changed; {PASSWORD} sets a new one."
+    else:
+        yield f"Its password, which is not shown again: {password}"
 
 
 async def _stock(connection: AsyncConnection, topology: str | None) -> None:

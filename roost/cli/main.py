@@ -41,6 +41,11 @@ def _parser() -> argparse.ArgumentParser:
     engine.add_argument("--listen", metavar="HOST:PORT", help="address to answer Prometheus on (none)")
     engine.set_defaults(listens="engine")
 
+    first = _command(commands, "bootstrap", _bootstrap, "make the first administrator, project and flavors")
+    first.add_argument("--user", default="admin", metavar="NAME", help="the administrator (admin)")
+    first.add_argument("--project", default="admin", metavar="NAME", help="the project to sign in to (admin)")
+    first.add_argument("--topology", metavar="FILE|NAME", help="hosts of the embedded cloud, as for `roost serve`")
+
     top = _command(commands, "top", _top, "show zones, racks, hosts and groups live in the terminal")
     top.add_argument("--cloud", default="roost-admin", metavar="NAME", help="of clouds.yaml (roost-admin)")
     top.add_argument("--scope", default="rack", metavar="NAME", help="what to divide zones into (rack)")
@@ -154,6 +159,12 @@ def _engine(options: argparse.Namespace) -> int:
     from roost.cli import processes
 
     return processes.run(_settings(options), engine=True)
+
+
+def _bootstrap(options: argparse.Namespace) -> int:
+    from roost.cli import bootstrap
+
+    return bootstrap.run(_settings(options), options.user, options.project, options.topology)
 
 
 def _top(options: argparse.Namespace) -> int:

@@ -29,14 +29,19 @@ _turns = FairTurns(at_once=_AT_ONCE, each=16, waiting=128)
 
 async def ensure(connection: AsyncConnection, name: str, password: str, project: str, role: str) -> None:
     """Make sure that this user exists, has this password, and this role in this project."""
-    await connection.execute(insert(projects).values(id=uuid.uuid4().hex, name=project).on_conflict_do_nothing())
     found = await find(connection, name=name)
     if found is None:
         found = await create(connection, name, password)
     elif not await matches(found.password_hash, password):
         await update(connection, found.id, {"password": password})
+    await grant_in(connection, found.id, project, role)
+
+
+async def grant_in(connection: AsyncConnection, user_id: str, project: str, role: str) -> None:
+    """Make sure that a user has this role in the project of this name, which is made if it is not there."""
+    await connection.execute(insert(projects).values(id=uuid.uuid4().hex, name=project).on_conflict_do_nothing())
     project_id = sa.select(projects.c.id).where(projects.c.name == project).scalar_subquery()
-    granted = insert(role_assignments).values(user_id=found.id, project_id=project_id, role=role)
+    granted = insert(role_assignments).values(user_id=user_id, project_id=project_id, role=role)
     await connection.execute(granted.on_conflict_do_nothing())
 
 
