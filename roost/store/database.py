@@ -115,7 +115,6 @@ class Database:
         self._name = name
         self._engine = create_async_engine(
             "postgresql+psycopg://",
-            async_creator=self._connect,
             pool_size=pool_size,
             max_overflow=max_overflow,
             pool_pre_ping=False,
@@ -123,6 +122,7 @@ class Database:
             pool_timeout=_POOL_SECONDS,
             # What a statement was given may be a secret, and an error goes into the log.
             hide_parameters=True,
+            connect_args={"async_creator_fn": self._connect, **self.address.connecting(application_name(name, "pool"))},
         )
         self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         sa.event.listen(self._engine.sync_engine, "before_cursor_execute", _count)
@@ -135,15 +135,17 @@ class Database:
             url, pool_size=pool_size, max_overflow=0, limits=limits, name=self._name, session_url=session_url
         )
 
-    async def _connect(self) -> Connection:
-        how = self.address.connecting(application_name(self._name, "pool"))
-        connection = await Connection.connect(prepare_threshold=None if self._shared else 5, **how)
+    async def _connect(self, conninfo: str, **how: Any) -> Connection:
+        """Connect as SQLAlchemy wants it, with the limits of this kind of work."""
+        connection = await Connection.connect(
+            conninfo, autocommit=True, prepare_threshold=None if self._shared else 5, **how
+        )
         try:
             connection.answer_seconds = self.limits.statement + _ANSWER_SECONDS
             connection.add_notice_handler(connection.notice)
             if not self._shared:
                 await connection.execute(_settings(self.limits, connection.info.server_version))
-                await connection.commit()
+            await connection.set_autocommit(False)
         except BaseException:
             await connection.close()
             raise
