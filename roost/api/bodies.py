@@ -19,8 +19,8 @@ MALFORMED = "Malformed request body"
 
 PUBLIC_BYTES = 32 << 10
 """Enough for any body that is read before its sender is known."""
-_DRAINED = 8
-"""How many times the limit is read and thrown away, so that a client that is still sending gets its 413."""
+_DRAINED_BYTES = 16 << 20
+"""How much is read and thrown away, so that a client that is still sending gets its 413."""
 _DRAIN_SECONDS = 2.0
 
 
@@ -59,7 +59,7 @@ async def read_raw(receive: Receive, headers: Headers, settings: Settings, limit
 async def _read(receive: Receive, headers: Headers, limit: int) -> bytes:
     too_large = TooLarge(f"Request is too large: at most {limit} bytes are read.")
     if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > limit:
-        await _drain(receive, limit * _DRAINED)
+        await _drain(receive)
         raise too_large
     chunks, size = [], 0
     while True:
@@ -70,14 +70,15 @@ async def _read(receive: Receive, headers: Headers, limit: int) -> bytes:
         size += len(chunks[-1])
         if size > limit:
             if message.get("more_body", False):
-                await _drain(receive, limit * _DRAINED)
+                await _drain(receive)
             raise too_large
         if not message.get("more_body", False):
             return b"".join(chunks)
 
 
-async def _drain(receive: Receive, most: int) -> None:
+async def _drain(receive: Receive) -> None:
     """Throw away what the client still sends, up to a limit: an answer before its end would reset the connection."""
+    most = _DRAINED_BYTES
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_DRAIN_SECONDS):
             while most > 0:
