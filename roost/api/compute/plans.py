@@ -148,7 +148,7 @@ async def _create(call: Call, connection: Any, group: Group, asked: Mapping[str,
     flavor = await explanations.wanted_flavor(call, connection, asked, group.project_id)
     await explanations.check_count(call, connection, group.project_id, asked["count"])
     name, count = asked.get("name", group.name), asked["count"]
-    names = [name] if count == 1 else [f"{name}-{number + 1}" for number in range(count)]
+    names = await plans.unused_names(connection, group.project_id, name, count)
     boot = CreateRequest(
         project_id=group.project_id,
         user_id=call.caller.user_id,
@@ -162,7 +162,7 @@ async def _create(call: Call, connection: Any, group: Group, asked: Mapping[str,
         group_id=group.id,
         may_see_all=call.caller.is_admin,
     )
-    return Create(boot, flavor)
+    return Create(boot, flavor, name)
 
 
 # What is answered

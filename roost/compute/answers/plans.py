@@ -6,6 +6,7 @@ makes the change and with the group locked: if the outcome is the same, nothing 
 Policies and members are planned by making the change and taking it back, so that a plan meets the same refusals.
 """
 
+import itertools
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,11 +54,14 @@ class Create:
 
     boot: CreateRequest
     flavor: sa.Row[Any]
+    name: str
+    """What the servers' names begin with."""
 
     def as_data(self) -> dict[str, Any]:
         """What makes two requests the same."""
-        names = [new.name for new in self.boot.servers]
-        return {"create": [names, self.flavor.id, self.boot.image_id, self.boot.zone, asked_partition(self.boot.hints)]}
+        partition = asked_partition(self.boot.hints)
+        asked = [self.name, len(self.boot.servers), self.flavor.id, self.boot.image_id, self.boot.zone, partition]
+        return {"create": asked}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +205,16 @@ async def apply(
     return GroupPlan(outcome, generation, True)
 
 
+async def unused_names(connection: AsyncConnection, project_id: str, name: str, count: int) -> list[str]:
+    """Names for new servers of a project: the one asked for, if it is free, or numbered on from those there are."""
+    alike = (servers.c.project_id == project_id, servers.c.name.startswith(name, autoescape=True))
+    taken = set(await connection.scalars(sa.select(servers.c.name).where(*alike)))
+    if count == 1 and name not in taken:
+        return [name]
+    numbered = (f"{name}-{number}" for number in itertools.count(1))
+    return list(itertools.islice((each for each in numbered if each not in taken), count))
+
+
 async def boot_planned(scheduler: Scheduler, group: Group, change: Create, generation: str) -> GroupPlan:
     """Boot the servers of a plan where it said; raises `Changed` if they would come elsewhere."""
     async with scheduler.database.begin() as connection:
@@ -210,8 +224,10 @@ async def boot_planned(scheduler: Scheduler, group: Group, change: Create, gener
             raise Conflict("The plan has no place for these servers; there is nothing to apply.")
         ids = {row.name: row.id for row in await connection.execute(sa.select(hosts.c.name, hosts.c.id))}
     expected = tuple((ids.get(each["host"], 0), each.get("partition")) for each in planned)
+    named = tuple(replace(new, name=each["name"]) for new, each in zip(change.boot.servers, planned, strict=True))
+    boot = replace(change.boot, servers=named, group_id=group.id, seed=kept.seed, expected=expected)
     try:
-        booted = await scheduler.create(replace(change.boot, group_id=group.id, seed=kept.seed, expected=expected))
+        booted = await scheduler.create(boot)
     except Overtaken as overtaken:
         now = PlanOutcome(record=written(overtaken.now, partial(explain.where, scheduler.live.fleet)))
         now.placements = _placements(change, now.record or {})

@@ -246,3 +246,14 @@ async def test_a_zone_can_be_lost_by_a_tenant(compute: Compute) -> None:
     planned = await plan(compute, group, lose={"scope": "availability_zone", "identifier": "zone1"})
     (lost,) = planned["stranded"]
     assert lost["sentence"].startswith("No place for 1 server: ")
+
+
+async def test_a_plan_applied_twice_numbers_the_servers_on(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "soft-anti-affinity"})
+    create = {"flavorRef": "1", "count": 2, "name": "db"}
+    for expected in (["db-1", "db-2"], ["db-3", "db-4"]):
+        planned = await plan(compute, group, create=create)
+        assert [each["name"] for each in planned["placements"]] == expected
+        await plan(compute, group, create=create, generation=planned["generation"])
+    names = {each["name"] for each in (await compute.get("/servers", version=VERSION, cloud="roost"))["servers"]}
+    assert names == {"db-1", "db-2", "db-3", "db-4"}

@@ -86,7 +86,7 @@ class Cloud:
         async with self.database.begin() as connection:
             flavor = (await connection.execute(sa.select(flavors).where(flavors.c.id == "2"))).one()
         new = tuple(NewServer(f"new-{number}") for number in range(self.dice.randint(1, 4)))
-        return Create(CreateRequest("p", "u", "req", new, "2", least=len(new), group_id=group.id), flavor)
+        return Create(CreateRequest("p", "u", "req", new, "2", least=len(new), group_id=group.id), flavor, "new")
 
     async def propose(self, group: Group, change: Change) -> plans.GroupPlan:
         return await plans.propose(self.scheduler, group, change, "demo")
