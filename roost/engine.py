@@ -50,7 +50,7 @@ async def run(database: Database, settings: Settings) -> None:
             begin(every(look, partial(repairs.mend_all, database, scheduler), turn=AdvisoryLock.CONTINUOUS_REPAIRS))
             advance = partial(repair_steps.advance_all, database, mover)
             begin(every(_REPAIR_SECONDS, advance, turn=AdvisoryLock.REPAIRS))
-            begin(lifecycle.run(database, rounds))
+            begin(lifecycle.run(database, rounds, settings))
             begin(notifications.keep_sending(database, settings, rounds))
             begin(cluster_engine.run(settings, database, clouds, rounds))
             if front is None:

@@ -6,7 +6,7 @@ what is then true. Finishing is one transaction for all servers that are due; a 
 
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import partial
@@ -15,12 +15,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost.compute.groups import groups
 from roost.compute.inventory import claims, topology
 from roost.compute.inventory.claims import NOTHING, Claim, Usage, lost_race
 from roost.compute.inventory.flavors import ServerFlavor
 from roost.compute.inventory.live_fleet import announce_claims
 from roost.compute.scheduling import steps
 from roost.compute.scheduling.steps import STAY, Deletion, Transition
+from roost.config import Settings
 from roost.store import bulk, watch
 from roost.store.database import Database
 from roost.store.rounds import Rounds
@@ -121,16 +123,16 @@ def _row(server: DueServer, end: Transition, flavor: ServerFlavor) -> dict[str, 
     }
 
 
-async def run(database: Database, rounds: Rounds) -> None:
+async def run(database: Database, rounds: Rounds, settings: Settings | None = None) -> None:
     """Finish steps as they fall due, until cancelled."""
     # What falls due between two looks shares a transaction.
-    await rounds.every(_POLL_SECONDS, partial(_finish_due, database))
+    await rounds.every(_POLL_SECONDS, partial(_finish_due, database, settings))
 
 
-async def _finish_due(database: Database) -> float | None:
+async def _finish_due(database: Database, settings: Settings | None) -> float | None:
     """Finish what is due; 0 to look again at once."""
     try:
-        return 0.0 if await _is_due(database) and await finish(database) == _BATCH else None
+        return 0.0 if await _is_due(database) and await finish(database, settings) == _BATCH else None
     except Exception as error:
         if lost_race(error):
             return None
@@ -142,25 +144,31 @@ async def _is_due(database: Database) -> bool:
         return bool(await connection.scalar(_IS_DUE))
 
 
-async def finish(database: Database) -> int:
-    """Finish a batch of the steps that are due; how many there were."""
+async def finish(database: Database, settings: Settings | None = None) -> int:
+    """Finish a batch of the steps that are due; how many there were. With settings that ask for notifications, members
+    of groups that are deleted are announced."""
     async with database.begin() as connection:
         rows = (await connection.execute(_DUE)).all()
         if rows:
             failure_rate = (await topology.simulation(connection))["failure_rate"]
-            await _apply(connection, [DueServer.of(row) for row in rows], float(failure_rate))
+            due = [DueServer.of(row) for row in rows]
+            deleted = await _apply(connection, due, float(failure_rate))
+            if settings is not None:
+                left = [(each.group_id, each.id) for each in due if each.id in deleted and each.group_id is not None]
+                await groups.member_removed(connection, settings, left)
     return len(rows)
 
 
-async def _apply(connection: AsyncConnection, due: Sequence[DueServer], failure_rate: float) -> None:
+async def _apply(connection: AsyncConnection, due: Sequence[DueServer], failure_rate: float) -> Collection[str]:
+    """Write what has become of these servers; those that are deleted."""
     outcome = _Outcome()
     for server in due:
         may_fail = isinstance(server.step, Transition) and server.step.undo is not None
         outcome.finish(server, may_fail and random.random() < failure_rate)
     outcome.released += await _all_claims(connection, outcome.deleted)
     changing = {server_id for server_id, _ in outcome.released}.union(outcome.deleted)
-    groups = {server.group_id for server in due if server.group_id is not None and server.id in changing}
-    await claims.lock_groups(connection, groups)
+    touched = {server.group_id for server in due if server.group_id is not None and server.id in changing}
+    await claims.lock_groups(connection, touched)
     await claims.lock_hosts(
         connection, {host_id for _, host_id in outcome.released} | {claim.host_id for claim in outcome.resized}
     )
@@ -172,11 +180,12 @@ async def _apply(connection: AsyncConnection, due: Sequence[DueServer], failure_
         await connection.execute(_CHANGE, {"rows": outcome.changed})
     if outcome.deleted:
         await connection.execute(servers.delete().where(servers.c.id.in_(outcome.deleted)))
-    await claims.touch_groups(connection, groups)
+    await claims.touch_groups(connection, touched)
     await claims.count_usage(connection, outcome.usage)
     await _close(connection, [server.id for server in due], outcome)
     await announce_claims(connection, freed)
     await _announce_fallen(connection, due, outcome)
+    return outcome.deleted
 
 
 async def _announce_fallen(connection: AsyncConnection, due: Sequence[DueServer], outcome: _Outcome) -> None:

@@ -14,12 +14,14 @@ from roost import config
 from roost.compute.groups import groups, notifications
 from roost.compute.groups.groups import Group, GroupPolicy
 from roost.compute.inventory.scopes import aggregates_in, scope_of
+from roost.compute.scheduling import lifecycle
+from roost.compute.scheduling.steps import Deletion
 from roost.config import Settings
 from roost.placement.rules import Rule
 from roost.store.database import Database
 from roost.store.rounds import Rounds
 from roost.store.tables.compute import scopes
-from roost.store.tables.servers import outbox
+from roost.store.tables.servers import outbox, servers
 from tests.compute.members import put_server
 
 
@@ -123,6 +125,19 @@ async def test_every_change_is_told_in_its_order(database: Database, telling: Se
         "server_group.remove_member",
         "server_group.delete",
     ]
+
+
+async def test_a_member_that_is_deleted_is_announced(database: Database, telling: Settings, listener: Listener) -> None:
+    group = await make_group(database, telling)
+    server = await put_server(database, "tenant", group=group.id)
+    async with database.begin() as connection:
+        due = {"step": Deletion().to_json(), "due_at": sa.func.now()}
+        await connection.execute(servers.update().where(servers.c.id == server).values(due))
+    assert await lifecycle.finish(database, telling) == 1
+    await send_all(database, telling)
+    _, removed = listener.received()
+    assert removed["event_type"] == "server_group.remove_member"
+    assert removed["payload"]["nova_object.data"]["members"] == [server]
 
 
 async def test_many_members_at_once_are_told_one_by_one(
