@@ -11,7 +11,8 @@ from roost.api.permissions import ADMIN, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.compute.answers import explain, what_if
-from roost.compute.inventory import flavors, quotas
+from roost.compute.inventory import claims, flavors, quotas
+from roost.compute.inventory.claims import Usage
 from roost.compute.inventory.flavors import resources_of
 from roost.compute.inventory.scopes import load_scopes
 from roost.errors import Invalid, NotFound, OverQuota
@@ -131,7 +132,8 @@ async def ask(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, GROUP)
         flavor = await wanted_flavor(call, connection, asked, group.project_id)
-        await check_count(call, connection, group.project_id, asked.get("count", 1))
+        if not call.may(REAL):
+            await check_quota(call, connection, group.project_id, flavor, asked.get("count", 1))
         wanted = await what_if.new_members(
             connection,
             call.services.scheduler,
@@ -146,12 +148,14 @@ async def ask(call: Call) -> Reply:
     return {"explanation": seen.explanation(trial.record, trial.help)}
 
 
-async def check_count(call: Call, connection: AsyncConnection, project_id: str, count: int) -> None:
-    """Refuse a question about more servers than the project may have: the answer would be of no use to it, and would
-    tell how much room strangers leave."""
+async def check_quota(call: Call, connection: AsyncConnection, project_id: str, flavor: Any, count: int) -> None:
+    """Refuse what the project's quota does not allow it to make: the answer would be of no use to it, and would reveal
+    how much room other projects leave."""
     limits = await quotas.limits(connection, call.services.settings.quota, project_id)
-    if 0 <= limits["instances"] < count and not call.may(REAL):
-        raise OverQuota(f"Quota exceeded for instances: the project may have {limits['instances']}.")
+    used = await claims.usage(connection, project_id)
+    over = quotas.excess(used, Usage(count, flavor.vcpus * count, flavor.memory_mb * count), limits)
+    if over is not None:
+        raise OverQuota(over)
 
 
 async def wanted_flavor(call: Call, connection: AsyncConnection, asked: Mapping[str, Any], project_id: str) -> Any:

@@ -146,7 +146,7 @@ def _displace(call: Call) -> Displace:
 
 async def _create(call: Call, connection: Any, group: Group, asked: Mapping[str, Any]) -> Create:
     flavor = await explanations.wanted_flavor(call, connection, asked, group.project_id)
-    await explanations.check_count(call, connection, group.project_id, asked["count"])
+    await explanations.check_quota(call, connection, group.project_id, flavor, asked["count"])
     name, count = asked.get("name", group.name), asked["count"]
     names = await plans.unused_names(connection, group.project_id, name, count)
     boot = CreateRequest(

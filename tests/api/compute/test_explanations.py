@@ -134,7 +134,7 @@ async def test_a_tenant_does_not_learn_how_much_room_a_host_has(compute: Compute
     refused = await compute.ask("POST", path, json=question, version=VERSION, cloud="roost")
     assert (refused.status_code, refused.json()["forbidden"]["message"]) == (
         403,
-        "Quota exceeded for instances: the project may have 10.",
+        "Quota exceeded for instances: Requested 11, but already used 1 of 10 instances",
     )
     await cloud.quota(instances=-1)
     for who, exact in (("roost", False), ("roost-admin", True)):

@@ -257,3 +257,15 @@ async def test_a_plan_applied_twice_numbers_the_servers_on(compute: Compute) -> 
         await plan(compute, group, create=create, generation=planned["generation"])
     names = {each["name"] for each in (await compute.get("/servers", version=VERSION, cloud="roost"))["servers"]}
     assert names == {"db-1", "db-2", "db-3", "db-4"}
+
+
+async def test_a_plan_beyond_the_quota_is_refused_as_the_servers_would_be(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "soft-anti-affinity"})
+    await boot(compute, group)
+    asked = {"flavorRef": "1", "count": 10}
+    for path, body in (("plan", {"plan": {"create": asked}}), ("explain", {"explain": asked})):
+        status, sentence = await compute.refusal(
+            "POST", f"/os-server-groups/{group}/{path}", body, version=VERSION, cloud="roost"
+        )
+        assert status == 403
+        assert sentence == "Quota exceeded for instances: Requested 10, but already used 1 of 10 instances"
