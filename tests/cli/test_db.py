@@ -55,8 +55,12 @@ def test_what_ended_long_ago_is_forgotten_on_request(database_url: str) -> None:
     with psycopg.connect(database_url) as connection:
         connection.execute(HISTORY)
     done = roost_on("db", "purge", ROOST_DATABASE_URL=database_url)
-    assert done.stdout == "Forgotten: 2 actions, 2 events, 2 repairs, 1 outbox.\n"
+    assert done.stdout == (
+        "Forgotten: 2 actions, 2 events, 1 happenings, 1 samples, 2 repairs, 0 deleted_servers, 1 outbox.\n"
+    )
     done = roost_on("db", "purge", "--days", "1", ROOST_DATABASE_URL=database_url)
-    assert done.stdout == "Forgotten: 1 actions, 1 events, 1 repairs, 0 outbox.\n"
+    assert done.stdout == (
+        "Forgotten: 1 actions, 1 events, 0 happenings, 0 samples, 1 repairs, 0 deleted_servers, 0 outbox.\n"
+    )
     message = said(roost_on("db", "purge", "--days", "0", ROOST_DATABASE_URL=database_url))
     assert message == "What ended is kept for at least a day: give --days 1 or more."

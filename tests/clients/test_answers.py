@@ -129,7 +129,11 @@ def test_a_group_is_divided_into_partitions(openstack: Openstack, group: str, bo
 
 
 def test_an_explanation_is_read_by_people(openstack: Openstack, group: str, boot: Callable[..., str]) -> None:
-    told = openstack(f"server group explain --flavor m1.tiny --count 13 {group}")
+    too_many = f"server group explain --flavor m1.tiny --count 13 {group}"
+    assert openstack.fails(too_many) == (
+        "Quota exceeded for instances: Requested 13, but already used 0 of 10 instances"
+    )
+    told = openstack(too_many, ADMIN)  # an operator's question is not about the quota
     assert "No place for 13 servers: 48 hosts pass every check, too few for all servers together." in told
     assert "A limit of 2 per rack, or 1 more rack, or asking for 12 servers, would help." in told
     server = boot("explained", group)
@@ -147,8 +151,14 @@ def test_what_is_planned_is_applied(openstack: Openstack, group: str) -> None:
     applied = openstack.json(f"server group plan {group} {create} --apply {planned['generation']}")
     assert (applied["applied"], len(applied["placements"])) == (True, 2)
     assert len(openstack.json(f"server group show {group}")["members"]) == 2
-    refused = openstack.json(f"server group plan {group} --create 13 --flavor m1.tiny")
+    names = sorted(row["Name"] for row in openstack.json("server list --name planned"))
+    openstack(f"server group set --policy anti-affinity:availability_zone {group}")
+    refused = openstack.json(f"server group plan {group} --create 4 --flavor m1.tiny")
     assert refused["sentence"] == "There is no place for these servers; see the explanation."
+    assert names == ["planned-1", "planned-2"]
+    assert openstack.fails(f"server group plan {group} --create 13 --flavor m1.tiny") == (
+        "Quota exceeded for instances: Requested 13, but already used 2 of 10 instances"
+    )
 
 
 def test_a_plan_that_no_longer_holds_is_refused_in_words(
