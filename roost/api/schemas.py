@@ -116,25 +116,12 @@ class Validator:
 
 def nova_sentence(error: ValidationError, where: str) -> str:
     """Nova's words; where the schema has a noun for its properties, also which ones there are."""
-    error = _precise(error)
     if error.validator == "format" and error.validator_value == "name":
         return NAME_ERROR
     message = _message(error)
     if not error.absolute_path:
         return message
     return f"Invalid input for {where} {error.absolute_path[-1]}. Value: {error.instance}. {message}"
-
-
-def _precise(error: ValidationError) -> ValidationError:
-    """The error itself; where none of several schemas fits, what keeps the nearest of them from it."""
-    while error.context:
-        error = min(error.context, key=_distance)
-    return error
-
-
-def _distance(error: ValidationError) -> tuple[bool, int, int]:
-    """Another kind of thing is farthest, then a wrong choice; the deeper the error, the nearer the schema."""
-    return error.validator == "type", error.validator in ("enum", "const"), -len(error.absolute_path)
 
 
 def _message(error: ValidationError) -> str:

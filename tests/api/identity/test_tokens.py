@@ -77,6 +77,7 @@ async def test_the_catalogue_names_each_api_where_every_client_looks_for_it(api:
         for endpoint in service["endpoints"]
     }
     paths = {"identity": "/identity", "compute": "/compute/v2.1", "clustering": "/clustering", "image": "/image"}
+    paths["network"] = "/network"
     assert urls == {
         (kind, interface): f"http://roost.test{path}"
         for kind, path in paths.items()
@@ -128,7 +129,7 @@ async def test_an_admin_may_speak_for_the_system_and_others_may_not(api: Api) ->
     assert token["system"] == {"all": True}
     assert "project" not in token
     assert "admin" in [role["name"] for role in token["roles"]]
-    assert len(token["catalog"]) == 4
+    assert len(token["catalog"]) == 5
     listed = await api.get("/identity/v3/projects", cloud=None, headers={"X-Auth-Token": secret})
     assert listed.status_code == 200
     refused = await api.post(TOKENS, by_password(scope={"system": {"all": True}}), cloud=None)

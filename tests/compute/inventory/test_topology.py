@@ -87,7 +87,7 @@ def test_a_file_generates_hosts_and_lists_more(tmp_path: Path) -> None:
         ),
         (
             "generate: {zones: 1000, racks_per_zone: 1000, hosts_per_rack: 1000}",
-            "generate: more than 100000 hosts",
+            "generate: more than 1000000 hosts",
         ),
         ("hosts: [{name: a}, {zone: z}]", "hosts[1]: 'name' is a required property"),
         ("hosts: [{name: a, vcpus: many}]", "hosts[0].vcpus: 'many' is not of type 'integer'"),
