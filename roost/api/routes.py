@@ -96,8 +96,7 @@ class Call:
     def page(self) -> PageRequest:
         """The page of a list that the query asks for, within what the configuration allows."""
         most = self.services.settings.max_limit
-        limit, offset = int(self.query.get("limit") or most), int(self.query.get("offset") or 0)
-        return PageRequest(min(limit, most), self.query.get("marker"), offset)
+        return PageRequest(min(int(self.query.get("limit") or most), most), self.query.get("marker"))
 
     def following(self, marker: str) -> str:
         """The address of the page after this item."""

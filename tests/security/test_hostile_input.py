@@ -37,10 +37,14 @@ LISTS = (
     *("/compute/v2.1/os-policy-scopes", "/compute/v2.1/os-fleet", "/image/v2/images", "/identity/v3/users"),
     *(f"/clustering/v1/{noun}" for noun in ("clusters", "nodes", "profiles", "policies", "actions", "receivers")),
     "/clustering/v1/events",
+    *(f"/network/v2.0/{noun}" for noun in ("networks", "subnets", "ports", "security-groups", "security-group-rules")),
+    *(f"/identity/v3/{noun}" for noun in ("projects", "groups", "role_assignments", "services", "limits")),
+    *(f"/compute/v2.1/{noun}" for noun in ("os-hypervisors", "os-lists/servers", "os-exports/servers", "os-search")),
 )
 PARAMETERS = (
     *("name", "marker", "limit", "offset", "sort", "sort_key", "sort_dir", "status", "uuid", "changes-since", "host"),
     *("flavor", "image", "tags", "enabled", "minRam", "cluster_id", "global_project", "id", "scope", "level", "target"),
+    *("q", "format", "broken", "network_id", "fixed_ips"),
 )
 
 

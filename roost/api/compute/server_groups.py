@@ -301,11 +301,11 @@ _GROUP = "/os-server-groups/{server_group_id}"
 async def index(call: Call) -> Reply:
     """List the server groups of the project, or of all projects."""
     everybody = "all_projects" in call.query and call.may(ALL_PROJECTS)
+    limit = call.page.limit or call.services.settings.max_limit
+    page = replace(call.page, limit=limit, offset=int(call.query.get("offset") or 0))
     async with call.services.database.begin() as connection:
         found = await groups.index(
-            connection,
-            project_id=None if everybody else call.caller.project_id or "",
-            page=replace(call.page, limit=call.page.limit or call.services.settings.max_limit),
+            connection, project_id=None if everybody else call.caller.project_id or "", page=page
         )
     return {"server_groups": [_view(group, call.version, in_list=True) for group in found]}
 
