@@ -28,9 +28,10 @@ def with_rule(case: Case, rule: Rule, changed: Rule) -> oracle.PlainRequest:
     return replace(case.plain, rules=tuple(map(plain_rule, rules)))
 
 
-def grown(case: Case, scope: str, number: int) -> oracle.World:
-    """The world with so many aggregates more, of hosts for all servers, in the aggregates that are asked for."""
-    plain = case.plain
+def grown(case: Case, limited: Rule, number: int) -> oracle.World:
+    """The world with so many aggregates more, of hosts for all servers that the rule lets into one, in the aggregates
+    that are asked for. More hosts would matter: to a skew, an empty rack is the least filled one."""
+    plain, scope = case.plain, limited.scope
     hard = [rule for rule in plain.rules if not rule.soft]
     wanted = {rule.scope: rule.identifier for rule in hard if rule.together and rule.identifier is not None}
     for rule in hard:
@@ -40,9 +41,12 @@ def grown(case: Case, scope: str, number: int) -> oracle.World:
     if plain.zone is not None:
         wanted["availability_zone"] = plain.zone
     size = (plain.need[0] * plain.count, plain.need[1] * plain.count, plain.need[2] * plain.count)
+    others = [rule for rule in case.request.rules if not rule.soft and rule.scope != scope]
+    apart = any(rule.limit or rule.max_skew or rule.partitions for rule in others)
+    hosts = min(plain.count, limited.limit or plain.count) if apart and scope != "host" else 1
     new = []
     for aggregate in range(number):
-        for host in range(1 if scope == "host" else plain.count):
+        for host in range(hosts):
             places = dict.fromkeys(SCOPES, f"new {aggregate}.{host}")
             if scope != "host":
                 places[scope] = f"new {aggregate}"
@@ -121,7 +125,7 @@ def test_the_aggregates_asked_for_are_the_fewest_that_do(case: Case) -> None:
         if rule.limit or rule.max_skew or rule.partitions:
 
             def does(number: int, rule: Rule = rule) -> bool:
-                return possible(grown(case, rule.scope, number), case.plain)
+                return possible(grown(case, rule, number), case.plain)
 
             remedy = found.get((RemedyKind.ADD_AGGREGATES, rule))
             assert (remedy and remedy.amount) == smallest(range(1, case.request.count + 1), does)
