@@ -68,7 +68,7 @@ class CreateReceiver(ShowOne):
         asked = {"name": given.name, "type": given.type, "params": pairs(given.params)}
         asked |= {"cluster_id": given.cluster, "action": given.action}
         made = self.clustering.create_receiver(**{key: value for key, value in asked.items() if value is not None})
-        return _show(self.clustering, made.id)
+        return commands.shown(made.to_dict())  # only this answer has the secret of a webhook
 
 
 class UpdateReceiver(ShowOne):

@@ -1,6 +1,7 @@
 """The plug-in of the `openstack` command, against a served Roost: the words that a person reads."""
 
 import secrets
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,11 @@ def test_clusters_are_back_on_the_command_line(openstack: Openstack, name: str, 
     assert openstack.fails(f"cluster resize --capacity 9 --strict {name}") == (
         "Request error: The target capacity (9) is greater than the cluster's max_size (3)."
     )
+    hook = openstack.json(f"cluster receiver create --cluster {name} --action CLUSTER_SCALE_IN {name}")
+    assert "token=" not in str(openstack.json(f"cluster receiver show {name}")["channel"])
+    with urllib.request.urlopen(urllib.request.Request(hook["channel"]["alarm_url"], method="POST")) as answer:
+        assert answer.status == 202
+    openstack(f"cluster receiver delete --force {name}")
     assert name in openstack("cluster list")
     assert openstack.fails("cluster show nosuch") == "Cluster not found: nosuch"
     assert ": accepted by action " in openstack(f"cluster delete --force --wait {name}")
