@@ -55,6 +55,7 @@ OPERATORS = {
 _NAMED = {
     "/compute/v2.1/os-quota-class-sets/{name}": "quota_class",
     "/web/{name}": "file",
+    "/compute/v2.1/extensions/{alias}": "compute_alias",
 }
 
 
@@ -406,8 +407,15 @@ QUERIES: tuple[dict[str, str], ...] = (
     {"scope": "veiled", "group": "<server_group_id>"},
     {"sort_key": "host"},
     {"host": "host"},
+    {"q": "h"},
+    {"q": "a"},
 )
 """By what lists and views may be limited or widened, whether or not a route knows it."""
+REQUIRED: Mapping[str, dict[str, str]] = {
+    f"GET {_V21}/os-exports/{{kind}}": {"format": "json"},
+    f"GET {_V21}/os-search": {"q": "<server_id>"},
+}
+"""What a row refuses to answer without."""
 
 
 def row_name(api: Api, route: Route) -> str:
@@ -460,11 +468,12 @@ def bodies(api: Api, route: Route) -> tuple[Body, ...]:
 def probes(api: Api, route: Route, named: Things, *owners: Things, **query: str) -> Iterator[Probe]:
     """Every request to a row at the address of its owners, with what is named in its bodies."""
     version = newest(api, route)
+    asked = {**_filled(REQUIRED.get(row_name(api, route), {}))(named, Version(0, 0)), **query}
     for body in bodies(api, route):
         sent = body(named, version or Version(0, 0))
         at = address(api, route, *owners)
         yield Probe(
-            row_name(api, route), route.method, at, str(version) if version else None, query, sent, route.public
+            row_name(api, route), route.method, at, str(version) if version else None, asked, sent, route.public
         )
 
 
@@ -475,4 +484,4 @@ def searches(probe: Probe, named: Things, queries: Iterable[Mapping[str, str]] =
     ]
     marked += [{"marker": f"<{kind}>"} for noun, kind in MARKERS.items() if noun in probe.path.split("/")]
     for query in [*queries, *marked]:
-        yield replace(probe, query=_filled(query)(named, Version(0, 0)))
+        yield replace(probe, query={**probe.query, **_filled(query)(named, Version(0, 0))})

@@ -31,9 +31,8 @@ NEVER = {
     "GET /compute/v2.1/flavors/{flavor_id}/os-extra_specs/{key}",
     "PUT /compute/v2.1/os-server-groups/{server_group_id}/repair",
     "DELETE /compute/v2.1/os-server-groups/{server_group_id}/repairs/{repair_id}",
-    "GET /scheduler/topology",
-    "GET /scheduler/groups/{group_id}",
-    "POST /scheduler/groups/{group_id}/reservations",
+    "GET /scheduler/adopted",
+    "POST /scheduler/choices",
 }
 WIDER = [query for query in probes.QUERIES if "<" not in str(query)]
 READER, MANAGER = "roost-reader", "roost-manager"
@@ -133,7 +132,7 @@ async def test_no_tenant_is_told_a_host_an_aggregate_or_what_is_anothers(world: 
     answered: dict[str, set[int]] = {}
     for probe in _requests(world):
         # What differs between roles is the same in all versions.
-        again = probe.query or (probe.method, probe.path, str(probe.body)) in seen
+        again = (probe.method, probe.path, str(probe.body)) in seen
         seen.add((probe.method, probe.path, str(probe.body)))
         for tenant in (OWNER,) if again else (READER, MANAGER, OWNER):
             answer = await world.ask(cloud=tenant, **probe.request)

@@ -27,7 +27,7 @@ Things = Mapping[str, str]
 # What belongs to nobody: the same word for everybody, and no secret.
 SHARED = frozenset(
     {"domain_id", "role_id", "policy_scope_id", "image_id", "profile_type", "policy_type", "path", "key", "scope"}
-    | {"quota_class", "generation", "file", "tag", "registered_limit_id", "alias"}
+    | {"quota_class", "generation", "file", "tag", "registered_limit_id", "alias", "compute_alias"}
 )
 
 
@@ -136,6 +136,7 @@ async def _settle(house: House, cloud: str) -> dict[str, str]:
         "quota_class": "default",
         "tag": "tagged",
         "alias": "quotas",
+        "compute_alias": "os-keypairs",
     }
     things |= await _identity(house, cloud, things) | await _network(house, cloud, things)
     return things | await _compute(house, cloud, things) | await _clusters(house, cloud, things)
@@ -287,7 +288,6 @@ async def _clusters(house: House, cloud: str, things: Things) -> dict[str, str]:
         "cluster_id": cluster["id"],
         "cluster_name": f"cluster-{mark}",
         "path": "details",
-        "kind": "servers",
         "member_node_id": members["nodes"][0],
         "node_id": alone["id"],
         "action_id": actions[0]["id"],

@@ -142,16 +142,21 @@ async def export(call: Call) -> Reply:
     kind = "text/csv; charset=utf-8" if form == "csv" else "application/json"
     name = f"{call.path['kind']}.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(_lines(call, asked, form), media_type=kind, headers=headers)
+    # A question that cannot be answered is refused here, before the answer begins.
+    rows = await _exported(call, asked, None)
+    return StreamingResponse(_lines(call, asked, form, rows), media_type=kind, headers=headers)
 
 
-async def _lines(call: Call, asked: ListRequest, form: str) -> AsyncIterator[str]:
-    """The whole list, page by page, so that it is never held at once."""
-    columns, marker, first = list(asked.kind.shown(asked.project_id is None)), None, True
+async def _exported(call: Call, asked: ListRequest, marker: str | None) -> list[dict[str, Any]]:
+    async with call.services.database.begin() as connection:
+        return await lists.read(connection, asked, PageRequest(_PAGE_OF_EXPORT, marker))
+
+
+async def _lines(call: Call, asked: ListRequest, form: str, rows: list[dict[str, Any]]) -> AsyncIterator[str]:
+    """The whole list from its first page on, page by page, so that it is never held at once."""
+    columns, first = list(asked.kind.shown(asked.project_id is None)), True
     yield _csv(columns) if form == "csv" else "["
     while True:
-        async with call.services.database.begin() as connection:
-            rows = await lists.read(connection, asked, PageRequest(_PAGE_OF_EXPORT, marker))
         shown = [_shown(row) for row in rows]
         if form == "csv":
             yield "".join(_csv([_safe(row[name]) for name in columns]) for row in shown)
@@ -159,7 +164,7 @@ async def _lines(call: Call, asked: ListRequest, form: str) -> AsyncIterator[str
             yield ("" if first else ",") + ",".join(json.dumps(row, ensure_ascii=False) for row in shown)
         if len(rows) < _PAGE_OF_EXPORT:
             break
-        marker, first = str(rows[-1]["id"]), False
+        rows, first = await _exported(call, asked, str(rows[-1]["id"])), False
     yield "" if form == "csv" else "]"
 
 
