@@ -79,9 +79,15 @@ async def _trouble(world: World) -> None:
         else:
             assert profile.status_code == 400
     # Members that the operator puts where the rules do not want them, and a repair that mends it.
-    inside = world.hidden["id of veiled 0"]
-    members = (await world.ask("GET", f"/compute/v2.1/os-aggregates/{inside}", cloud=OPERATOR)).json()
-    wrong = members["aggregate"]["hosts"][0]
+    # The rule forbids one half of the hosts, so the wrong half is the one that the server is not in.
+    shown = await world.ask("GET", f"/compute/v2.1/servers/{things['server_id']}", cloud=OPERATOR)
+    aggregates = (await world.ask("GET", "/compute/v2.1/os-aggregates", cloud=OPERATOR)).json()["aggregates"]
+    halves = [
+        each["hosts"]
+        for each in aggregates
+        if str(each["id"]) in (world.hidden["id of veiled 0"], world.hidden["id of veiled 1"])
+    ]
+    wrong = next(half for half in halves if shown.json()["server"]["OS-EXT-SRV-ATTR:host"] not in half)[0]
     group = f"/compute/v2.1/os-server-groups/{things['server_group_id']}"
     everywhere = {"server_group": {"policies": [{"name": "soft-anti-affinity", "scope": "unnamed"}]}}
     ruled = (await world.ask("GET", group, cloud=OWNER)).json()["server_group"]["policies"]
