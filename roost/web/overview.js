@@ -43,14 +43,19 @@ export class Overview {
     this._map.arrows([]);
   }
 
-  /** A page of its own is not filled anew while somebody works in it. */
+  /** A page of its own is not filled anew while somebody works in it, also not by what was asked for before. */
   async fleetChanged() {
     const { kind, id } = this._picked ?? {};
-    const busy = this._panel?.querySelector("details[open], .answer:not(:empty)");
-    if (busy && this._shown === `${kind}/${id}`) return;
+    const again = this._shown === `${kind}/${id}`;
+    if (again && this._inUse()) return;
     this._shown = `${kind}/${id}`;
     const content = await this._content(kind, id);
-    if (this._picked?.id === id && this._panel) refill(this._panel, content);
+    if (this._picked?.id === id && this._panel && !(again && this._inUse())) refill(this._panel, content);
+  }
+
+  /** Whether something is opened, being worked out, or answered in the panel. */
+  _inUse() {
+    return Boolean(this._panel?.querySelector('details[open], [aria-busy="true"], .answer:not(:empty)'));
   }
 
   /** @param {string|undefined} kind @param {string} [id] */
