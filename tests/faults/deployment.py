@@ -368,19 +368,19 @@ _WITNESS = """
         FOR EACH ROW EXECUTE FUNCTION rehearse_group();
     CREATE FUNCTION rehearse_member() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-        IF TG_OP = 'UPDATE' AND OLD.group_id IS NOT NULL AND NEW.group_id IS NULL
+        IF TG_OP <> 'INSERT' AND OLD.group_id IS NOT NULL AND (TG_OP = 'DELETE' OR NEW.group_id IS NULL)
             AND EXISTS (SELECT 1 FROM server_groups WHERE id = OLD.group_id)
         THEN
             INSERT INTO rehearsal_witness (event, group_id, server_id)
             VALUES ('server_group.remove_member', OLD.group_id, OLD.id);
         END IF;
-        IF NEW.group_id IS NOT NULL AND (TG_OP = 'INSERT' OR OLD.group_id IS NULL) THEN
+        IF TG_OP <> 'DELETE' AND NEW.group_id IS NOT NULL AND (TG_OP = 'INSERT' OR OLD.group_id IS NULL) THEN
             INSERT INTO rehearsal_witness (event, group_id, server_id)
             VALUES ('server_group.add_member', NEW.group_id, NEW.id);
         END IF;
         RETURN NULL;
     END $$;
-    CREATE TRIGGER rehearsal_member AFTER INSERT OR UPDATE ON servers
+    CREATE TRIGGER rehearsal_member AFTER INSERT OR UPDATE OR DELETE ON servers
         FOR EACH ROW EXECUTE FUNCTION rehearse_member();
 """
 
