@@ -131,12 +131,13 @@ async def test_old_and_new_processes_share_a_database_while_its_schema_changes_a
         )
         user = (await connection.exec_driver_sql(query)).one()
         token = await tokens.issue(connection, user.id, user.project_id, ("password",), tokens.expiry(3600))
-        await connection.exec_driver_sql("INSERT INTO quota_classes VALUES ('default', 'instances', -1)")
+        unlimited = "INSERT INTO quota_classes SELECT 'default', unnest(ARRAY['instances', 'cores', 'ram']), -1"
+        await connection.exec_driver_sql(unlimited)
 
     old, new = free_port(), free_port()
-    health = "http://127.0.0.1:{}/healthcheck"
+    readiness = "http://127.0.0.1:{}/readiness"
     with running("api", database_url, "--listen", f"127.0.0.1:{old}"), running("engine", database_url):
-        wait_for(health.format(old))
+        wait_for(readiness.format(old))
         with traffic(old, token) as clients, psycopg.connect(database_url) as slow:
             waiting = (
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
@@ -161,16 +162,16 @@ async def test_old_and_new_processes_share_a_database_while_its_schema_changes_a
             assert status
             serving = command(database_url, next_release, "api", "--listen", f"127.0.0.1:{new}")
             try:
-                wait_for(health.format(new))
-                wait_for(health.format(old))
+                wait_for(readiness.format(new))
+                wait_for(readiness.format(old))
                 made = clients.boot(port=new)
                 assert clients.ask("GET", f"/servers/{made}", port=old)["server"]["id"] == made
                 assert clients.ask("GET", f"/servers/{clients.boot(port=old)}", port=new)
 
                 # Two releases later: what 0.2.0 has not used since is gone, and this release no longer goes with it.
                 assert command(database_url, one_after, "db", "upgrade").wait(120) == 0
-                wait_for(health.format(new))
-                wait_for(health.format(old), 503)
+                wait_for(readiness.format(new))
+                wait_for(readiness.format(old), 503)
             finally:
                 serving.terminate()
                 assert serving.wait(30) == 0
