@@ -7,10 +7,10 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.permissions import MEMBER, READER, Permission
@@ -18,8 +18,10 @@ from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, TRUTH, Schema, array, thing
 from roost.errors import Conflict, Forbidden, Invalid, NotFound
 from roost.network import networks, security
-from roost.store import rows
+from roost.store import pages, rows
+from roost.store.pages import PageRequest, SortKey, UnknownMarker
 from roost.store.tables import network as tables
+from roost.store.uuids import is_uuid
 
 routes = Table(prefix="/v2.0")
 
@@ -31,7 +33,9 @@ _TEXT: Schema = {"type": "string", "maxLength": 255}
 _OWNER: dict[str, Schema] = {"project_id": STRING, "tenant_id": STRING}
 _DESCRIBED: dict[str, Schema] = {"name": _TEXT, "description": _TEXT}
 _RANGE: Schema = {"type": ["integer", "null"], "minimum": 0, "maximum": 65535}
-_FIXED: Schema = array(thing({}, {"subnet_id": STRING, "ip_address": STRING}))
+_MOST = 50
+"""Tags, addresses, routes and the like of one thing: what a list shows of each stays small."""
+_FIXED: Schema = array(thing({}, {"subnet_id": STRING, "ip_address": STRING}), maxItems=_MOST)
 _MAC: Schema = {"type": "string", "pattern": "^([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}$"}
 
 
@@ -296,10 +300,14 @@ _OF_SUBNET: dict[str, Schema] = {
     **_DESCRIBED,
     "gateway_ip": NULLABLE_STRING,
     "enable_dhcp": TRUTH,
-    "allocation_pools": array(thing({"start": STRING, "end": STRING})),
-    "dns_nameservers": {"type": ["array", "null"], "items": STRING},
-    "host_routes": {"type": ["array", "null"], "items": thing({"destination": STRING, "nexthop": STRING})},
-    "service_types": array(STRING),
+    "allocation_pools": array(thing({"start": STRING, "end": STRING}), maxItems=_MOST),
+    "dns_nameservers": {"type": ["array", "null"], "items": _TEXT, "maxItems": _MOST},
+    "host_routes": {
+        "type": ["array", "null"],
+        "items": thing({"destination": _TEXT, "nexthop": _TEXT}),
+        "maxItems": _MOST,
+    },
+    "service_types": array(_TEXT, maxItems=_MOST),
 }
 SUBNETS = Noun(
     *("subnet", "subnets", "Subnet", tables.subnets),
@@ -315,12 +323,17 @@ _OF_PORT: dict[str, Schema] = {
     **_DESCRIBED,
     "admin_state_up": TRUTH,
     "port_security_enabled": TRUTH,
-    "security_groups": {"type": ["array", "null"], "items": STRING},
+    "security_groups": {"type": ["array", "null"], "items": STRING, "maxItems": _MOST},
     "fixed_ips": _FIXED,
     "device_id": _TEXT,
     "device_owner": _TEXT,
-    "allowed_address_pairs": array({"type": "object"}),
-    "extra_dhcp_opts": array({"type": "object"}),
+    "allowed_address_pairs": array(thing({"ip_address": _TEXT}, {"mac_address": _MAC}), maxItems=_MOST),
+    "extra_dhcp_opts": array(
+        thing(
+            {"opt_name": _TEXT, "opt_value": {**_TEXT, "type": ["string", "null"]}}, {"ip_version": {"enum": [4, 6]}}
+        ),
+        maxItems=_MOST,
+    ),
 }
 PORTS = Noun(
     *("port", "ports", "Port", tables.ports),
@@ -376,30 +389,76 @@ _LISTED: Schema = {"type": "object"}
 
 
 def _list(noun: Noun) -> None:
-    @routes.get(noun.path, rule=f"get_{noun.singular}", response=thing({noun.plural: array(_LISTED)}))
+    links = f"{noun.plural}_links"
+    shape = thing({noun.plural: array(_LISTED)}, {links: array(thing({"rel": STRING, "href": STRING}))})
+
+    @routes.get(noun.path, rule=f"get_{noun.singular}", response=shape)
     async def index(call: Call) -> Reply:
-        """List those that the caller sees, with the values asked for."""
+        """List those that the caller sees, with the values asked for, page by page."""
         async with call.services.database.begin() as connection:
             if noun in (GROUPS, RULES_OF_GROUPS) and call.caller.project_id is not None:
                 await security.default_group(connection, call.caller.project_id)
-            query = sa.select(noun.table).where(*noun.visible(call), *_equal(noun, call))
-            found = (await connection.execute(query.order_by(noun.table.c.created_at, noun.table.c.id))).all()
-            views = await noun.views(connection, found)
-        return {noun.plural: _page(call, [view for view in views if _matches(call, view)])}
+            views, more = await _read(noun, call, connection)
+        following = {links: [{"rel": "next", "href": call.following(views[-1]["id"])}]} if more else {}
+        return {noun.plural: _fields(call, views), **following}
+
+
+async def _read(noun: Noun, call: Call, connection: AsyncConnection) -> tuple[list[Values], bool]:
+    """A page, and whether there is more. What the database cannot filter is filtered here, batch by batch."""
+    most = call.services.settings.max_limit
+    asked = call.query.get("limit", "")
+    if asked and not (asked.isascii() and asked.isdecimal()):
+        raise Invalid(f"Invalid input for operation: '{asked}' is not a valid limit.")
+    limit = (min(int(asked), most) if len(asked) < 10 and asked else most) or most  # as Neutron: 0 is no limit
+    conditions, order, marker = _equal(noun, call), _order(noun, call), call.query.get("marker")
+    left = {key for key, _ in call.queries} - {*_PAGING, "tenant_id", *_filtered(noun)}
+    batch = most if left else limit + 1
+    visible = sa.select(noun.table).where(*noun.visible(call))
+    found: list[Values] = []
+    while True:
+        try:
+            page = PageRequest(batch, marker)
+            batch_rows = await pages.read(connection, visible, order, page, *conditions, named=noun.table.c.id)
+        except UnknownMarker:
+            raise Invalid(f"Invalid input for operation: Marker {marker} not found.") from None
+        found += [view for view in await noun.views(connection, batch_rows) if _matches(call, view)]
+        if len(found) > limit or len(batch_rows) < batch:
+            return found[:limit], len(found) > limit
+        marker = batch_rows[-1].id
 
 
 _PAGING = ("fields", "limit", "marker", "sort_key", "sort_dir", "page_reverse")
 
 
+def _filtered(noun: Noun) -> dict[str, sa.Column[Any]]:
+    """The columns that the database looks into."""
+    return {column.name: column for column in noun.table.c if isinstance(column.type, sa.Text | UUID)}
+
+
 def _equal(noun: Noun, call: Call) -> list[sa.ColumnElement[bool]]:
     """What of the query the database can look for."""
-    columns = {column.name: column for column in noun.table.c if isinstance(column.type, sa.Text)}
+    columns = _filtered(noun)
     asked: dict[str, list[str]] = {}
     for key, value in call.queries:
         key = "project_id" if key == "tenant_id" else key
         if key in columns:
             asked.setdefault(key, []).append(value)
-    return [columns[key].in_(values) for key, values in asked.items()]
+    return [
+        columns[key].in_(filter(is_uuid, values) if isinstance(columns[key].type, UUID) else values)
+        for key, values in asked.items()
+    ]
+
+
+def _order(noun: Noun, call: Call) -> list[SortKey]:
+    columns = {column.name: column for column in noun.table.c if not isinstance(column.type, ARRAY | JSONB)}
+    columns |= {"tenant_id": columns["project_id"]}
+    given, directions = _all(call, "sort_key"), _all(call, "sort_dir")
+    for key in given:
+        if key not in columns:
+            raise Invalid(f"Invalid input for operation: '{key}' is an invalid attribute for sort_key.")
+    directions += ["asc"] * (len(given) - len(directions))
+    asked = [SortKey(columns[key], way == "desc") for key, way in zip(given, directions, strict=False)]
+    return [*asked, SortKey(noun.table.c.created_at), SortKey(noun.table.c.id)]
 
 
 def _matches(call: Call, view: Values) -> bool:
@@ -428,33 +487,14 @@ def _has(view: Values, key: str, values: list[str]) -> bool:
     return any(value == text or value.lower() == words.get(text) for value in values)
 
 
-def _page(call: Call, views: list[Values]) -> list[Values]:
-    for key, direction in reversed(list(zip(_all(call, "sort_key"), _directions(call), strict=False))):
-        views = sorted(views, key=partial(_text, key), reverse=direction == "desc")
-    if "marker" in call.query:
-        places = [place for place, view in enumerate(views) if view["id"] == call.query["marker"]]
-        if not places:
-            raise Invalid(f"Invalid input for operation: Marker {call.query['marker']} not found.")
-        views = views[places[0] + 1 :]
-    limit = call.query.get("limit", "")
-    if limit and not limit.isdigit():
-        raise Invalid(f"Invalid input for operation: '{limit}' is not a valid limit.")
+def _fields(call: Call, views: list[Values]) -> list[Values]:
+    """As much of each as the caller wants to see."""
     fields = [field for value in _all(call, "fields") for field in value.split(",")]
-    shown = views[: int(limit)] if limit and len(limit) < 9 and int(limit) else views
-    return [{key: view[key] for key in fields if key in view} for view in shown] if fields else shown
-
-
-def _text(key: str, view: Values) -> str:
-    return str(view.get(key, ""))
+    return [{key: view[key] for key in fields if key in view} for view in views] if fields else views
 
 
 def _all(call: Call, key: str) -> list[str]:
     return [value for name, value in call.queries if name == key]
-
-
-def _directions(call: Call) -> list[str]:
-    given = _all(call, "sort_dir")
-    return given + ["asc"] * (len(_all(call, "sort_key")) - len(given))
 
 
 def _verbs(noun: Noun) -> None:
@@ -465,7 +505,7 @@ def _verbs(noun: Noun) -> None:
         """Show one that the caller sees."""
         async with call.services.database.begin() as connection:
             views = await noun.views(connection, [await noun.find(call, connection, call.path[noun.variable])])
-        return {noun.singular: _page(call, views)[0]}
+        return {noun.singular: _fields(call, views)[0]}
 
     new = thing({key: noun.makeable[key] for key in noun.required}, {**noun.makeable, **_OWNER})
 
@@ -530,6 +570,8 @@ def _tags(noun: Noun) -> None:
         async with call.services.database.begin() as connection:
             row = await noun.owned(call, connection, "update")
             tags = list(dict.fromkeys(change(list(row.tags))))
+            if len(tags) > _MOST or any(len(each) > 255 for each in tags):
+                raise Invalid(f"At most {_MOST} tags of at most 255 characters can be kept.")
             await _changed(connection, noun.table, row, {"tags": tags})
         return tags
 

@@ -29,10 +29,10 @@ _DETAILS = thing({"quota": by_name(thing({"limit": INTEGER, "used": INTEGER, "re
 async def index(call: Call) -> Reply:
     """The projects whose quotas were set."""
     async with call.services.database.begin() as connection:
-        owners = {row.project_id: None for row in await rows.index(connection, network_quotas, "project_id")}
-        views = [
-            {**await networks.limits(connection, owner), "project_id": owner, "tenant_id": owner} for owner in owners
-        ]
+        owners: dict[str, dict[str, int]] = {}
+        for row in await rows.index(connection, network_quotas, "project_id"):
+            owners.setdefault(row.project_id, dict(networks.QUOTAS))[row.resource] = row.limit
+    views = [{**limits, "project_id": owner, "tenant_id": owner} for owner, limits in owners.items()]
     return {"quotas": views}
 
 

@@ -1,6 +1,7 @@
 """Networks, ports and security groups: servers hold them, deleting gives them back, and others do not see them."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -154,6 +155,61 @@ async def test_every_project_has_a_default_security_group(api: Api) -> None:
     again = {"security_group_rule": {**rule, "port_range_min": 22, "port_range_max": 22}}
     assert refusal(await api.post(f"{V2}/security-group-rules", again, cloud="roost"))[0] == 409
     assert (await api.delete(f"{V2}/security-group-rules/{made['id']}", cloud="roost")).status_code == 204
+
+
+async def walked(api: Api, plural: str, **query: str) -> list[list[str]]:
+    """The names on each page, along the links."""
+    pages, path = [], f"{V2}/{plural}"
+    answer = await api.get(path, cloud="roost", params=query)
+    while True:
+        body = answer.json()
+        pages.append([each["name"] for each in body[plural]])
+        if f"{plural}_links" not in body:
+            return pages
+        ((rel, href),) = [(link["rel"], link["href"]) for link in body[f"{plural}_links"]]
+        assert rel == "next"
+        answer = await api.get(href.removeprefix("http://roost.test"), cloud="roost")
+
+
+async def test_lists_come_in_pages_of_no_more_than_the_limit(api: Api) -> None:
+    mine = await network(api)
+    for name in ("c", "a", "d", "b", "e"):
+        await make(api, "ports", network_id=mine["id"], name=name)
+    of_mine = {"network_id": mine["id"]}
+    assert await walked(api, "ports", **of_mine) == [["c", "a", "d", "b", "e"]]
+    assert await walked(api, "ports", limit="2", **of_mine) == [["c", "a"], ["d", "b"], ["e"]]
+    assert await walked(api, "ports", limit="2", sort_key="name", **of_mine) == [["a", "b"], ["c", "d"], ["e"]]
+    backwards = {"sort_key": "name", "sort_dir": "desc", "limit": "4", **of_mine}
+    assert await walked(api, "ports", **backwards) == [["e", "d", "c", "b"], ["a"]]
+    # What only the view shows is filtered too, and the pages stay full.
+    assert await walked(api, "ports", limit="2", status="DOWN", **of_mine) == [["c", "a"], ["d", "b"], ["e"]]
+    object.__setattr__(api.services, "settings", replace(api.services.settings, max_limit=2))
+    for limit in ("", "0", "5", str(2**63), "9" * 5000):
+        assert await walked(api, "ports", limit=limit, **of_mine) == [["c", "a"], ["d", "b"], ["e"]]
+    assert await walked(api, "ports", status="DOWN", **of_mine) == [["c", "a"], ["d", "b"], ["e"]]
+    assert await walked(api, "ports", network_id="none", limit="1") == [[]]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [{"limit": "-1"}, {"limit": "\N{SUPERSCRIPT TWO}"}, {"marker": NOBODYS}, {"marker": "x"}, {"sort_key": "tags"}],
+)
+async def test_a_page_that_cannot_be_is_refused(api: Api, query: dict[str, str]) -> None:
+    answer = await api.get(f"{V2}/networks", cloud="roost", params=query)
+    assert refusal(answer)[0] == 400
+
+
+async def test_what_a_list_shows_of_one_thing_stays_small(api: Api) -> None:
+    mine = await network(api)
+    path = f"{V2}/networks/{mine['id']}/tags"
+    tags = [str(number) for number in range(50)]
+    assert (await api.put(path, {"tags": tags}, cloud="roost")).status_code == 200
+    assert (await api.put(f"{path}/0", cloud="roost")).status_code == 201
+    assert refusal(await api.put(f"{path}/50", cloud="roost"))[0] == 400
+    assert refusal(await api.put(path, {"tags": [*tags, "more"]}, cloud="roost"))[0] == 400
+    pairs = [{"ip_address": "10.0.0.1", "x": "x" * 100_000}]
+    wanted = {"network_id": mine["id"], "allowed_address_pairs": pairs}
+    assert refusal(await api.post(f"{V2}/ports", {"port": wanted}, cloud="roost"))[0] == 400
 
 
 async def test_quotas_bound_what_a_project_makes(api: Api, cloud: Cloud) -> None:
