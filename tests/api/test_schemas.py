@@ -1,6 +1,7 @@
 """What is said of a value that a schema refuses."""
 
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -113,3 +114,74 @@ def test_every_schema_of_every_action_is_a_schema() -> None:
     for action in ACTIONS.values():
         for _, validator in action.bodies:
             Draft202012Validator.check_schema(validator.schema)
+
+
+_LEAVES: tuple[Any, ...] = (
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        2**63,
+        10**30,
+        1.0,
+        1.5,
+        1e300,
+        [],
+        {},
+        "",
+        " a",
+        "a",
+        "A-b.c_1",
+        "a\n",
+        "\u0663",
+        "\U0001f600",
+    ),
+    *("1", "1\n", "007", "9" * 40, "a" * 300, "true", "2026-11-16T03:00:00Z", "10.0.0.1", "fe80::1", "https://a.b/c"),
+    "70a599e0-31e7-49b7-b260-868f441e862b",
+    "70A599E031E749B7B260868F441E862B",
+)
+
+
+def _near(schema: Any, random: Random, depth: int = 6) -> Any:
+    """A value that comes close to what a schema asks for, and often is it."""
+    if not isinstance(schema, dict) or not depth or random.random() < 0.1:
+        return random.choice(_LEAVES)
+    for word in ("anyOf", "oneOf", "allOf"):
+        if word in schema:
+            return _near(random.choice(schema[word]), random, depth - 1)
+    if "enum" in schema or "const" in schema:
+        return random.choice(schema.get("enum") or [schema["const"]])
+    if "properties" in schema or "patternProperties" in schema or schema.get("type") == "object":
+        chosen = {
+            name: _near(each, random, depth - 1)
+            for name, each in schema.get("properties", {}).items()
+            if random.random() < (0.95 if name in schema.get("required", ()) else 0.3)
+        }
+        if random.random() < 0.2 or "properties" not in schema:
+            chosen[random.choice(["a", "x-y", "", "1"])] = _near(schema.get("additionalProperties"), random, depth - 1)
+        return chosen
+    if "items" in schema:
+        return [_near(schema["items"], random, depth - 1) for _ in range(random.randrange(4))]
+    fitting = {
+        "string": lambda each: isinstance(each, str),
+        "integer": lambda each: isinstance(each, int) and not isinstance(each, bool),
+        "boolean": lambda each: isinstance(each, bool),
+    }.get(schema["type"] if isinstance(schema.get("type"), str) else "")
+    return random.choice([each for each in _LEAVES if fitting is None or fitting(each)])
+
+
+def test_nothing_is_accepted_at_once_that_the_judge_would_refuse() -> None:
+    random, accepted, refused = Random(15), 0, 0
+    routes = [route for api in APIS for route in api.table.routes]
+    for validator in {id(each): each for route in routes for each in (route.body, route.query) if each}.values():
+        for value in (_near(validator.schema, random) for _ in range(60)):
+            if validator._compiled.is_valid(value):
+                accepted += 1
+                assert not list(validator._judge.iter_errors(value)), value
+            else:
+                refused += 1
+    assert accepted > 1000
+    assert refused > 1000
