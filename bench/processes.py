@@ -113,7 +113,7 @@ class Deployment:
         file = self.folder / "roost.conf"
         # One project asks for all that the machine can do: the limit of a project is not what is measured.
         file.write_text("[log]\nlevel = WARNING\n[api]\nproject_rate = 0\n")
-        self.ports = [_free_port() for _ in range(apis)]
+        self.ports = [free_port() for _ in range(apis)]
         commands = [["api", "--listen", f"127.0.0.1:{port}"] for port in self.ports] + [["engine"]]
         environment = {**os.environ, "ROOST_DATABASE_URL": self.postgres.url}
         self.processes = [
@@ -336,7 +336,8 @@ def _cpu(pid: int) -> float:
     return sum(map(int, stat[11:15])) / _TICKS if stat else 0.0
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nothing listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -7,9 +7,7 @@ import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary, ref
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -27,6 +25,7 @@ from roost.clouds.base import (
     ServerOutcome,
     ServerRequest,
 )
+from roost.clouds.lookups import SERVERS, Lookups, ProjectName
 from roost.clouds.server_groups import OwnGroups
 from roost.compute.inventory import hosts, zones
 from roost.compute.moves import operations
@@ -40,10 +39,8 @@ from roost.network import attachments
 from roost.network.addresses import AddressPool
 from roost.network.attachments import ReservedPorts
 from roost.store.database import Database
-from roost.store.grouping import Grouped
 from roost.store.tables.balancers import load_balancer_members, load_balancers
-from roost.store.tables.compute import flavor_access, flavors, images, keypairs
-from roost.store.tables.compute import hosts as hosts_table
+from roost.store.tables.compute import keypairs
 from roost.store.tables.servers import servers as servers_table
 from roost.store.uuids import is_uuid
 
@@ -64,33 +61,6 @@ _NOTHING_TO_DO = ("change_password", "rescue", "unrescue")
 """What changes nothing that can be seen of a simulated server."""
 
 
-_SERVERS = sa.select(
-    servers_table, hosts_table.c.name.label("host"), hosts_table.c.availability_zone.label("host_zone")
-).outerjoin(hosts_table, hosts_table.c.id == servers_table.c.host_id)
-
-ServerRows = Grouped[Sequence[str], list[sa.Row[Any]]]
-_LOOKS: "WeakKeyDictionary[Database, ServerRows]" = WeakKeyDictionary()
-
-
-def _rows_of(database: Database) -> ServerRows:
-    """The rows of servers by the ids of their nodes: one query for all that this process looks for at a time."""
-    if database not in _LOOKS:
-        _LOOKS[database] = Grouped(partial(_read_rows, ref(database)))
-    return _LOOKS[database]
-
-
-async def _read_rows(database: "ref[Database]", asked: Sequence[Sequence[str]]) -> list[list[sa.Row[Any]]]:
-    here = database()
-    assert here is not None  # the caller uses it
-    tokens = sorted({token for some in asked for token in some})
-    async with here.begin() as connection:
-        query = _SERVERS.where(servers_table.c.client_token == sa.any_(sa.bindparam("tokens", tokens)))
-        rows: dict[str, list[sa.Row[Any]]] = {}
-        for row in await connection.execute(query):
-            rows.setdefault(row.client_token, []).append(row)
-    return [[row for token in some for row in rows.get(token, ())] for some in asked]
-
-
 @dataclass(frozen=True, slots=True)
 class EmbeddedClouds:
     """The clouds of all projects on Roost's own hosts."""
@@ -99,15 +69,16 @@ class EmbeddedClouds:
     settings: Settings
     scheduler: Scheduler
     addresses: AddressPool = field(init=False)
+    lookups: Lookups = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "addresses", AddressPool(self.database))
+        object.__setattr__(self, "lookups", Lookups(self.database))
 
     def of(self, project_id: str, user_id: str, *, privileged: bool = False) -> "EmbeddedCloud":
         """The cloud as one project sees it."""
-        return EmbeddedCloud(
-            self.database, self.settings, self.scheduler, self.addresses, project_id, user_id, privileged
-        )
+        shared = (self.database, self.settings, self.scheduler, self.addresses, self.lookups)
+        return EmbeddedCloud(*shared, project_id, user_id, privileged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +89,7 @@ class EmbeddedCloud:
     settings: Settings
     scheduler: Scheduler
     addresses: AddressPool
+    lookups: Lookups
     project_id: str
     user_id: str
     privileged: bool = False
@@ -216,7 +188,7 @@ class EmbeddedCloud:
     async def _settled(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
         """The servers of these nodes, once none of them is being built any more."""
         for attempt in range(1_000_000):
-            rows = await _rows_of(self.database)(node_ids)
+            rows = await self.lookups.servers(node_ids)
             if all(row.due_at is None or row.project_id != self.project_id for row in rows):
                 break
             await asyncio.sleep(_WAITS[min(attempt, len(_WAITS) - 1)])
@@ -256,13 +228,13 @@ class EmbeddedCloud:
 
     async def find_servers(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
         """By the node's id, which a server keeps from its first request on."""
-        return self._by_node(await _rows_of(self.database)(node_ids))
+        return self._by_node(await self.lookups.servers(node_ids))
 
     def _by_node(self, rows: Sequence[sa.Row[Any]]) -> dict[str, CloudServer]:
         return {row.client_token: _server(row) for row in rows if row.project_id == self.project_id}
 
     async def _servers(self, among: sa.ColumnElement[bool]) -> list[CloudServer]:
-        query = _SERVERS.where(among, servers_table.c.project_id == self.project_id)
+        query = SERVERS.where(among, servers_table.c.project_id == self.project_id)
         async with self.database.begin() as connection:
             return [_server(row) for row in (await connection.execute(query)).all()]
 
@@ -377,25 +349,11 @@ class EmbeddedCloud:
 
     async def find_flavor(self, name_or_id: str) -> CloudResource | None:
         """A public one, or one that the project has been given."""
-        allowed = sa.select(flavor_access.c.flavor_id).where(flavor_access.c.project_id == self.project_id)
-        usable = sa.or_(flavors.c.is_public, flavors.c.id.in_(allowed))
-        return await self._named(flavors, name_or_id, usable)
+        return await self.lookups.flavors(ProjectName(self.project_id, name_or_id))
 
     async def find_image(self, name_or_id: str) -> CloudResource | None:
         """Images are for everybody."""
-        return await self._named(images, name_or_id, sa.true())
-
-    async def _named(self, table: sa.Table, name_or_id: str, usable: sa.ColumnElement[bool]) -> CloudResource | None:
-        identifier = sa.cast(table.c.id, sa.Text)
-        query = (
-            sa.select(identifier.label("id"), table.c.name)
-            .where(sa.or_(identifier == name_or_id, table.c.name == name_or_id), usable)
-            .order_by(identifier != name_or_id)
-            .limit(1)
-        )
-        async with self.database.begin() as connection:
-            row = (await connection.execute(query)).one_or_none()
-        return None if row is None else CloudResource(row.id, row.name)
+        return await self.lookups.images(ProjectName(self.project_id, name_or_id))
 
     async def find_network(self, name_or_id: str) -> CloudResource | None:
         """One that the project may use: the same that the compute API takes."""

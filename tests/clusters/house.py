@@ -78,7 +78,7 @@ class FaultyClouds(EmbeddedClouds):
     """The embedded clouds, with faults."""
 
     def of(self, project_id: str, user_id: str, *, privileged: bool = False) -> EmbeddedCloud:
-        shared = (self.database, self.settings, self.scheduler, self.addresses)
+        shared = (self.database, self.settings, self.scheduler, self.addresses, self.lookups)
         return FaultyCloud(*shared, project_id, user_id, privileged)
 
 
