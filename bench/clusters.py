@@ -83,7 +83,8 @@ class Bench:
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[RequestContext]:
         async with self.database.begin() as connection:
-            yield RequestContext(connection, CALLER, self.settings.clusters, plugins.load(self.settings))
+            loaded = plugins.load(self.settings)
+            yield RequestContext(connection, CALLER, self.settings.clusters, loaded, lambda rules: None)
 
     async def create(self, size: int) -> tuple[str, str]:
         """A cluster, and the action that makes it."""

@@ -215,6 +215,10 @@ class PlanAnswer:
     moves: tuple[MigrationAnswer, ...]
     stranded: tuple[Json, ...]
     violations: tuple[Json, ...]
+    """What the change would break, or break further."""
+    broken_before: tuple[Json, ...]
+    """What is broken already, and would stay so."""
+    mended: tuple[Json, ...]
     explanation: ExplanationAnswer | None
     repair_id: str | None
     partitions: Mapping[str, int | None] = field(default_factory=dict)
@@ -232,6 +236,8 @@ class PlanAnswer:
             tuple(map(MigrationAnswer.of, data["moves"])),
             tuple(data["stranded"]),
             tuple(data["violations"]),
+            tuple(data["broken_before"]),
+            tuple(data["mended"]),
             None if found is None else ExplanationAnswer.of(found),
             data["repair_id"],
             data["partitions"],

@@ -31,6 +31,7 @@ from roost.clusters.states import ActionName, Recovery
 from roost.config import ClusterSettings
 from roost.errors import Conflict, OverQuota
 from roost.identity.tokens import Caller
+from roost.placement.rules import Rule
 from roost.store.tables.clusters import actions, cluster_policies, clusters, nodes, policies, profiles, unfinished
 
 POLICIES = "cluster.policies"
@@ -47,6 +48,8 @@ class RequestContext:
     caller: Caller
     settings: ClusterSettings
     plugins: Plugins
+    permit_rules: Callable[[Sequence[Rule]], None]
+    """Raises `Forbidden` unless the caller may have a server group with these rules."""
     warnings: list[str] = field(default_factory=list)
     """What is done as asked, and may not be what was meant."""
 
@@ -139,6 +142,7 @@ async def _governing(request: RequestContext, cluster: sa.Row[Any]) -> list[str]
 
 
 def _check_fit(request: RequestContext, policy: Policy, view: ClusterView, others: Sequence[Policy]) -> None:
+    request.permit_rules(policy.rules)
     fit = chain.fit(policy, view, others)
     if fit.refusals:
         raise BadRequest(" ".join(fit.refusals))

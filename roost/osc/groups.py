@@ -348,6 +348,10 @@ def _planned(plan: PlanAnswer) -> One:
         LinesColumn([f"{each['server_id']}: {each['sentence']}" for each in plan.stranded]),
         LinesColumn([each["message"] for each in plan.violations]),
     ]
+    for column, broken in (("broken_before", plan.broken_before), ("mended", plan.mended)):
+        if broken:
+            columns.append(column)
+            values.append(LinesColumn([each["message"] for each in broken]))
     if plan.partitions:
         columns.append("partitions")
         values.append(PartitionsColumn(plan.partitions))

@@ -88,6 +88,14 @@ export function violationList(violations) {
   return html("ul", { class: "violations" }, ...violations.map((each) => html("li", {}, each.message, since(each))));
 }
 
+/** What a plan says of rules: what it breaks, what is broken already, and what it mends. @param {any} plan */
+export function ruleChanges(plan) {
+  const kinds = { violations: "Would be broken", broken_before: "Broken already", mended: "Would be mended" };
+  return Object.entries(kinds).flatMap(([kind, title]) =>
+    plan[kind].length ? [html("h4", {}, title), violationList(plan[kind])] : [],
+  );
+}
+
 /** @param {Fleet} fleet @param {string} serverId */
 function nameOf(fleet, serverId) {
   return fleet.find(serverId)?.server.name ?? serverId.slice(0, 8);

@@ -1,6 +1,6 @@
 // Server groups: their rules in words, how members are spread, what is broken, and what would mend it.
 
-import { button, explained, moveList, placementList, strandedList, toMap, violationList } from "./answers.js";
+import { button, explained, moveList, placementList, ruleChanges, strandedList, toMap, violationList } from "./answers.js";
 import { distribution } from "./charts.js";
 import { html, refill, set } from "./dom.js";
 import { hueOf, titleOf } from "./map.js";
@@ -224,7 +224,7 @@ export class Groups {
       placementList(plan.placements, places),
       moveList(plan.moves, fleet, places),
       strandedList(plan.stranded, fleet),
-      plan.violations.length > 0 && violationList(plan.violations),
+      ...ruleChanges(plan),
       this._look(),
       can && html("p", { class: "buttons" }, button("Apply this plan", apply), this._never()),
     );
@@ -358,7 +358,6 @@ function card(group) {
 function placeOf(member, scope, fleet, places) {
   const found = fleet.find(member.instance_id);
   if (found && scope === fleet.scope) return titleOf(found.aggregate);
-  if (found && scope === "host" && fleet.all) return found.host.name;
   return member.placements[scope] ? places.name(scope, member.placements[scope]) : "–";
 }
 

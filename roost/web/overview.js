@@ -1,6 +1,6 @@
 // The panel beside the map: the fleet as a whole, or the one thing that was picked.
 
-import { button, moveList, strandedList, toMap, violationList } from "./answers.js";
+import { button, moveList, ruleChanges, strandedList, toMap } from "./answers.js";
 import { html, refill } from "./dom.js";
 import { keyOf } from "./layout.js";
 import { download } from "./lists.js";
@@ -161,7 +161,7 @@ export class Overview {
       html("h4", {}, groupLink(fleet, each.server_group_id), ` ${each.affected} affected`),
       moveList(each.moves, fleet, places),
       strandedList(each.stranded, fleet),
-      each.violations.length > 0 && violationList(each.violations),
+      ...ruleChanges(each),
     ]);
     const forget = button("Leave it", () => this.close());
     const content = [html("p", {}, plan.sentence), ...shown, moves.length > 0 && toMap(this._map), forget];

@@ -1,6 +1,10 @@
 """Who may do what, and how the operator changes it."""
 
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,6 +18,7 @@ from roost.api.permissions import ADMIN, MANAGER, MEMBER, READER, Permissions
 from roost.identity.roles import with_implied
 from roost.identity.tokens import Caller
 from roost.store.database import Database
+from tests.compute.cloud import NEWEST, Cloud
 from tests.conftest import Api
 
 CHECKS = {"reader": READER, "member": MEMBER, "manager": MANAGER, "admin": ADMIN}
@@ -54,15 +59,23 @@ def test_every_rule_that_a_route_names_is_declared_and_says_what_it_guards() -> 
 
 
 async def test_the_operators_policy_file_is_obeyed(api: Api, database: Database, tmp_path: Path) -> None:
-    (tmp_path / "policy.yaml").write_text('"identity:list_projects": "role:reader"\n"get_images": "!"\n')
-    (tmp_path / "roost.conf").write_text(f"[oslo_policy]\npolicy_file = {tmp_path / 'policy.yaml'}\n")
-    loaded = config.with_database(config.load(tmp_path / "roost.conf"), database.address.conninfo())
-    app = App(make_services(loaded, database), RoostAuthenticator(database, 0))
+    policies = {"identity:list_projects": "role:reader", "get_images": "!"}
     headers = {"X-Auth-Token": await api.token("roost-reader")}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://roost.test") as http:
+    async with obeying(policies, database, tmp_path) as http:
         assert (await http.get("/identity/v3/projects", headers=headers)).status_code == 200
         assert (await http.get("/image/v2/images", headers=headers)).status_code == 403
     assert (await api.get("/identity/v3/projects", cloud="roost-reader")).status_code == 403
+
+
+@asynccontextmanager
+async def obeying(policies: Mapping[str, str], database: Database, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """The APIs under an operator's policy.yaml."""
+    (folder / "policy.yaml").write_text("".join(f'"{rule}": "{check}"\n' for rule, check in policies.items()))
+    (folder / "roost.conf").write_text(f"[oslo_policy]\npolicy_file = {folder / 'policy.yaml'}\n")
+    loaded = config.with_database(config.load(folder / "roost.conf"), database.address.conninfo())
+    app = App(make_services(loaded, database), RoostAuthenticator(database, 0))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://roost.test") as http:
+        yield http
 
 
 USE = "os_compute_api:os-server-groups:use_policy"
@@ -79,11 +92,7 @@ USE = "os_compute_api:os-server-groups:use_policy"
 async def test_scopes_targets_and_several_policies_can_be_kept_for_some(
     api: Api, database: Database, tmp_path: Path, check: str, allowed: list[str], refused: list[str]
 ) -> None:
-    (tmp_path / "policy.yaml").write_text(f'"{USE}": "{check}"\n')
-    (tmp_path / "roost.conf").write_text(f"[oslo_policy]\npolicy_file = {tmp_path / 'policy.yaml'}\n")
-    loaded = config.with_database(config.load(tmp_path / "roost.conf"), database.address.conninfo())
-    app = App(make_services(loaded, database), RoostAuthenticator(database, 0))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://roost.test") as http:
+    async with obeying({USE: check}, database, tmp_path) as http:
 
         async def ask(cloud: str, policies: list[str], path: str = "", **more: str) -> httpx.Response:
             headers = {"X-Auth-Token": await api.token(cloud), "OpenStack-API-Version": "compute 2.1002"}
@@ -99,3 +108,69 @@ async def test_scopes_targets_and_several_policies_can_be_kept_for_some(
             assert answer.status_code == 403
             assert answer.json()["forbidden"]["message"].startswith(f"Policy doesn't allow {USE} to be performed: ")
         assert (await ask("roost-admin", refused, name="g")).status_code == 200
+
+
+async def test_a_cluster_gets_no_server_group_that_its_owner_could_not_make(
+    api: Api, database: Database, tmp_path: Path
+) -> None:
+    headers = {"X-Auth-Token": await api.token("roost")}
+    image = (await api.get("/image/v2/images", cloud="roost")).json()["images"][0]["id"]
+    server = {"type": "os.nova.server", "version": "1.0", "properties": {"flavor": "1", "image": image}}
+    async with obeying({USE: "role:admin or not 'rack':%(scope)s"}, database, tmp_path) as http:
+
+        async def post(path: str, **body: Any) -> httpx.Response:
+            return await http.post(f"/clustering/v1/{path}", json=body, headers=headers)
+
+        async def policy(scope: str) -> str:
+            rule = {"name": "affinity", "scope": scope}
+            properties = {"servergroup": {"policies": [rule]}}
+            spec = {"type": "senlin.policy.affinity", "version": "1.1", "properties": properties}
+            return str((await post("policies", policy={"name": scope, "spec": spec})).json()["policy"]["id"])
+
+        profile = (await post("profiles", profile={"name": "p", "spec": server})).json()["profile"]["id"]
+        wanted = {"name": "c", "profile_id": profile, "desired_capacity": 0}
+        rack, switch = await policy("rack"), await policy("switch")
+        made = await post("clusters", cluster=wanted)
+        cluster = f"clusters/{made.json()['cluster']['id']}/actions"
+        for answer in (
+            await post(cluster, policy_attach={"policy_id": rack}),
+            await post(cluster, policy_attach={"policy_id": "rack", "enabled": False}),
+            await post(cluster + "?dry_run=true", policy_attach={"policy_id": rack}),
+            await post("clusters", cluster={**wanted, "name": "d", "config": {"cluster.policies": ["rack"]}}),
+        ):
+            assert answer.status_code == 403, answer.text
+            assert USE in answer.json()["error"]["message"]
+        allowed = await post("clusters", cluster={**wanted, "name": "e", "config": {"cluster.policies": [switch]}})
+        assert allowed.status_code == 202, allowed.text
+        listed = (await http.get("/clustering/v1/clusters", headers=headers)).json()["clusters"]
+        assert sorted(each["name"] for each in listed) == ["c", "e"]
+
+
+REAL, ALL = "os_compute_api:os-server-groups:explain:real", "os_compute_api:os-fleet:all"
+
+
+@pytest.mark.parametrize(
+    ("policies", "real"),
+    [({}, False), ({ALL: "role:member"}, False), ({REAL: "role:member"}, True)],
+    ids=["default", "all without names", "names"],
+)
+async def test_real_names_are_one_decision_for_audit_map_plan_explanation_and_repair(
+    api: Api, database: Database, tmp_path: Path, policies: dict[str, str], real: bool
+) -> None:
+    group = await Cloud(api).group("affinity:rack", "soft-anti-affinity")
+    server = await Cloud(api).boot(group=group)
+    host = await Cloud(api).host(server)
+    headers = {"X-Auth-Token": await api.token("roost"), "OpenStack-API-Version": f"compute {NEWEST}"}
+    create = {"flavorRef": "1", "count": 1}
+    async with obeying(policies, database, tmp_path) as http:
+        for method, path, body in (
+            ("GET", f"os-server-groups/{group}/audit", None),
+            ("GET", "os-fleet?scope=rack", None),
+            ("GET", f"servers/{server}/explanation", None),
+            ("POST", f"os-server-groups/{group}/plan", {"plan": {"create": create}}),
+            ("POST", f"os-server-groups/{group}/plan", {"plan": {"lose": {"scope": "host", "identifier": host}}}),
+        ):
+            answer = await http.request(method, f"/compute/v2.1/{path}", headers=headers, json=body)
+            named = re.search("zone[0-9]-rack[0-9]-host[0-9]", answer.text) is not None
+            asked = host is not None and host in str(body) and not real
+            assert named == (real or asked), answer.text

@@ -96,6 +96,9 @@ def test_a_group_is_changed_and_audited(openstack: Openstack, group: str, boot: 
     assert violation["Message"] == "1 member is apart from the rack that holds most, against 'affinity:rack'"
     members = openstack.json(f"server group audit --members {group}")
     assert {row["Server"] for row in members} == {first, second}
+    racks = {str(each["ID"]) for each in openstack.json("aggregate list", ADMIN)}
+    assert not {row["rack"] for row in members} & racks
+    assert {row["rack"] for row in openstack.json(f"server group audit --members {group}", ADMIN)} < racks
     openstack(f"server group remove server {group} {second}")
     assert openstack.json(f"server group audit {group}") == []
     openstack(f"server group add server {group} {second}")

@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from starlette.responses import JSONResponse
 
+from roost.api.compute.server_groups import permit_rules
 from roost.api.routes import Call
 from roost.clouds.base import Cloud
 from roost.clusters import plugins
@@ -17,7 +19,8 @@ async def request_context(call: Call) -> AsyncIterator[RequestContext]:
     """A transaction in the caller's name."""
     settings = call.services.settings
     async with call.services.database.begin() as connection:
-        yield RequestContext(connection, call.caller, settings.clusters, plugins.load(settings))
+        permit = partial(permit_rules, call)
+        yield RequestContext(connection, call.caller, settings.clusters, plugins.load(settings), permit)
 
 
 def cloud_of(call: Call) -> Cloud:

@@ -1,7 +1,7 @@
 """Audits of everything: every group in which a rule is broken, as they are found; for operators.
 
 The answer is a stream of lines, each a JSON object of its own, so that the first is there before the last is found and
-nobody has to hold them all.
+neither side has to hold them all.
 """
 
 import json
@@ -17,6 +17,8 @@ from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.compute.answers import audit
 from roost.compute.answers.violations import BrokenRule, ViolationKey
+from roost.compute.groups.identifiers import Identifiers
+from roost.compute.inventory.scopes import Scope, load_scopes
 
 routes = Table(prefix="/v2.1")
 
@@ -30,11 +32,15 @@ async def index(call: Call) -> Reply:
     """Stream a line for every group in which a rule is broken: which, where, by whom, by how much, since when."""
     async with call.services.database.begin() as connection:
         broken = await call.services.violations.now(connection)
-        since = await audit.since(connection)
-    return StreamingResponse(_lines(broken, since), media_type="application/x-ndjson")
+        since, scopes = await audit.since(connection), await load_scopes(connection)
+    real = server_groups.sees_real_names(call)
+    return StreamingResponse(_lines(broken, since, scopes, real), media_type="application/x-ndjson")
 
 
-async def _lines(broken: Iterable[BrokenRule], since: Mapping[ViolationKey, datetime]) -> AsyncIterator[str]:
-    for group_id, of_group in groupby(broken, key=lambda each: each.group_id):
-        views = [server_groups.violation_view(each, since.get(each.key)) for each in of_group]
+async def _lines(
+    broken: Iterable[BrokenRule], since: Mapping[ViolationKey, datetime], scopes: Mapping[str, Scope], real: bool
+) -> AsyncIterator[str]:
+    for (group_id, project_id), of_group in groupby(broken, key=lambda each: (each.group_id, each.project_id)):
+        shown = Identifiers(scopes, project_id, real=real)
+        views = [server_groups.violation_view(each.shown(shown), since.get(each.key)) for each in of_group]
         yield json.dumps({"server_group_id": group_id, "violations": views}) + "\n"

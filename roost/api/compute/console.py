@@ -4,23 +4,21 @@ import csv
 import io
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from starlette.responses import StreamingResponse
 
 from roost.api import schemas
+from roost.api.compute import server_groups
 from roost.api.compute.explanations import FIRST
-from roost.api.compute.fleet import ALL, INDEX
+from roost.api.compute.fleet import ALL, INDEX, sees_all
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, by_name, thing
 from roost.compute.answers import history, lists, troubles
 from roost.compute.answers.lists import ListRequest
 from roost.compute.answers.violations import BrokenRule
 from roost.compute.groups import groups
-from roost.compute.groups.identifiers import Surrogates
-from roost.compute.inventory.scopes import load_scopes
 from roost.errors import Forbidden, Invalid, NotFound
 from roost.placement.phrases import sentence
 from roost.store.pages import PageRequest
@@ -36,8 +34,8 @@ _PAGE_OF_EXPORT = 1000
 
 
 def _project(call: Call) -> str | None:
-    """The caller's project; None for those who see all."""
-    return None if call.may(ALL) else call.caller.project_id or ""
+    """The caller's project; None for a caller who sees all."""
+    return None if sees_all(call) else call.caller.project_id or ""
 
 
 def _moment(value: Any) -> Any:
@@ -103,15 +101,8 @@ async def _broken(call: Call) -> list[BrokenRule]:
     """The rules that are broken, as far as the caller may know, by the identifiers that the caller knows."""
     async with call.services.database.begin() as connection:
         broken = await call.services.violations.now(connection)
-        project_id = _project(call)
-        if project_id is None:
-            return broken
-        surrogates = Surrogates(await load_scopes(connection), project_id)
-    return [
-        replace(each, violation=replace(each.violation, rule=surrogates.shown(each.violation.rule)))
-        for each in broken
-        if each.project_id == project_id
-    ]
+        identifiers = await server_groups.identifiers(call, connection, call.caller.project_id or "")
+    return [each.shown(identifiers) for each in broken if _project(call) in (None, each.project_id)]
 
 
 async def _describe(call: Call, connection: Any, rows: list[dict[str, Any]]) -> None:
@@ -120,11 +111,9 @@ async def _describe(call: Call, connection: Any, rows: list[dict[str, Any]]) -> 
     for each in await call.services.violations.now(connection):
         counts[each.group_id] = counts.get(each.group_id, 0) + 1
     rules = await groups.rules_of(connection, [row["id"] for row in rows])
-    project_id = _project(call)
-    surrogates = None if project_id is None else Surrogates(await load_scopes(connection), project_id)
+    identifiers = await server_groups.identifiers(call, connection, call.caller.project_id or "")
     for row in rows:
-        own = rules.get(row["id"], ())
-        row["rules"] = sentence([rule if surrogates is None else surrogates.shown(rule) for rule in own])
+        row["rules"] = sentence([identifiers.shown(rule) for rule in rules.get(row["id"], ())])
         row["broken"] = counts.get(row["id"], 0)
 
 

@@ -7,26 +7,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api import schemas
 from roost.api.compute import server_groups, servers
-from roost.api.permissions import ADMIN, READER, Permission
+from roost.api.permissions import READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.compute.answers import explain, what_if
 from roost.compute.inventory import claims, flavors, quotas
 from roost.compute.inventory.claims import Usage
 from roost.compute.inventory.flavors import resources_of
-from roost.compute.inventory.scopes import load_scopes
 from roost.errors import Invalid, NotFound, OverQuota
 
 routes = Table(prefix="/v2.1")
 
 SERVER = "os_compute_api:servers:explain"
 GROUP = "os_compute_api:os-server-groups:explain"
-REAL = "os_compute_api:os-server-groups:explain:real"
 
 RULES = (
     Permission(SERVER, READER, "Ask why a server is where it is, or nowhere."),
     Permission(GROUP, READER, "Ask where new members of a server group would go, and why."),
-    Permission(REAL, ADMIN, "See hosts and real identifiers in explanations, plans and repairs."),
 )
 
 FIRST = "2.1003"
@@ -91,7 +88,7 @@ _QUESTION = thing(
 
 async def view(call: Call, connection: AsyncConnection, project_id: str) -> explain.View:
     """What the caller may see of a project's servers."""
-    return explain.View(await load_scopes(connection), project_id, call.may(REAL))
+    return explain.View(await server_groups.identifiers(call, connection, project_id))
 
 
 @routes.get(
@@ -132,7 +129,7 @@ async def ask(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, GROUP)
         flavor = await wanted_flavor(call, connection, asked, group.project_id)
-        if not call.may(REAL):
+        if not server_groups.sees_real_names(call):
             await check_quota(call, connection, group.project_id, flavor, asked.get("count", 1))
         wanted = await what_if.new_members(
             connection,

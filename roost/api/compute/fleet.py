@@ -1,7 +1,7 @@
 """The map of the fleet, from 2.1003 on: aggregates with counts, hosts where they are opened, and a feed of changes.
 
-Whoever may see all (`all`, the admin) sees every host; everybody else sees the servers of their own project, in
-aggregates that are named as each scope allows.
+Callers who may see all (`all`, the admin) see every host; others see the servers of their own project, in aggregates
+that are named as each scope allows.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import StreamingResponse
 
 from roost.api import metrics, schemas
-from roost.api.compute.server_groups import rule_breach_view
+from roost.api.compute import server_groups
 from roost.api.permissions import ADMIN, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.compute.answers import fleet_map
 from roost.compute.answers.violations import BrokenRule
-from roost.compute.groups.identifiers import Surrogates
+from roost.compute.groups.identifiers import Identifiers
 from roost.compute.inventory.scopes import Scope, load_scopes
 from roost.errors import NotFound, Unauthorized
 from roost.store import watch
@@ -31,7 +31,12 @@ ALL = "os_compute_api:os-fleet:all"
 
 RULES = (
     Permission(INDEX, READER, "See where the project's servers are, by aggregates, and follow changes."),
-    Permission(ALL, ADMIN, "See all hosts, aggregates, servers and violations on the map."),
+    Permission(
+        ALL,
+        ADMIN,
+        "See all hosts, aggregates, servers and violations on the map. As these are named, it also takes "
+        f"{server_groups.REAL}.",
+    ),
 )
 
 _FIRST = "2.1003"
@@ -106,6 +111,11 @@ _QUERY: Schema = {
 _EVENTS_QUERY: Schema = {"type": "object", "properties": _SCOPE, "additionalProperties": False}
 
 
+def sees_all(call: Call) -> bool:
+    """Whether the caller sees the whole cloud, by its real names."""
+    return call.may(ALL) and server_groups.sees_real_names(call)
+
+
 def _asked(call: Call, name: str) -> list[str]:
     return [value for key, value in call.queries if key == name]
 
@@ -123,12 +133,13 @@ async def _scopes(call: Call, connection: AsyncConnection) -> tuple[dict[str, Sc
 async def index(call: Call) -> Reply:
     """Show the fleet by the aggregates of a `scope`: those that are to `open` with their hosts, `only` some if asked,
     and how many members of a `group` each holds."""
-    everything = call.may(ALL)
+    everything = sees_all(call)
     group_id = call.query.get("group")
     async with call.services.database.begin() as connection:
         known, scope = await _scopes(call, connection)
         broken = await call.services.violations.now(connection)
-        surrogates = Surrogates(known, call.caller.project_id or "")
+        real = server_groups.sees_real_names(call)
+        identifiers = Identifiers(known, call.caller.project_id or "", real=real)
         if everything:
             opened = _asked(call, "open")
             found = await fleet_map.of_all(
@@ -143,14 +154,14 @@ async def index(call: Call) -> Reply:
         else:
             project_id = call.caller.project_id or ""
             broken = [each for each in broken if each.project_id == project_id]
-            found = await fleet_map.of_project(connection, scope, surrogates, project_id, broken, group_id=group_id)
+            found = await fleet_map.of_project(connection, scope, identifiers, project_id, broken, group_id=group_id)
     listed = broken[:_MOST_VIOLATIONS]
-    shown = [_violation_view(each if everything else each.shown(surrogates)) for each in listed]
+    shown = [_violation_view(each.shown(identifiers)) for each in listed]
     return {
         "fleet": {
             "scope": scope.name,
             "scopes": [
-                {"name": name, "named": everything or each.allow_identifiers}
+                {"name": name, "named": identifiers.real or each.allow_identifiers}
                 for name, each in known.items()
                 if fleet_map.divides(each)
             ],
@@ -207,7 +218,7 @@ def _violation_view(broken: BrokenRule) -> dict[str, Any]:
         "server_group_name": broken.group_name,
         "project_id": broken.project_id,
     }
-    return rule_breach_view(broken) | group
+    return server_groups.rule_breach_view(broken) | group
 
 
 # The feed
@@ -223,7 +234,7 @@ async def follow(call: Call) -> Reply:
 
 
 async def _events(call: Call, scope: Scope) -> AsyncIterator[str]:
-    everything = call.may(ALL)
+    everything = sees_all(call)
 
     def concerns(change: watch.WatchedChange) -> bool:
         return everything or change.kind == watch.HOSTS or change.project_id == call.caller.project_id

@@ -29,7 +29,6 @@ from roost.compute.answers.plans import (
     PlanOutcome,
 )
 from roost.compute.groups.groups import Group
-from roost.compute.groups.identifiers import Surrogates
 from roost.compute.scheduling.request import CreateRequest, NewServer
 from roost.errors import Invalid
 from roost.placement import rules as placement
@@ -78,6 +77,7 @@ def _one_of(names: Sequence[str]) -> Schema:
 _PLACE = {"type": "object", "additionalProperties": schemas.STRING}
 _MOVES = array(thing({"server_id": schemas.STRING, "source": _PLACE, "target": _PLACE}))
 _STRANDED = array(thing({"server_id": schemas.STRING, "sentence": schemas.STRING}))
+_VIOLATIONS = dict.fromkeys(plans.VIOLATIONS, array(server_groups.VIOLATION))
 _SHOWN = thing(
     {
         "generation": schemas.NULLABLE_STRING,
@@ -92,7 +92,7 @@ _SHOWN = thing(
         "partitions": server_groups.PARTITIONS,
         "moves": _MOVES,
         "stranded": _STRANDED,
-        "violations": array(server_groups.VIOLATION),
+        **_VIOLATIONS,
         "explanation": {"oneOf": [EXPLANATION, {"type": "null"}]},
         "repair_id": schemas.NULLABLE_STRING,
     }
@@ -108,7 +108,7 @@ _SHOWN_ALL = thing(
                     "affected": {"type": "integer"},
                     "moves": _MOVES,
                     "stranded": _STRANDED,
-                    "violations": array(server_groups.VIOLATION),
+                    **_VIOLATIONS,
                 }
             )
         ),
@@ -141,7 +141,7 @@ async def _change(call: Call, connection: Any, group: Group) -> Change:
 def _displace(call: Call) -> Displace:
     asked = call.body["plan"]
     named = asked.get("drain") or asked["lose"]
-    return Displace(named["scope"], named["identifier"], "lose" in asked, call.may(explanations.REAL))
+    return Displace(named["scope"], named["identifier"], "lose" in asked, server_groups.sees_real_names(call))
 
 
 async def _create(call: Call, connection: Any, group: Group, asked: Mapping[str, Any]) -> Create:
@@ -173,18 +173,17 @@ class _View:
 
     def __init__(self, seen: explain.View) -> None:
         self.seen = seen
-        self.hidden = Surrogates(seen.scopes, seen.project_id)
 
     def placement(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         partition = {"partition": stored["partition"]} if "partition" in stored else {}
-        return {"name": stored["name"], **partition, **self.seen.where(stored, self.hidden)}
+        return {"name": stored["name"], **partition, **self.seen.where(stored)}
 
     def moves(self, outcome: PlanOutcome) -> list[dict[str, Any]]:
         return [
             {
                 "server_id": each["server_id"],
-                "source": self.seen.place(each["source"], self.hidden),
-                "target": self.seen.place(each["target"], self.hidden),
+                "source": self.seen.place(each["source"]),
+                "target": self.seen.place(each["target"]),
             }
             for each in outcome.moves
         ]
@@ -195,14 +194,14 @@ class _View:
             for each in outcome.stranded
         ]
 
-    def violations(self, outcome: PlanOutcome) -> list[dict[str, Any]]:
-        return [self._violation(each) for each in outcome.violations]
+    def violations(self, outcome: PlanOutcome) -> dict[str, list[dict[str, Any]]]:
+        """What the change breaks, what was broken before, and what it mends."""
+        return {kind: [self._violation(each) for each in getattr(outcome, kind)] for kind in plans.VIOLATIONS}
 
     def _violation(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        rule = self.seen.rule(placement.Rule.parse(stored["rule"]["policy"], stored["rule"]["rules"]))
-        aggregate = stored["aggregate"]
-        if aggregate is not None and not self.seen.real:
-            aggregate = self.hidden.of(rule.scope, aggregate)
+        shown = self.seen.identifiers
+        rule = shown.shown(placement.Rule.parse(stored["rule"]["policy"], stored["rule"]["rules"]))
+        aggregate = None if stored["aggregate"] is None else shown.of(rule.scope, stored["aggregate"])
         members = "1 member is" if len(stored["members"]) == 1 else f"{len(stored['members'])} members are"
         sentence = SENTENCES[Breach(stored["breach"])]
         return {
@@ -225,10 +224,15 @@ def _sentence(plan: GroupPlan) -> str:
         (len(outcome.moves), f"{will}move" if will else "moving"),
         (len(outcome.stranded), f"{will}find no other place" if will else "without another place"),
     ]
-    told = [f"{number} server{'s' * (number != 1)} {what}" for number, what in parts if number]
+    said = [f"{number} server{'s' * (number != 1)} {what}" for number, what in parts if number]
     broken = len(outcome.violations)
-    told.append(f"{broken or 'no'} rule{'s' * (broken != 1)} {will}be broken" if will else f"{broken} rules broken")
-    text = ", ".join(told)
+    rules = f"rule{'s' * (broken != 1)}"
+    said.append(f"{broken or 'no'} {rules} would be broken" if will else f"{broken} {rules} broken")
+    if outcome.broken_before:
+        said.append(f"{len(outcome.broken_before)} {'would stay' if will else 'still'} broken")
+    if outcome.mended:
+        said.append(f"{len(outcome.mended)} {'would be ' if will else ''}mended")
+    text = ", ".join(said)
     return f"{text[:1].upper()}{text[1:]}."
 
 
@@ -246,7 +250,7 @@ def _shown(plan: GroupPlan, seen: explain.View) -> dict[str, Any]:
         "partitions": outcome.partitions,
         "moves": view.moves(outcome),
         "stranded": view.stranded(outcome),
-        "violations": view.violations(outcome),
+        **view.violations(outcome),
         "explanation": None if outcome.record is None else seen.explanation(outcome.record),
         "repair_id": plan.repair_id,
     }
@@ -291,20 +295,20 @@ def _difference(changed: plans.Changed, view: _View) -> JSONResponse:
     """409 in the usual words, with both outcomes where they differ."""
     body = compute_body(409, changed.message, plans.Changed)
     ((_, fault),) = body.items()
-    fault["difference"] = {"planned": _told(changed.before, view), "now": _told(changed.now, view)}
+    fault["difference"] = {"planned": _compared(changed.before, view), "now": _compared(changed.now, view)}
     return JSONResponse(body, 409)
 
 
-def _told(essence: Mapping[str, Any], view: _View) -> dict[str, Any]:
-    outcome = PlanOutcome(
-        placements=list(essence["placements"]), moves=list(essence["moves"]), violations=list(essence["violations"])
-    )
+def _compared(essence: Mapping[str, Any], view: _View) -> dict[str, Any]:
+    outcome = PlanOutcome()
+    for kind in ("placements", "moves", *plans.VIOLATIONS):
+        getattr(outcome, kind).extend(essence.get(kind, ()))
     return {
         "placements": [view.placement(each) for each in outcome.placements],
         "partitions": essence.get("partitions", {}),
         "moves": view.moves(outcome),
         "stranded": essence["stranded"],
-        "violations": view.violations(outcome),
+        **view.violations(outcome),
     }
 
 
@@ -342,7 +346,7 @@ async def plan_all(call: Call) -> Reply:
             "affected": each.affected,
             "moves": view.moves(each.outcome),
             "stranded": view.stranded(each.outcome),
-            "violations": view.violations(each.outcome),
+            **view.violations(each.outcome),
         }
         for each in found
     ]

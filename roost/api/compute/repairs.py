@@ -16,7 +16,6 @@ from roost.api.schemas import Schema, array, thing
 from roost.compute.answers import explain, repairs
 from roost.compute.answers.repairs import Budget, ProposedRepair, StoredRepair
 from roost.compute.groups import groups
-from roost.compute.groups.identifiers import Surrogates
 
 routes = Table(prefix="/v2.1")
 
@@ -76,10 +75,7 @@ class _View:
     """Moves as the caller may see them."""
 
     def __init__(self, seen: explain.View) -> None:
-        self.seen, self.hidden = seen, Surrogates(seen.scopes, seen.project_id)
-
-    def place(self, stored: Mapping[str, Any]) -> dict[str, str]:
-        return self.seen.place(stored, self.hidden)
+        self.place = seen.place
 
     def planned(self, planned: ProposedRepair, budget: Budget) -> dict[str, Any]:
         moves = [

@@ -11,7 +11,7 @@
 |         | `partitions`: the number of each member of a group that is divided           |
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -29,6 +29,8 @@ from roost.compute.answers.violations import BrokenRule
 from roost.compute.fronting import mirror
 from roost.compute.groups import groups
 from roost.compute.groups.groups import Group, GroupPolicy
+from roost.compute.groups.identifiers import Identifiers
+from roost.compute.inventory.scopes import load_scopes
 from roost.errors import Forbidden, Invalid
 from roost.placement import rules as placement
 
@@ -39,6 +41,7 @@ INDEX, ALL_PROJECTS, SHOW = _RULE + "index", _RULE + "index:all_projects", _RULE
 CREATE, UPDATE, DELETE = _RULE + "create", _RULE + "update", _RULE + "delete"
 ADD_INSTANCE, REMOVE_INSTANCE, AUDIT = _RULE + "add_instance", _RULE + "remove_instance", _RULE + "audit"
 USE_POLICY = _RULE + "use_policy"
+REAL = _RULE + "explain:real"
 
 RULES = (
     Permission(INDEX, READER, "List server groups."),
@@ -53,11 +56,12 @@ RULES = (
     Permission(
         USE_POLICY,
         MEMBER,
-        "Give a server group a policy; asked for each one. The check can compare %(scope)s, %(type)s (such as "
-        "soft-affinity), %(targeted)s (True where an identifier is named) and %(policies)s (how many the group gets). "
-        "To keep the scope rack and all targeting for the role gold: "
+        "Give a server group a policy, directly or by the affinity policy of a cluster; asked for each one. The check "
+        "can compare %(scope)s, %(type)s (such as soft-affinity), %(targeted)s (True where an identifier is named) and "
+        "%(policies)s (how many the group gets). To keep the scope rack and all targeting for the role gold: "
         "\"role:gold or (not 'rack':%(scope)s and 'False':%(targeted)s)\".",
     ),
+    Permission(REAL, ADMIN, "See hosts and real identifiers in audits, the map, explanations, plans and repairs."),
 )
 
 _FLAT = Version(2, 64)
@@ -222,18 +226,23 @@ def rule_view(rule: placement.Rule) -> dict[str, Any]:
 def asked_policies(call: Call, body: Mapping[str, Any]) -> list[GroupPolicy]:
     """The policies that a body asks for, in the words of its version; all of them such as the caller may use."""
     policies = written_policies(body, call.version)
-    for each in policies:
-        target = {"scope": each.rule.scope, "type": each.name, "targeted": str(each.rule.identifier is not None)}
-        if not call.may(USE_POLICY, **target, policies=str(len(policies))):
-            raise Forbidden(
-                f"Policy doesn't allow {USE_POLICY} to be performed: '{each}', as one of {len(policies)} policies, "
-                "cannot be used in this project. Leave it out, or ask the operator of this cloud."
-            )
+    permit_rules(call, [policy.rule for policy in policies])
     return policies
 
 
+def permit_rules(call: Call, rules: Sequence[placement.Rule]) -> None:
+    """Raise `Forbidden` unless the caller may give one group these rules."""
+    for each in rules:
+        target = {"scope": each.scope, "type": GroupPolicy(each).name, "targeted": str(each.identifier is not None)}
+        if not call.may(USE_POLICY, **target, policies=str(len(rules))):
+            raise Forbidden(
+                f"Policy doesn't allow {USE_POLICY} to be performed: '{each}', as one of {len(rules)} policies, "
+                "cannot be used in this project. Leave it out, or ask the operator of this cloud."
+            )
+
+
 def written_policies(body: Mapping[str, Any], version: Version) -> list[GroupPolicy]:
-    """The policies that a body writes in the words of its version, whoever may use them."""
+    """The policies that a body writes in the words of its version, permitted or not."""
     if version < _FLAT:
         return [_policy(name) for name in body["policies"]]
     if version < _NESTED:
@@ -290,6 +299,16 @@ async def find(call: Call, connection: AsyncConnection, rule: str) -> Group:
     if not call.may(rule, project_id=group.project_id):
         raise groups.missing(group.id)
     return group
+
+
+def sees_real_names(call: Call) -> bool:
+    """Whether the caller is shown hosts and real identifiers, in whatever answer; at 2.1002, as proposed, none is."""
+    return call.version >= _JOINED and call.may(REAL)
+
+
+async def identifiers(call: Call, connection: AsyncConnection, project_id: str) -> Identifiers:
+    """The identifiers that the caller is shown in an answer about a project."""
+    return Identifiers(await load_scopes(connection), project_id, real=sees_real_names(call))
 
 
 # The verbs
@@ -416,7 +435,7 @@ async def show_audit(call: Call) -> Reply:
     """Show where each member is in each scope of the policies; from 2.1003 on, also which policies are broken."""
     async with call.services.database.begin() as connection:
         group = await find(call, connection, AUDIT)
-        found = await audit.audit_group(connection, group)
+        found = await audit.audit_group(connection, group, await identifiers(call, connection, group.project_id))
     placed: list[dict[str, Any]] = [
         {"instance_id": member, "placements": dict(places)} for member, places in found.placements.items()
     ]

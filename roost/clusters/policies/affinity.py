@@ -101,11 +101,10 @@ class AffinityPolicy(Policy):
     def check_spec(self) -> None:
         """The rules can be understood."""
         try:
-            self.rules = self._rules()
+            # A server group has one map of limits, which belongs to its first policy.
+            self.rules = sorted(self._rules(), key=lambda rule: not rule.limits)
         except RuleError as error:
             raise InvalidSpec(f"The policies of the servergroup cannot be used: {error}.") from None
-        # A server group has one map of limits, which belongs to its first policy.
-        self.rules.sort(key=lambda rule: not rule.limits)
         if any(rule.limits for rule in self.rules[1:]):
             raise InvalidSpec("Only one of the policies of the servergroup can have 'rules'.")
 

@@ -18,6 +18,7 @@ from roost.clusters.spec_type import SUPPORTED as SUPPORTED
 from roost.clusters.spec_type import UNSUPPORTED as UNSUPPORTED
 from roost.clusters.spec_type import SpecType, type_problem
 from roost.clusters.states import ActionName as ActionName
+from roost.placement.rules import Rule
 
 BEFORE, AFTER = "BEFORE", "AFTER"
 ANY = "ANY"
@@ -215,6 +216,8 @@ class Policy(SpecType):
     """Whether a cluster can have only one policy of this type."""
     READS: ClassVar[Sequence[DataKey[Any]]] = ()
     WRITES: ClassVar[Sequence[DataKey[Any]]] = ()
+    rules: Sequence[Rule] = ()
+    """The rules of the server group that it makes, if it does: the caller needs the permission to use them."""
 
     def __init__(
         self, name: str, spec_: Mapping[str, Any], *, data: Mapping[str, Any] | None = None, **about: Any

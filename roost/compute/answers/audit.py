@@ -1,4 +1,4 @@
-"""The audit: what is broken in one group, as its project may see it, and what is wrong anywhere, for the operator.
+"""The audit: what is broken in one group, as the reader may see it, and what is wrong anywhere, for the operator.
 
 The engine looks again and again. A rule that it finds broken for the first time is written down with the time, logged,
 counted, and sent as a notification.
@@ -21,7 +21,7 @@ from roost.compute.answers import violations as finder
 from roost.compute.answers.violations import BrokenRule, ViolationKey, Violations
 from roost.compute.groups import notifications
 from roost.compute.groups.groups import Group
-from roost.compute.groups.identifiers import Surrogates
+from roost.compute.groups.identifiers import Identifiers
 from roost.compute.inventory.live_fleet import LiveFleet
 from roost.compute.inventory.scopes import load_scopes
 from roost.config import Settings
@@ -73,21 +73,20 @@ class GroupAudit:
     violations: tuple[tuple[BrokenRule, datetime | None], ...]
 
 
-async def audit_group(connection: AsyncConnection, group: Group) -> GroupAudit:
-    """Audit one group. The answer says no more than the scopes allow its project to know."""
+async def audit_group(connection: AsyncConnection, group: Group, identifiers: Identifiers) -> GroupAudit:
+    """Audit one group, by the identifiers that the reader may see."""
     found = await finder.of_group(connection, group)
-    surrogates = Surrogates(await load_scopes(connection), group.project_id)
     names = {rule.scope: found.fleet.identifiers(rule.scope) for rule in found.rules}
     nowhere: dict[str, int | None] = dict.fromkeys(names)
     placements = {
         member: {
-            scope: None if aggregate is None else surrogates.of(scope, names[scope][aggregate])
+            scope: None if aggregate is None else identifiers.of(scope, names[scope][aggregate])
             for scope, aggregate in found.audit.placements.get(member, nowhere).items()
         }
         for member in found.hosts
     }
     known = await since(connection, [group.id]) if found.broken else {}
-    broken = tuple((each.shown(surrogates), known.get(each.key)) for each in found.broken)
+    broken = tuple((each.shown(identifiers), known.get(each.key)) for each in found.broken)
     return GroupAudit(placements, found.partitions if division_of(found.rules) else {}, broken)
 
 
@@ -196,7 +195,7 @@ async def _note(connection: AsyncConnection, settings: Settings, broken: Sequenc
         await connection.execute(violations.insert(), rows)
         if notifications.wanted(settings):
             known = await load_scopes(connection)
-            payloads = [_payload(each.shown(Surrogates(known, each.project_id)), there[each.group_id]) for each in new]
+            payloads = [_payload(each.shown(Identifiers(known, each.project_id)), there[each.group_id]) for each in new]
             await notifications.write(connection, EVENT, payloads)
     return new
 

@@ -70,9 +70,12 @@ def _place(fleet: Fleet, rules: Rules, members: Mapping[str, Members], each: Pla
 
 
 def violations(
-    fleet: Fleet, rules: Rules, occupants: Sequence[PlacedServer], places: Mapping[str, int]
+    fleet: Fleet, rules: Rules, occupants: Sequence[PlacedServer], places: Mapping[str, int] | None = None
 ) -> dict[str, tuple[Violation, ...]]:
-    """What is broken in each group once its members are in these places; only groups in which something is."""
+    """What is broken in each group once its members are in these places, or where they are; only groups in which
+    something is."""
+    if places is None:
+        places = {each.id: each.host for each in occupants}
     named: dict[str, dict[str, int]] = {group: {} for group in rules}
     for each in occupants:
         if each.group_id in named and each.id in places:

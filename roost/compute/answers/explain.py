@@ -1,15 +1,14 @@
 """Why a server is where it is, or nowhere: written down when it is decided, and put into words when somebody asks.
 
-What is written down has real names (`records`). Whoever asks sees their own share of it (`View`): an operator the
-hosts and the real identifiers, a tenant the group's rules, its own identifiers of aggregates, and counts.
+What is written down has real names (`records`). A `View` is the part that one reader may see: an operator the hosts and
+the real identifiers, a tenant the group's rules, its own identifiers of aggregates, and counts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from roost.compute.groups.identifiers import Surrogates
-from roost.compute.inventory.scopes import Scope
+from roost.compute.groups.identifiers import Identifiers
 from roost.placement.decision import (
     RankingField,
     Refusal,
@@ -43,15 +42,12 @@ def where(fleet: Fleet, host: int, scopes: Iterable[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Who asks: which scopes there are, whose identifiers to use, and whether hosts may be named."""
+    """One answer as its reader may see it: hosts are named where the real identifiers are."""
 
-    scopes: Mapping[str, Scope]
-    project_id: str
-    real: bool
+    identifiers: Identifiers
 
     def explanation(self, stored: Record, helping: Sequence[Remedy] = ()) -> dict[str, Any]:
         """A stored decision in words, with what would help where that is known."""
-        hidden = Surrogates(self.scopes, self.project_id)
         ranking = self._ranking(stored)
         return {
             "verdict": stored["verdict"],
@@ -59,36 +55,33 @@ class View:
             "hosts": stored["hosts"],
             "candidates": stored["candidates"],
             "refused": [self._refused(each) for each in stored["refused"]],
-            "chosen": [self._standing(each, ranking, hidden) for each in stored["chosen"]],
-            "runners_up": [self._standing(each, ranking, hidden) for each in stored["runners_up"]],
+            "chosen": [self._standing(each, ranking) for each in stored["chosen"]],
+            "runners_up": [self._standing(each, ranking) for each in stored["runners_up"]],
             "help": [self._help(remedy) for remedy in helping],
             "advice": self._advice(helping),
         }
 
-    def rule(self, rule: Rule) -> Rule:
-        """A rule as the one who asks may see it; an identifier of a scope that is gone is left out."""
-        if rule.identifier is None or self.real:
-            return rule
-        scope = self.scopes.get(rule.scope)
-        shown = None if scope is None else scope.identifier_for(self.project_id, rule.identifier)
-        return replace(rule, identifier=shown)
+    @property
+    def real(self) -> bool:
+        """Whether hosts are named."""
+        return self.identifiers.real
 
-    def where(self, stored: Mapping[str, Any], hidden: Surrogates) -> dict[str, Any]:
-        """A place: its aggregates under the asker's identifiers, and the host where it may be named."""
+    def where(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """A place: its aggregates under the reader's identifiers, and the host where it may be named."""
         places = {
-            scope: identifier if self.real else hidden.of(scope, identifier)
+            scope: self.identifiers.of(scope, identifier)
             for scope, identifier in stored["places"].items()
-            if scope in self.scopes
+            if scope in self.identifiers.known
         }
         return {"placements": places, **({"host": stored["host"]} if self.real else {})}
 
-    def place(self, stored: Mapping[str, Any], hidden: Surrogates) -> dict[str, str]:
+    def place(self, stored: Mapping[str, Any]) -> dict[str, str]:
         """The same as one line: the aggregate in each scope, the host among them where it may be named."""
-        told = self.where(stored, hidden)
-        return {**told["placements"], **({HOST: told["host"]} if "host" in told else {})}
+        shown = self.where(stored)
+        return {**shown["placements"], **({HOST: shown["host"]} if "host" in shown else {})}
 
     def _rule(self, written: Mapping[str, Any] | None) -> Rule | None:
-        return None if written is None else self.rule(Rule.parse(written["policy"], written["rules"]))
+        return None if written is None else self.identifiers.shown(Rule.parse(written["policy"], written["rules"]))
 
     def _sentence(self, stored: Record) -> str:
         if stored["verdict"] == Verdict.PLACED:
@@ -133,20 +126,20 @@ class View:
             "sentence": str(refused),
         }
 
-    def _standing(self, stored: Mapping[str, Any], ranking: "_Ranking", hidden: Surrogates) -> dict[str, Any]:
-        told = [
+    def _standing(self, stored: Mapping[str, Any], ranking: "_Ranking") -> dict[str, Any]:
+        shares = [
             {"policy": str(share.rule), "value": share.value, "sentence": _share_sentence(share)}
             for share in ranking.shares(stored)
         ]
         free = {"headroom": ranking.free(stored)} if self.real else {}
         partition = {"partition": stored["partition"]} if "partition" in stored else {}
-        return {**self.where(stored, hidden), **partition, "shares": told, **free}
+        return {**self.where(stored), **partition, "shares": shares, **free}
 
     def _help(self, remedy: Remedy) -> dict[str, Any]:
         return {
             "change": remedy.change,
             "amount": self._amount(remedy),
-            "policy": None if remedy.rule is None else str(self.rule(remedy.rule)),
+            "policy": None if remedy.rule is None else str(self.identifiers.shown(remedy.rule)),
             "by": "operator" if remedy.change in _OPERATORS else "tenant",
             "sentence": self._remedy(remedy),
         }

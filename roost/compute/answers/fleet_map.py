@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.answers.violations import BrokenRule
-from roost.compute.groups.identifiers import Surrogates
+from roost.compute.groups.identifiers import Identifiers
 from roost.compute.inventory.hosts import DEFAULT_ZONE
 from roost.compute.inventory.live_fleet import LiveFleet
 from roost.compute.inventory.scopes import Scope
@@ -289,13 +289,13 @@ def _wrong(broken: Iterable[BrokenRule]) -> set[str]:
 async def of_project(
     connection: AsyncConnection,
     scope: Scope,
-    surrogates: Surrogates,
+    identifiers: Identifiers,
     project_id: str,
     broken: Iterable[BrokenRule],
     *,
     group_id: str | None = None,
 ) -> FleetMap:
-    """The servers of a project, in aggregates by the names that the project knows, on hosts that have none."""
+    """The servers of a project, in aggregates by the names that the reader knows, on hosts named to operators only."""
     division, broken = MapDivision(scope), [each for each in broken if each.project_id == project_id]
     query = (
         _marks()
@@ -317,9 +317,10 @@ async def of_project(
         key = (row.zone, row.aggregate)
         tile = found.get(key)
         if tile is None:
-            shown, name = _named(scope, surrogates, row.aggregate, row.aggregate_name)
+            shown, name = _named(scope, identifiers, row.aggregate, row.aggregate_name)
             tile = found[key] = MapAggregate(shown, name, row.zone, members=None if group_id is None else 0)
-        host = on_host[key].setdefault(row.host, MapHost(_veiled(project_id, row.host)))
+        host_name = row.host if identifiers.real else _veiled(project_id, row.host)
+        host = on_host[key].setdefault(row.host, MapHost(host_name))
         host.servers.append(_mark(row, wrong, groups))
         tile.servers += 1
         if group_id is not None and row.group_id == group_id:
@@ -333,10 +334,10 @@ async def of_project(
     return FleetMap(tiles, groups, violating)
 
 
-def _named(scope: Scope, surrogates: Surrogates, identifier: str, name: str | None) -> tuple[str, str | None]:
+def _named(scope: Scope, identifiers: Identifiers, identifier: str, name: str | None) -> tuple[str, str | None]:
     if identifier == OUTSIDE:
         return OUTSIDE, None
-    shown = surrogates.of(scope.name, identifier)
+    shown = identifiers.of(scope.name, identifier)
     return shown, name if shown == identifier else None
 
 

@@ -10,7 +10,7 @@ import itertools
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from roost.compute.scheduling.request import CreateRequest, asked_partition
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.compute.scheduling.servers import Actor
 from roost.errors import Conflict, Invalid, NotFound
-from roost.placement.audit import Violation
+from roost.placement.audit import Breach, Violation
 from roost.placement.fleet import Fleet
 from roost.placement.record import Record
 from roost.placement.record import record as written
@@ -103,6 +103,11 @@ class Displace:
 
 Change = Create | ChangePolicies | ChangeMembers | Displace
 
+VIOLATIONS = {"violations": "violations", "broken_before": "violations from before", "mended": "mended violations"}
+"""What a plan says of rules, and the words for it."""
+_Broken = Mapping[tuple[str, ...], dict[str, Any]]
+"""Violations as they are stored, by what makes one the same before and after a change."""
+
 
 @dataclass(slots=True)
 class PlanOutcome:
@@ -117,6 +122,11 @@ class PlanOutcome:
     stranded: list[dict[str, Any]] = field(default_factory=list)
     """`server_id`, and the `record` of why it finds no other place."""
     violations: list[dict[str, Any]] = field(default_factory=list)
+    """What the change breaks, or breaks further."""
+    broken_before: list[dict[str, Any]] = field(default_factory=list)
+    """What is broken already, and stays so."""
+    mended: list[dict[str, Any]] = field(default_factory=list)
+    """What is broken, and no longer would be."""
     record: Record | None = None
     """Why new servers come where they do, or nowhere."""
 
@@ -127,9 +137,16 @@ class PlanOutcome:
             "partitions": self.partitions,
             "moves": self.moves,
             "stranded": [each["server_id"] for each in self.stranded],
-            "violations": self.violations,
+            **{kind: getattr(self, kind) for kind in VIOLATIONS},
             "refused": self.record is not None and self.record["verdict"] != "placed",
         }
+
+    def note(self, before: "_Broken", after: "_Broken") -> None:
+        """Separate what the change breaks from what was broken before it, and from what it mends."""
+        for key, violation in after.items():
+            worse = key not in before or violation["excess"] > before[key]["excess"]
+            (self.violations if worse else self.broken_before).append(violation)
+        self.mended += [violation for key, violation in before.items() if key not in after]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +165,16 @@ class Changed(Conflict):
 
     def __init__(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
         different = [key for key in now if before.get(key) != now[key]]
-        told = "; ".join(_different(key, before.get(key, ()), now[key]) for key in different)
-        super().__init__(f"The plan no longer holds: {told}. Plan again.")
+        sentence = "; ".join(_different(key, before.get(key, ()), now[key]) for key in different)
+        super().__init__(f"The plan no longer holds: {sentence}. Plan again.")
         self.before, self.now = before, now
 
 
 def _different(key: str, before: Any, now: Any) -> str:
     if isinstance(now, bool):
         return "there is no place any more" if now else "there is a place now"
-    return f"other {key}" if len(before) == len(now) else f"{len(before)} {key} then, {len(now)} now"
+    what = VIOLATIONS.get(key, key)
+    return f"other {what}" if len(before) == len(now) else f"{len(before)} {what} then, {len(now)} now"
 
 
 async def propose(scheduler: Scheduler, group: Group, change: Change, owner: str) -> GroupPlan:
@@ -231,12 +249,13 @@ async def boot_planned(scheduler: Scheduler, group: Group, change: Create, gener
     except Overtaken as overtaken:
         now = PlanOutcome(record=written(overtaken.now, partial(explain.where, scheduler.live.fleet)))
         now.placements = _placements(change, now.record or {})
-        raise Changed(kept.outcome, {**now.essence(), "violations": kept.outcome["violations"]}) from None
+        same = {kind: kept.outcome.get(kind, []) for kind in VIOLATIONS}
+        raise Changed(kept.outcome, {**now.essence(), **same}) from None
     return GroupPlan(PlanOutcome(placements=list(kept.outcome["placements"])), generation, True, booted.server_ids)
 
 
 async def _take(connection: AsyncConnection, group: Group, change: Change, generation: str) -> sa.Row[Any]:
-    """The plan of a generation, which can be applied once: of two who try, one finds it gone."""
+    """The plan of a generation, which can be applied once: of two attempts, one finds it gone."""
     number = generation.rpartition(".")[2]
     mine = plans.delete().where(plans.c.group_id == group.id, sa.cast(plans.c.number, sa.Text) == number)
     row = (await connection.execute(mine.returning(plans))).one_or_none()
@@ -290,8 +309,8 @@ async def _created(scheduler: Scheduler, group: Group, change: Create, seed: int
         PlacedServer(f"new {number}", f"new {number}", group.project_id, group.id, host, size, None, partition)
         for number, (host, partition) in enumerate(trial.decision.placed())
     ]
-    places = {each.id: each.host for each in (*inside, *new)}
-    _note_violations(scheduler.live.fleet, outcome, rules, [*inside, *new], places)
+    fleet = scheduler.live.fleet
+    outcome.note(_violations(fleet, rules, inside), _violations(fleet, rules, [*inside, *new]))
     return outcome
 
 
@@ -307,6 +326,7 @@ async def _made(
 ) -> PlanOutcome:
     """Make the change, and look at what has become of the group."""
     settings = scheduler.settings
+    before = _violations(scheduler.live.fleet, *await _inside(connection, scheduler, group))
     if isinstance(change, ChangePolicies):
         await groups.update(connection, settings, group, name=None, policies=change.policies)
     else:
@@ -319,8 +339,7 @@ async def _made(
             for server_id in server_ids:
                 await step(connection, settings, group, server_id)
     outcome = PlanOutcome(partitions=dict((await groups.find(connection, group.id)).partitions))
-    rules, inside = await _inside(connection, scheduler, group)
-    _note_violations(scheduler.live.fleet, outcome, rules, inside, {each.id: each.host for each in inside})
+    outcome.note(before, _violations(scheduler.live.fleet, *await _inside(connection, scheduler, group)))
     return outcome
 
 
@@ -343,17 +362,23 @@ def _displacement(
         outcome.moves.append({"server_id": each.id, **places})
     for each, decision in found.stranded:
         outcome.stranded.append({"server_id": each.id, "record": written(decision, partial(explain.where, fleet))})
-    _note_violations(fleet, outcome, rules, inside, found.places)
+    outcome.note(_violations(fleet, rules, inside), _violations(fleet, rules, inside, found.places))
     return outcome
 
 
-def _note_violations(
-    fleet: Fleet, outcome: PlanOutcome, rules: Rules, inside: Sequence[PlacedServer], places: Mapping[str, int]
-) -> None:
-    for broken in drain.violations(fleet, rules, inside, places).values():
-        for violation in broken:
-            names = fleet.identifiers(violation.rule.scope)
-            outcome.violations.append(_written(violation, names))
+def _violations(
+    fleet: Fleet, rules: Rules, inside: Sequence[PlacedServer], places: Mapping[str, int] | None = None
+) -> _Broken:
+    """What is broken with the servers in these places, or where they are."""
+    names = cache(fleet.identifiers)
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for group_id, broken in drain.violations(fleet, rules, inside, places).items():
+        for each in broken:
+            stored = _written(each, names(each.rule.scope))
+            # Members that are apart break one rule, wherever most of them are.
+            where = "" if each.breach is Breach.APART else stored["aggregate"] or ""
+            found[group_id, str(each.breach), str(each.rule), where] = stored
+    return found
 
 
 def _written(violation: Violation, names: Sequence[str]) -> dict[str, Any]:
@@ -442,8 +467,9 @@ def _by_group(whole: PlanOutcome, inside: Sequence[PlacedServer], leaving: set[i
     for kind in ("moves", "stranded"):
         for item in getattr(whole, kind):
             getattr(found[group_of[item["server_id"]]].outcome, kind).append(item)
-    for violation in whole.violations:
-        group = group_of[violation["members"][0]]
-        if group in found:
-            found[group].outcome.violations.append(violation)
+    for kind in VIOLATIONS:
+        for violation in getattr(whole, kind):
+            group = group_of[violation["members"][0]]
+            if group in found:
+                getattr(found[group].outcome, kind).append(violation)
     return list(found.values())

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.groups import groups
 from roost.compute.groups.groups import Group
-from roost.compute.groups.identifiers import Surrogates
+from roost.compute.groups.identifiers import Identifiers
 from roost.compute.inventory.live_fleet import LiveFleet
 from roost.placement.audit import Audit, Violation, audit
 from roost.placement.fleet import Fleet
@@ -59,12 +59,12 @@ class BrokenRule:
         found = self.violation
         return ViolationKey(self.group_id, str(found.breach), str(found.rule), self.aggregate or "")
 
-    def shown(self, surrogates: Surrogates) -> "BrokenRule":
-        """With the identifiers that the group's project may see."""
-        rule = surrogates.shown(self.violation.rule)
+    def shown(self, identifiers: Identifiers) -> "BrokenRule":
+        """With the identifiers that the reader may see."""
+        rule = identifiers.shown(self.violation.rule)
         aggregate = rule.identifier
         if aggregate is None and self.aggregate is not None:
-            aggregate = surrogates.of(rule.scope, self.aggregate)
+            aggregate = identifiers.of(rule.scope, self.aggregate)
         return replace(self, violation=replace(self.violation, rule=rule), aggregate=aggregate)
 
 

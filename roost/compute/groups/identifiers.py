@@ -1,7 +1,7 @@
-"""By which identifiers a tenant knows aggregates: the real ones are stored, and shown only where the scope allows it.
+"""Which identifiers of aggregates an answer shows: the real ones are stored, and the reader decides what is shown.
 
-A scope's deployer chooses (`Scope.identifier_for`). Identifiers that are not allowed never leave Roost: an audit shows
-surrogates, made up for that one answer.
+Operators see the real ones. A tenant sees what the scope's deployer allows (`Scope.identifier_for`); an identifier that
+is not allowed never leaves Roost, and a surrogate, made up for one answer, stands in its place.
 """
 
 from collections.abc import Mapping
@@ -19,20 +19,28 @@ def shown(rule: Rule, known: Mapping[str, Scope], project_id: str) -> Rule:
     return replace(rule, identifier=known[rule.scope].identifier_for(project_id, rule.identifier))
 
 
-class Surrogates:
-    """Identifiers as one audit shows them: two are equal exactly where the aggregates are the same."""
+class Identifiers:
+    """Identifiers as one answer shows them: two are equal exactly where the aggregates are the same.
 
-    def __init__(self, known: Mapping[str, Scope], project_id: str) -> None:
-        self._known = known
+    `real` is for operators, who see every name; otherwise they are those of a project.
+    """
+
+    def __init__(self, known: Mapping[str, Scope], project_id: str, *, real: bool = False) -> None:
+        self.known = known
+        self.real = real
         self._project_id = project_id
         self._made_up: dict[tuple[str, str], str] = {}
 
     def of(self, scope: str, identifier: str) -> str:
-        """The tenant's own identifier; where the scope allows none, one that the next answer will not repeat."""
-        if self._known[scope].allow_identifiers:
-            return self._known[scope].identifier_for(self._project_id, identifier)
+        """The reader's own identifier; where the scope allows none, one that the next answer will not repeat."""
+        if self.real:
+            return identifier
+        if self.known[scope].allow_identifiers:
+            return self.known[scope].identifier_for(self._project_id, identifier)
         return self._made_up.setdefault((scope, identifier), str(uuid4()))
 
     def shown(self, rule: Rule) -> Rule:
-        """The rule with the tenant's own identifier."""
-        return shown(rule, self._known, self._project_id)
+        """The rule with the reader's own identifier; with none if its scope is gone."""
+        if self.real or rule.identifier is None:
+            return rule
+        return shown(rule, self.known, self._project_id) if rule.scope in self.known else replace(rule, identifier=None)

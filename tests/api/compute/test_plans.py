@@ -114,6 +114,62 @@ async def test_new_policies_are_planned_with_what_they_would_break(compute: Comp
     assert shown["server_group"]["policies"][0]["name"] == "affinity"
 
 
+async def test_a_plan_separates_what_it_breaks_from_what_was_broken_and_what_it_mends(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "soft-anti-affinity", "scope": "rack"})
+    first, second, third, loose = [each["id"] for each in await boot(compute, group, 4)]
+    leaving = {"remove_instance": {"instance_id": loose}}
+    await compute.post(f"/os-server-groups/{group}/action", leaving, version=VERSION)
+    apart: dict[str, Any] = {"policies": [{"name": "affinity", "scope": "rack"}, {"name": "soft-affinity"}]}
+    broken = await plan(compute, group, **apart)
+    assert broken["sentence"] == "1 rule would be broken."
+    assert (len(broken["violations"]), broken["broken_before"], broken["mended"]) == (1, [], [])
+    applied = await plan(compute, group, **apart, generation=broken["generation"])
+    assert applied["sentence"] == "1 rule broken."
+
+    left = await plan(compute, group, remove_servers=[first])
+    assert left["sentence"] == "No rules would be broken, 1 would stay broken."
+    assert (left["violations"], left["mended"]) == ([], [])
+    (still,) = left["broken_before"]
+    assert still["message"] == "1 member is apart from the rack that holds most, against 'affinity:rack'"
+
+    further = await plan(compute, group, add_servers=[loose])
+    assert further["sentence"] == "1 rule would be broken."
+    assert [each["excess"] for each in further["violations"]] == [3]
+    mending = await plan(compute, group, remove_servers=[first, second])
+    assert mending["sentence"] == "No rules would be broken, 1 would be mended."
+    (mended,) = mending["mended"]
+    assert (mended["breach"], mended["excess"]) == ("apart", 2)
+    assert set(mended["members"]) < {first, second, third}
+    applied = await plan(compute, group, remove_servers=[first, second], generation=mending["generation"])
+    assert applied["sentence"] == "0 rules broken, 1 mended."
+
+
+async def test_a_limit_that_is_raised_mends_and_one_that_is_lowered_breaks_further(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "affinity", "scope": "rack"})
+    await boot(compute, group, 4)
+
+    def at_most(limit: int) -> dict[str, Any]:
+        return {"policies": [{**RACK, "rules": {"max_server_per_aggregate": limit}}]}
+
+    planned = await plan(compute, group, **at_most(2))
+    await plan(compute, group, **at_most(2), generation=planned["generation"])
+    less, some, enough = [await plan(compute, group, **at_most(limit)) for limit in (1, 3, 4)]
+    assert [(each["excess"], less["broken_before"], less["mended"]) for each in less["violations"]] == [(3, [], [])]
+    assert [(each["excess"], some["violations"], some["mended"]) for each in some["broken_before"]] == [(1, [], [])]
+    assert [(each["excess"], enough["violations"]) for each in enough["mended"]] == [(2, [])]
+
+
+async def test_a_loss_says_for_each_group_what_it_breaks_and_what_it_mends(compute: Compute) -> None:
+    group = await make_group(compute, {"name": "soft-anti-affinity", "scope": "rack"})
+    servers = await boot(compute, group, 2)
+    together = {"server_group": {"policies": [{"name": "affinity", "scope": "rack"}]}}
+    await compute.post(f"/os-server-groups/{group}", together, version=VERSION)
+    body = {"plan": {"drain": {"scope": "host", "identifier": servers[1]["OS-EXT-SRV-ATTR:host"]}}}
+    (found,) = (await compute.post("/os-server-groups/plan?all_projects=1", body, version=VERSION))["plan"]["groups"]
+    assert found["violations"] == []
+    assert [each["breach"] for each in found["mended"] + found["broken_before"]] == ["apart"]
+
+
 async def test_a_plan_of_policies_is_refused_once_the_members_have_changed(compute: Compute) -> None:
     group = await make_group(compute, RACK)
     await boot(compute, group, 2)

@@ -777,6 +777,27 @@ async def test_surrogates_agree_within_one_answer_and_differ_in_the_next(api: Ap
     }
 
 
+async def test_an_operator_is_shown_hosts_and_real_identifiers_from_2_1003_on(api: Api) -> None:
+    zone, *_ = await obfuscated_zone(api)
+    group = await make(api, f"affinity:zone:{zone}", "anti-affinity:rack", "soft-affinity")
+    await put_server(api.services.database, await project(api), host="zone3-rack4-host1", group=group["id"])
+    path = f"{GROUPS}/{group['id']}/audit"
+    answers = [
+        (await api.get(path, cloud=cloud, version=version)).json()["server_group_policy_audit"]
+        for cloud, version in (("roost-admin", "2.1003"), ("roost-admin", "2.1002"), ("roost", "2.1003"))
+    ]
+    seen, as_proposed, tenants = [answer["members"][0]["placements"] for answer in answers]
+    assert seen["host"] == "zone3-rack4-host1"
+    aggregates = (await api.get("/compute/v2.1/os-aggregates", cloud="roost-admin")).json()["aggregates"]
+    inside = {str(each["id"]) for each in aggregates if "zone3-rack4-host1" in each["hosts"]}
+    assert {seen["rack"], seen["zone"]} <= inside
+    (violation,) = answers[0]["violations"]
+    assert violation["policy"]["identifier"] == violation["aggregate"] in {str(each["id"]) for each in aggregates}
+    for hidden in (as_proposed, tenants):
+        assert not set(hidden.values()) & ({*seen.values()} | inside)
+    assert zone in answers[2]["violations"][0]["message"]
+
+
 async def test_a_violation_says_which_policy_where_who_and_by_how_much(api: Api) -> None:
     await configure(api, "rack", allow_identifiers=True)
     group = await make(

@@ -14,6 +14,7 @@ from roost.compute.fronting import mirror, reservations
 from roost.compute.fronting.mirror import NovaAggregate, NovaGroup, NovaHost, NovaServer
 from roost.compute.fronting.reservations import Order
 from roost.compute.groups import groups
+from roost.compute.groups.identifiers import Identifiers
 from roost.compute.inventory import scopes
 from roost.compute.inventory.changes import latest_generation
 from roost.compute.inventory.live_fleet import LiveFleet
@@ -282,7 +283,8 @@ async def test_a_group_is_audited_where_its_members_really_are(nova: Mirror) -> 
     group = await nova.group()
     await nova.put(server("h1"), server("h1"), group=group)
     async with nova.database.begin() as connection:
-        [(broken, _)] = (await audit.audit_group(connection, await groups.find(connection, group))).violations
+        real = Identifiers({}, "p", real=True)
+        [(broken, _)] = (await audit.audit_group(connection, await groups.find(connection, group), real)).violations
     violation = broken.violation
     assert (violation.breach, len(violation.members), violation.excess) == ("too_many", 2, 1)
 

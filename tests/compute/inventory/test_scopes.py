@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from roost.compute.groups import groups
 from roost.compute.groups.groups import GroupPolicy
-from roost.compute.groups.identifiers import Surrogates, shown
+from roost.compute.groups.identifiers import Identifiers, shown
 from roost.compute.inventory import scopes as policy_scopes
 from roost.compute.inventory.scopes import BUILT_IN, Scope, aggregates_in, load_scopes
 from roost.config import Settings
@@ -38,8 +38,15 @@ def test_a_rule_is_shown_without_what_its_scope_hides() -> None:
     assert shown(Rule.parse("anti-affinity:closed"), KNOWN, "t") == Rule.parse("anti-affinity:closed")
 
 
+def test_operators_see_real_identifiers_whatever_the_scope() -> None:
+    real = Identifiers(KNOWN, "t", real=True)
+    assert [real.of(scope, "7") for scope in KNOWN] == ["7"] * len(KNOWN)
+    rules = [Rule.parse(f"affinity:{scope}:7") for scope in ("open", "hidden", "closed")]
+    assert [real.shown(rule) for rule in rules] == rules
+
+
 def test_surrogates_are_the_tenants_own_or_made_up_for_one_answer() -> None:
-    first, second = Surrogates(KNOWN, "t"), Surrogates(KNOWN, "t")
+    first, second = Identifiers(KNOWN, "t"), Identifiers(KNOWN, "t")
     assert first.of("open", "7") == "7"
     assert first.of("hidden", "7") == second.of("hidden", "7") == HIDDEN.identifier_for("t", "7")
     for scope in ("closed", "host"):
