@@ -13,7 +13,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Roost needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade --constraint constraints.txt pip
-	$(BIN)/python $(PIP) --constraint constraints.txt --group dev --editable '.[embedded,keystone,client,notifications]'
+	$(BIN)/python $(PIP) --constraint constraints.txt --group dev --editable '.[embedded,keystone,client,notifications,senlin]'
 	@touch $@
 
 # python-senlinclient prints only with an older openstack client, Tempest and Nova bring versions of their own:
@@ -118,6 +118,24 @@ nova-matrix: $(NOVAS:%=.venv-nova-%/.tested)
 	@echo "Nova $*"
 	OS_NOVA_DISABLE_EVENTLET_PATCHING=true PYTHONPATH=roost-nova:bench .venv-nova-$*/bin/python -W ignore tests/nova/real_nova.py
 	@touch $@
+
+# Clusters out of a database that Senlin 16 makes, with its own migrations, in a MariaDB; without Senlin and MariaDB the
+# same tests run in `make test`, on a stored copy of such a database.
+.venv-senlin-16/.installed: constraints-senlin-16.txt
+	test -x .venv-senlin-16/bin/python || $(PYTHON) -m venv .venv-senlin-16
+	.venv-senlin-16/bin/python $(PIP) --constraint constraints-senlin-16.txt senlin==16.0.0 setuptools pymysql
+	@touch $@
+
+.venv-mariadb/.installed:
+	@command -v apt-get >/dev/null || { echo "MariaDB comes from Debian's packages, and there is no apt-get to get them with."; exit 1; }
+	mkdir -p .venv-mariadb
+	cd .venv-mariadb && apt-get download -qq mariadb-server mariadb-server-core mariadb-client-core libmariadb3 liburing2 libaio1
+	cd .venv-mariadb && for package in *.deb; do dpkg -x $$package .; done
+	@touch $@
+
+.PHONY: senlin-import-test
+senlin-import-test: install .venv-senlin-16/.installed .venv-mariadb/.installed
+	ROOST_SENLIN=.venv-senlin-16/bin/python ROOST_MARIADB=.venv-mariadb $(BIN)/python -m pytest tests/imports
 
 # A real, small OpenStack on this machine, in .lab: see lab/README.md.
 lab: install

@@ -246,6 +246,12 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             help="Whether the webhooks and the polled URLs of policies may lead to this machine and into private "
             "networks. Users name them, and the engine calls them.",
         ),
+        cfg.BoolOpt(
+            "senlin_webhooks",
+            default=False,
+            help="Whether webhooks that came from Senlin are also triggered at their old addresses, which have no "
+            "token: anyone who knows the id of such a receiver can trigger it.",
+        ),
     ],
     "history": [
         cfg.IntOpt(
@@ -281,6 +287,7 @@ class ClusterSettings:
     profiles: list[str]
     health_interval_min: int
     private_urls: bool
+    senlin_webhooks: bool
 
 
 @dataclass(frozen=True, slots=True)

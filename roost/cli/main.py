@@ -95,6 +95,18 @@ def _parser() -> argparse.ArgumentParser:
     forget.add_argument("groups", nargs="*", metavar="ID", help="which ones")
     forget.add_argument("--all", action="store_true", help="all of them, and all hosts that Nova has no more")
 
+    imports = commands.add_parser("import", help="what was there before Roost").add_subparsers(
+        required=True, metavar="DO"
+    )
+    senlin = _command(imports, "senlin", _import_senlin, "bring the clusters of a Senlin database, with their servers")
+    senlin.add_argument(
+        "--from", dest="source", required=True, metavar="URL", help="mysql+pymysql://USER:PASSWORD@HOST/senlin"
+    )
+    senlin.add_argument("--dry-run", action="store_true", help="say what would come, and change nothing")
+    senlin.add_argument("--events", action="store_true", help="also the events of the last [history] keep_days")
+    _command(imports, "check", _import_check, "compare nodes with the servers of Nova (exit status 1 if they differ)")
+    _command(imports, "groups", _import_groups, "take over the server groups of Nova, and list broken rules")
+
     sample = commands.add_parser("config", help="the configuration file").add_subparsers(required=True, metavar="DO")
     _command(sample, "sample", _config_sample, "print a configuration file with every option and its default")
     rules = commands.add_parser("policy", help="who may do what; what governs clusters").add_subparsers(
@@ -208,6 +220,24 @@ def _front_forget(options: argparse.Namespace) -> int:
     from roost.cli import front
 
     return front.forget(_settings(options), options.groups, everything=options.all)
+
+
+def _import_senlin(options: argparse.Namespace) -> int:
+    from roost.cli import imports
+
+    return imports.senlin(_settings(options), options.source, dry_run=options.dry_run, with_events=options.events)
+
+
+def _import_check(options: argparse.Namespace) -> int:
+    from roost.cli import imports
+
+    return imports.check(_settings(options))
+
+
+def _import_groups(options: argparse.Namespace) -> int:
+    from roost.cli import imports
+
+    return imports.groups(_settings(options))
 
 
 def _config_sample(options: argparse.Namespace) -> int:

@@ -75,6 +75,16 @@ class CloudServer:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeServer:
+    """A server, and the node of a cluster that it was made for, if it was."""
+
+    id: str
+    name: str
+    project_id: str
+    node_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class CloudGroup:
     """A server group. `policies` are strings as the compute API writes them, with their scopes if they have any."""
 

@@ -18,7 +18,7 @@ from keystoneauth1 import exceptions as keystone
 from openstack import exceptions
 
 from roost.clouds import inventory
-from roost.clouds.base import CloudError
+from roost.clouds.base import CloudError, NodeServer
 from roost.clouds.retries import make_patient
 from roost.compute.fronting import mirror
 from roost.compute.inventory.aggregates import SCOPE
@@ -33,6 +33,8 @@ _NEWEST_SECONDS = 60.0
 _PAGE = 1000
 VIA = "1.1 roost"
 """What each request to Nova says of where it came through, so that a Roost which asks itself notices it."""
+NODE_ID = "cluster_node_id"
+"""The key of a server's metadata that names its node; profiles set it too."""
 _VERSION = "2.87"
 """Of what Roost itself asks: servers tell their flavor's size, groups their rules."""
 _REFUSALS: Mapping[int, type[RoostError]] = {
@@ -253,6 +255,15 @@ class Nova:
         rows = [answer.accepted().json()["server"] for answer in answers if answer.status != 404]
         gone |= {row["id"] for row in rows if row["status"] in _GONE}
         return [_server(row) for row in rows if row["id"] not in gone and _is_told(row)], gone
+
+    async def node_servers(self) -> list[NodeServer]:
+        """The servers of all projects, with the nodes that their metadata name."""
+        rows = await self._pages("/servers/detail", "servers", all_tenants=1)
+        return [
+            NodeServer(row["id"], row.get("name", ""), row["tenant_id"], row.get("metadata", {}).get(NODE_ID))
+            for row in rows
+            if row["status"] not in _GONE
+        ]
 
     async def shows_server(self, token: str, server_id: str) -> bool:
         """Whether a server is there for whoever has this token."""

@@ -40,16 +40,13 @@ from roost.clouds.base import (
     ServerRequest,
 )
 from roost.clouds.host_choice import ChosenHost
-from roost.clouds.nova import nearest_policy
+from roost.clouds.nova import NODE_ID, nearest_policy
 from roost.clouds.octavia import Octavia
 from roost.clouds.retries import make_patient
 from roost.clouds.server_groups import OwnGroups
 from roost.config import Settings
 from roost.placement.rules import HOST, Rule
 from roost.store.database import Database, patient
-
-NODE_ID = "cluster_node_id"
-"""The key of a server's metadata that names its node; profiles set it too."""
 
 _AT_ONCE = 16
 _IN_A_QUESTION = 50

@@ -55,10 +55,15 @@ async def change(connection: AsyncConnection, cluster_id: str, policy: Policy | 
     elif what == "unregister":
         await connection.execute(health_registry.delete().where(health_registry.c.cluster_id == cluster_id))
     elif isinstance(policy, HealthPolicy):
-        interval = LIFECYCLE_SECONDS if policy.modes == [LIFECYCLE_EVENTS] else policy.detection["interval"]
-        values = {"check_type": ",".join(policy.modes), "interval": interval, "params": dict(policy.spec)}
+        values = registration(policy)
         row = insert(health_registry).values(cluster_id=cluster_id, policy_id=policy.id, **values)
         await connection.execute(row.on_conflict_do_update(index_elements=["cluster_id", "policy_id"], set_=values))
+
+
+def registration(policy: HealthPolicy) -> dict[str, Any]:
+    """How a cluster with this policy is watched, as the table has it."""
+    interval = LIFECYCLE_SECONDS if policy.modes == [LIFECYCLE_EVENTS] else policy.detection["interval"]
+    return {"check_type": ",".join(policy.modes), "interval": interval, "params": dict(policy.spec)}
 
 
 async def hurry(connection: AsyncConnection, node_ids: Sequence[str]) -> int:

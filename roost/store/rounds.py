@@ -34,6 +34,7 @@ class AdvisoryLock(IntEnum):
     AUDIT = 7_266_017
     CONTINUOUS_REPAIRS = 7_266_018
     HISTORY = 7_266_019
+    IMPORT = 7_266_020
 
 
 class Rounds:

@@ -255,3 +255,12 @@ health_registry = sa.Table(
     # The next look; whichever engine moves it on does the looking.
     sa.Column("due_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now(), index=True),
 )
+
+# What was brought from Senlin. What has been deleted since does not come back when it is imported again.
+imports = sa.Table(
+    "imports",
+    metadata,
+    sa.Column("noun", sa.Text, primary_key=True),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("imported_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+)
