@@ -148,7 +148,7 @@ class ExplanationAnswer:
     verdict: str
     sentence: str
     hosts: int
-    candidates: int
+    candidates: int | None
     refused: tuple[RefusalAnswer, ...]
     chosen: tuple[CandidateAnswer, ...]
     runners_up: tuple[CandidateAnswer, ...]

@@ -1,18 +1,13 @@
 """What is asked of the scheduler, and what it answers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Self
+from typing import Final
 
-import numpy as np
-
-from roost.placement.fleet import HEADROOM, HEADROOM_BITS, TIE_BITS, Bools, Fleet, Ints, Members, Resources
+from roost.placement.fleet import Bools, Fleet, Members, Resources
+from roost.placement.ranking import Names, RankedHost, Ranking, Row, SoftRuleShare, free_share
 from roost.placement.rules import Rule
-
-RUNNERS_UP: Final = 3
-"""How many of those that came next an explanation names."""
-
 
 WORK: Final = 200_000
 """How much work the exact search may do for one request, where the request does not say."""
@@ -156,89 +151,6 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RankingField:
-    """Where a soft rule's preference stands within the ranking's words."""
-
-    rule: Rule
-    word: int
-    shift: int
-    width: int
-    top: int
-    """For anti-affinity, what the number of members is taken from, so that fewer rank higher."""
-
-    def value(self, word: int) -> int | None:
-        """What the rule saw in a host when it was ranked: see `Share`."""
-        stored = word >> self.shift & ((1 << self.width) - 1)
-        if stored == 0:
-            return None
-        return self.top - stored if self.top else stored - 1
-
-
-@dataclass(slots=True)
-class Ranking:
-    """The candidates in order of preference: words of bits, compared word by word, the higher the better.
-
-    A word holds as many soft rules as fit, the first ones highest. The last word ends with the capacity and the
-    seeded tie-break, and is 0 for a refused host, so that the best host is mostly a single argmax.
-    """
-
-    words: list[Ints]
-    fields: tuple[RankingField, ...]
-    flip: int
-
-    @property
-    def key(self) -> Ints:
-        """The last word."""
-        return self.words[-1]
-
-    def best(self, among: Bools | None = None) -> int:
-        """The best candidate; where its key is 0 there was none."""
-        key = self.words[-1] if among is None else self.words[-1] * among
-        if len(self.words) == 1:
-            return int(key.argmax())
-        left = np.flatnonzero(key)
-        for word in self.words[:-1] if len(left) else ():
-            ranked = word[left]
-            left = left[ranked == ranked.max()]
-        return int(left[key[left].argmax()]) if len(left) else 0
-
-    def row(self, host: int) -> tuple[int, ...]:
-        """One host's words."""
-        return tuple(int(word[host]) for word in self.words)
-
-    def preferences(self) -> Ints:
-        """What the soft rules alone say of each host: the higher the better, and equal where they see no difference."""
-        own = [*self.words[:-1], self.key >> (TIE_BITS + HEADROOM_BITS)]
-        return np.unique(np.stack(own), axis=1, return_inverse=True)[1].reshape(-1)
-
-    def copy(self) -> "Ranking":
-        """The same ranking, to be changed apart."""
-        return Ranking([word.copy() for word in self.words], self.fields, self.flip)
-
-
-@dataclass(frozen=True, slots=True)
-class SoftRuleShare:
-    """What a soft rule saw in a host.
-
-    How many members its aggregate held, None if it is in no aggregate; for a rule with a target, 1 where the host is
-    as the rule likes it and 0 where it is not.
-    """
-
-    rule: Rule
-    value: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class RankedHost:
-    """Why a host ranked where it did: the soft rules first, in their order, then its capacity."""
-
-    host: int
-    shares: tuple[SoftRuleShare, ...]
-    headroom: int
-    """How much of the host's scarcest resource was free, in per cent."""
-
-
-@dataclass(frozen=True, slots=True)
 class Explanation:
     """The hosts chosen, each as it stood when it was chosen, and the best of those left over at the end."""
 
@@ -248,46 +160,54 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Why a decision is as it is: see the properties of `Decision`."""
+    """Why a decision is as it is, counted over all hosts: see the properties of `Decision`."""
 
     refused: tuple[RefusalCount, ...]
     candidates: int
     feasible: tuple[tuple[Rule, Bools], ...]
     ranking: Ranking
-    rows: tuple[tuple[int, ...], ...]
+    chosen: tuple[int, ...]
+    rows: tuple[Row, ...]
+
+    def names(self) -> Names:
+        """The chosen hosts and the best candidates that were not chosen."""
+        hosts = self.candidates + sum(refused.hosts for refused in self.refused)
+        next_best = tuple(self.ranking.next_best(self.chosen))
+        return Names(self.ranking.fields, self.ranking.flip, self.rows, next_best, hosts)
 
 
 class Reasons:
-    """The account of a decision, worked out from the columns when it is first read.
+    """Why a decision is as it is. What the decision itself did not need is worked out when it is first read."""
 
-    It must be read before the fleet or the members change, if it is to be read at all: a decision by the index keeps
-    no copy of either.
-    """
+    __slots__ = ("_account", "_names")
 
-    __slots__ = ("_account", "_give")
+    def __init__(self, account: Account | None) -> None:
+        self._account = account
+        self._names: Names | None = None
 
-    def __init__(self, give: Callable[[], Account] | Account) -> None:
-        self._account: Account | None = give if isinstance(give, Account) else None
-        self._give: Callable[[], Account] | None = None if isinstance(give, Account) else give
+    @property
+    def counted(self) -> bool:
+        """Whether the hosts have been counted."""
+        return self._account is not None
 
-    @classmethod
-    def later(cls, fleet: Fleet, members: Members, give: Callable[[], Account]) -> Self:
-        """An account that is worked out when it is read, as long as neither the fleet nor the members have changed."""
-        before = fleet.changes + members.changes
-
-        def checked() -> Account:
-            if fleet.changes + members.changes != before:
-                raise RuntimeError("the fleet or the members have changed since the decision; read its reasons earlier")
-            return give()
-
-        return cls(checked)
-
-    def read(self) -> Account:
-        """The account."""
+    def account(self) -> Account:
+        """What each check removed, over all hosts."""
         if self._account is None:
-            assert self._give is not None
-            self._account = self._give()
+            self._account = self._count()
         return self._account
+
+    def names(self) -> Names:
+        """The chosen hosts and those that came next."""
+        if self._names is None:
+            self._names = self._name() or self.account().names()
+        return self._names
+
+    def _count(self) -> Account:
+        raise NotImplementedError
+
+    def _name(self) -> Names | None:
+        """The names, if they can be told without looking at all hosts."""
+        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -310,27 +230,27 @@ class Decision:
     @property
     def refused(self) -> tuple[RefusalCount, ...]:
         """What each check removed, in the order applied; for several servers, before the first of them was placed."""
-        return self.reasons.read().refused
+        return self.reasons.account().refused
 
     @property
     def candidates(self) -> int:
         """How many hosts passed every check."""
-        return self.reasons.read().candidates
+        return self.reasons.account().candidates
 
     @property
     def feasible(self) -> tuple[tuple[Rule, Bools], ...]:
         """For each rule with a skew, the aggregates that could take a server."""
-        return self.reasons.read().feasible
+        return self.reasons.account().feasible
 
     @property
     def ranking(self) -> Ranking:
         """The candidates in order of preference."""
-        return self.reasons.read().ranking
+        return self.reasons.account().ranking
 
     @property
-    def rows(self) -> tuple[tuple[int, ...], ...]:
-        """The words of each chosen host as they were when it was chosen."""
-        return self.reasons.read().rows
+    def names(self) -> Names:
+        """The chosen hosts and the best that were not chosen, with what ranked each."""
+        return self.reasons.names()
 
     def __bool__(self) -> bool:
         return self.verdict is Verdict.PLACED
@@ -341,8 +261,9 @@ class Decision:
 
     def explain(self) -> Explanation:
         """What the soft rules and the capacity said of the winners and of those that came next."""
-        winners = (self._standing(host, row) for host, row in zip(self.hosts, self.rows, strict=True))
-        return Explanation(tuple(winners), tuple(self._standing(host, row) for host, row in self.next_best()))
+        names = self.names
+        winners = (_standing(names, host, row) for host, row in zip(self.hosts, names.rows, strict=True))
+        return Explanation(tuple(winners), tuple(_standing(names, host, row) for host, row in names.next_best))
 
     def sentence(self, refused: Sequence[RefusalCount] | None = None) -> str:
         """The decision in plain words; with other counts of what was refused, where they are to be read by others."""
@@ -357,26 +278,10 @@ class Decision:
             reasons.append(passing(self.verdict, self.candidates))
         return f"{lead} {many}: {'; '.join(reasons) or 'there are no hosts'}"
 
-    def next_best(self) -> list[tuple[int, tuple[int, ...]]]:
-        """The best candidates that were not chosen, each with its words."""
-        key, taken = self.ranking.key, list(self.hosts)
-        hidden = key[taken]
-        key[taken] = 0
-        found: list[tuple[int, tuple[int, ...]]] = []
-        for _ in range(min(RUNNERS_UP, self.candidates)):
-            host = self.ranking.best()
-            if not key[host]:
-                break
-            found.append((host, self.ranking.row(host)))
-            key[host] = 0
-        for host, row in found:
-            key[host] = row[-1]
-        key[taken] = hidden
-        return found
 
-    def _standing(self, host: int, row: tuple[int, ...]) -> RankedHost:
-        shares = tuple(SoftRuleShare(field.rule, field.value(row[field.word])) for field in self.ranking.fields)
-        return RankedHost(host, shares, free_share(row, self.ranking.flip))
+def _standing(names: Names, host: int, row: Row) -> RankedHost:
+    shares = tuple(SoftRuleShare(field.rule, field.value(row[field.word])) for field in names.fields)
+    return RankedHost(host, shares, free_share(row, names.flip))
 
 
 def passing(verdict: Verdict, candidates: int) -> str:
@@ -385,8 +290,3 @@ def passing(verdict: Verdict, candidates: int) -> str:
     if verdict is Verdict.UNDECIDED:
         return f"{passed} every check, and the search ended before it was known whether all servers fit together"
     return f"{passed} every check, too few for all servers together"
-
-
-def free_share(row: Sequence[int], flip: int) -> int:
-    """How much of a host's scarcest resource was free when it was ranked, in per cent, as its words have it."""
-    return ((row[-1] ^ flip) & HEADROOM) >> TIE_BITS

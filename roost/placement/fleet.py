@@ -22,6 +22,8 @@ Values = TypeVar("Values", np.int64, np.bool_)
 
 NOWHERE: Final = -1
 """The aggregate of a host that is in no aggregate of a scope."""
+NO_AGGREGATE: Final = -2
+"""The aggregate of an identifier that no host ever had: no host is in it."""
 
 # One integer orders hosts by capacity: a bit that is always set, so that 0 can mean refused; the headroom, in whole
 # per cent, so that hosts which differ by less count as equal and parallel schedulers spread over them; and the host's
@@ -45,15 +47,6 @@ class Resources(NamedTuple):
     vcpus: int = 0
     memory_mb: int = 0
     disk_gb: int = 0
-
-
-def headroom(free: Iterable[int], total: Iterable[int]) -> int:
-    """How much of a host's scarcest resource is free, in whole per cent.
-
-    headroom = min over the resources the host has of floor(100 * free / total), within 0 and 100
-    """
-    shares = [100 * left // whole for left, whole in zip(free, total, strict=True) if whole > 0]
-    return max(0, min(100, *shares)) if shares else 0
 
 
 class Column(Generic[Values]):
@@ -305,9 +298,11 @@ class Fleet:
 
     def claim(self, host: int, resources: Resources, servers: int = 1) -> None:
         """Servers arrive on a host."""
-        vcpus, memory, disk = (column.values.item(host) for column in self._free)
-        left = (vcpus - servers * resources[0], memory - servers * resources[1], disk - servers * resources[2])
-        self._set_free(host, tuple(column.values.item(host) for column in self._total), left)
+        share = self.headroom_with(host, resources, servers)
+        for column, need in zip(self._free, resources, strict=True):
+            if need:
+                column.put(host, column.values.item(host) - servers * need)
+        self._set_headroom(host, share)
 
     def release(self, host: int, resources: Resources, servers: int = 1) -> None:
         """Servers leave a host."""
@@ -398,9 +393,20 @@ class Fleet:
         """How a scope divides the hosts, if any host has joined it."""
         return self._scopes.get(name)
 
-    def headroom_of(self, host: int) -> int:
-        """How much of a host's scarcest resource is free, in whole per cent."""
-        return self._bucket(host)
+    def headroom_with(self, host: int, resources: Resources, servers: int = 1) -> int:
+        """How much of a host's scarcest resource is free, in whole per cent, once servers of a size have arrived.
+
+        headroom = min over the resources the host has of floor(100 * free / total), within 0 and 100
+        """
+        share, known = 100, False
+        for free, total, need in zip(self._free, self._total, resources, strict=True):
+            whole = total.values.item(host)
+            if whole > 0:
+                known = True
+                part = 100 * (free.values.item(host) - servers * need) // whole
+                if part < share:
+                    share = part
+        return share if known and share > 0 else 0
 
     @property
     def room(self) -> int:
@@ -443,18 +449,18 @@ class Fleet:
             self.index_hosts()
 
     def _set_capacity(self, host: int, total: Resources, free: Resources) -> None:
-        for column, value in zip(self._total, total, strict=True):
+        for column, value in zip((*self._total, *self._free), (*total, *free), strict=True):
             column.put(host, value)
-        self._set_free(host, total, free)
+        self._set_headroom(host, self.headroom_with(host, Resources()))
 
-    def _set_free(self, host: int, total: tuple[int, ...], free: tuple[int, ...]) -> None:
+    def _set_headroom(self, host: int, share: int) -> None:
         self.changes += 1
-        for column, value in zip(self._free, free, strict=True):
-            column.put(host, value)
-        share = headroom(free, total)
-        if self._index is not None and self._up.values.item(host) and share != (before := self._bucket(host)):
-            self._index.shift(host, before, share, self._aggregates(host))
-        self._order.put(host, LIVE | share << TIE_BITS | (host * SCRAMBLE & self._mask))
+        order = self._order.values.item(host)
+        before = order >> TIE_BITS & 127
+        if share != before or not order:
+            if self._index is not None and self._up.values.item(host):
+                self._index.shift(host, before, share, self._scopes)
+            self._order.put(host, LIVE | share << TIE_BITS | (host * SCRAMBLE & self._mask))
 
 
 class _Tally(NamedTuple):

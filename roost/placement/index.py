@@ -13,12 +13,12 @@ All enabled hosts are in one queue. Each scope that a decision asked for has a p
 its hosts, and for a large one a queue as well. A snapshot has no index, and is decided on by its columns.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
 
-from roost.placement.fleet import NOWHERE, SCRAMBLE, TIE_BITS, UNSCRAMBLE, Ints
+from roost.placement.fleet import NOWHERE, SCRAMBLE, TIE_BITS, UNSCRAMBLE, Ints, ScopeColumn
 
 _BUCKETS: Final = 101
 _LARGE: Final = 256
@@ -26,11 +26,12 @@ _LARGE: Final = 256
 
 
 class HostQueue:
-    """Positions in the order of headroom, the most first."""
+    """Hosts in the order of headroom, the most first."""
 
-    __slots__ = ("_slots", "_tops")
+    __slots__ = ("_mask", "_slots", "_tops")
 
-    def __init__(self) -> None:
+    def __init__(self, mask: int) -> None:
+        self._mask = mask
         self._tops = [0] * _BUCKETS
         self._slots: dict[int, int] = {}
 
@@ -54,8 +55,24 @@ class HostQueue:
             del self._slots[place]
             self._tops[bucket] ^= 1 << slot
 
+    def move(self, before: int, after: int, position: int) -> None:
+        """A host goes from one bucket to another."""
+        slot, bit, slots, tops = position >> 8, 1 << (position & 255), self._slots, self._tops
+        place = before << 16 | slot
+        bits = slots[place] ^ bit
+        if bits:
+            slots[place] = bits
+        else:
+            del slots[place]
+            tops[before] ^= 1 << slot
+        place = after << 16 | slot
+        bits = slots.get(place, 0)
+        if not bits:
+            tops[after] |= 1 << slot
+        slots[place] = bits | bit
+
     def walk(self, offset: int) -> Iterator[int]:
-        """All positions, those with the most headroom first, and among equals from an offset on and round."""
+        """All hosts, those with the most headroom first, and among equals from a position on and round."""
         slots, first = self._slots, offset >> 8
         for bucket in range(_BUCKETS - 1, -1, -1):
             top = self._tops[bucket]
@@ -67,19 +84,21 @@ class HostQueue:
             late = here >> (offset & 255) << (offset & 255)
             if here:
                 later ^= 1 << first
-            yield from _positions(late, first << 8)
+            if late:
+                yield from self._hosts(late, first)
             for ahead in (later, top & ((1 << first) - 1)):
                 while ahead:
                     slot = (ahead & -ahead).bit_length() - 1
                     ahead &= ahead - 1
-                    yield from _positions(slots[base | slot], slot << 8)
-            yield from _positions(here ^ late, first << 8)
+                    yield from self._hosts(slots[base | slot], slot)
+            if here != late:
+                yield from self._hosts(here ^ late, first)
 
-
-def _positions(bits: int, base: int) -> Iterator[int]:
-    while bits:
-        yield base + (bits & -bits).bit_length() - 1
-        bits &= bits - 1
+    def _hosts(self, bits: int, slot: int) -> Iterator[int]:
+        base = (slot << 8) - 1
+        while bits:
+            yield (base + (bits & -bits).bit_length()) * UNSCRAMBLE & self._mask
+            bits &= bits - 1
 
 
 class Pool:
@@ -95,22 +114,20 @@ class Pool:
 class HostIndex:
     """The enabled hosts of a fleet by headroom, and by aggregate."""
 
-    __slots__ = ("_mask", "everyone", "pools")
+    __slots__ = ("_large", "_mask", "everyone", "pools")
 
     def __init__(self, order: Ints, enabled: Ints, room: int) -> None:
         self._mask = room - 1
-        self.everyone = HostQueue()
+        self.everyone = HostQueue(self._mask)
         self.pools: dict[str, dict[int, Pool]] = {}
+        self._large: list[tuple[str, dict[int, Pool]]] = []
+        """The scopes in which some aggregate has a queue."""
         for host, bucket in zip(enabled.tolist(), (order[enabled] >> TIE_BITS & 127).tolist(), strict=True):
             self.everyone.add(bucket, self.position(host))
 
     def position(self, host: int) -> int:
         """Where a host stands among those of equal headroom."""
         return host * SCRAMBLE & self._mask
-
-    def host(self, position: int) -> int:
-        """The host at a position."""
-        return position * UNSCRAMBLE & self._mask
 
     def offset(self, seed: int) -> int:
         """The position to begin at."""
@@ -130,10 +147,12 @@ class HostIndex:
                 if len(pool.hosts) > _LARGE:
                     self._enqueue(pool, zip(hosts.tolist(), (order[hosts] >> TIE_BITS & 127).tolist(), strict=True))
         self.pools[scope] = pools
+        if any(pool.queue is not None for pool in pools.values()):
+            self._large.append((scope, pools))
         return pools
 
     def _enqueue(self, pool: Pool, hosts: Iterable[tuple[int, int]]) -> None:
-        pool.queue = HostQueue()
+        pool.queue = HostQueue(self._mask)
         for host, bucket in hosts:
             pool.queue.add(bucket, self.position(host))
 
@@ -145,18 +164,16 @@ class HostIndex:
         """A host is disabled, once it has left its aggregates."""
         self.everyone.remove(bucket, self.position(host))
 
-    def shift(self, host: int, before: int, after: int, aggregates: Iterable[tuple[str, int]]) -> None:
-        """The headroom of a host changes; it is in these aggregates."""
-        position = self.position(host)
-        self.everyone.remove(before, position)
-        self.everyone.add(after, position)
-        for scope, aggregate in aggregates:
-            pools = self.pools.get(scope)
-            if pools is not None and aggregate != NOWHERE:
+    def shift(self, host: int, before: int, after: int, scopes: Mapping[str, ScopeColumn]) -> None:
+        """The headroom of a host changes, which is in one aggregate of each of these scopes, or in none."""
+        position = host * SCRAMBLE & self._mask
+        self.everyone.move(before, after, position)
+        for scope, pools in self._large:
+            aggregate = scopes[scope].column.values.item(host)
+            if aggregate != NOWHERE:
                 queue = pools[aggregate].queue
                 if queue is not None:
-                    queue.remove(before, position)
-                    queue.add(after, position)
+                    queue.move(before, after, position)
 
     def join(self, host: int, bucket: int, scope: str, aggregate: int) -> None:
         """An enabled host enters an aggregate."""
@@ -171,6 +188,7 @@ class HostIndex:
             pool.queue.add(bucket, self.position(host))
         elif len(pool.hosts) > 2 * _LARGE:
             del self.pools[scope]  # made anew, with a queue for this pool, when it is asked for
+            self._large = [each for each in self._large if each[0] != scope]
 
     def part(self, host: int, bucket: int, scope: str, aggregate: int) -> None:
         """An enabled host leaves an aggregate."""

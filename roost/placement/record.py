@@ -15,22 +15,26 @@ Where = Callable[[int, Sequence[str]], dict[str, Any]]
 
 
 def record(decision: Decision, where: Where) -> Record:
-    """One decision, on all of its servers. What ranked the hosts is kept as the scheduler has it, and read later."""
+    """One decision, on all of its servers. What ranked the hosts is kept as the scheduler has it, and read later.
+
+    What each check removed is written down where the decision has counted it. A refusal always has; a server that is
+    placed by the index never looked at the hosts that it did not need, and `candidates` is None."""
     scopes = tuple(dict.fromkeys(rule.scope for rule in decision.request.rules))
-    ranked = zip(decision.placed(), decision.rows, strict=True)
-    next_best = decision.next_best() if decision else []
+    names, counted = decision.names, decision.reasons.counted
+    ranked = zip(decision.placed(), names.rows, strict=True)
+    refused = decision.refused if counted else ()
     return {
         "verdict": decision.verdict,
         "servers": decision.request.count,
-        "hosts": decision.candidates + sum(refused.hosts for refused in decision.refused),
-        "candidates": decision.candidates,
-        "refused": [(refused.reason, refused.hosts, _written(refused.rule)) for refused in decision.refused],
+        "hosts": names.fleet_size,
+        "candidates": decision.candidates if counted else None,
+        "refused": [(each.reason, each.hosts, _written(each.rule)) for each in refused],
         "preferences": [
-            (_written(field.rule), field.word, field.shift, field.width, field.top) for field in decision.ranking.fields
+            (_written(field.rule), field.word, field.shift, field.width, field.top) for field in names.fields
         ],
-        "flip": decision.ranking.flip,
+        "flip": names.flip,
         "chosen": [{**where(host, scopes), "words": row, **_numbered(number)} for (host, number), row in ranked],
-        "runners_up": [{**where(host, scopes), "words": row} for host, row in next_best],
+        "runners_up": [{**where(host, scopes), "words": row} for host, row in (names.next_best if decision else ())],
         **_numbered(decision.request.partition),
     }
 

@@ -1,39 +1,129 @@
-"""One server by the index: walk the best hosts in order until one passes every check.
+"""Servers by the index: walk the best hosts in order until one passes every check.
 
-The soft rules have an upper bound each: the fewest members that an aggregate holds, or the most. The first host in a
-queue that reaches all bounds is the best there is. Where the first soft rule leaves few aggregates to look at, their
-pools are walked instead of the whole fleet. If this ends without certainty after `STEPS` hosts, or if no host passes,
-the answer is None: the columns then tell, and also say why.
+Every soft rule has a floor: what the cheapest host could cost it. The first host in a queue that costs no more than all
+floors is the best there is. Where the first soft rule leaves few aggregates to look at, their pools are walked instead
+of the whole fleet. Hosts that cost more wait in a heap, and come when the walk has ended.
+
+Several servers go on with one walk. The hosts that wait are kept by their aggregates in the scopes of soft rules: all
+of one kind cost the same at any time. A placement only refuses hosts or makes kinds dearer, so what comes out of the
+heap is looked at again, and nothing else needs to be.
+
+If this ends without certainty after so many steps, or if no host passes, the answer is None: the columns then tell, and
+also say why.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from heapq import heappop, heappush, heapreplace, merge
+from itertools import islice
 from typing import Final, NamedTuple
 
 from roost.placement.decision import Request
-from roost.placement.fleet import NOWHERE, Fleet, Ints, Members, ScopeColumn
+from roost.placement.fleet import (
+    HEADROOM,
+    NO_AGGREGATE,
+    NOWHERE,
+    TIE_BITS,
+    TIES,
+    Fleet,
+    Ints,
+    Members,
+    ScopeColumn,
+)
 from roost.placement.index import HostIndex, Pool
+from roost.placement.ranking import OUTSIDE, RUNNERS_UP, Names, RankingField, Row, lay_out
 from roost.placement.rules import AVAILABILITY_ZONE, HOST, Kind, Rule
 
 STEPS: Final = 128
 """How many hosts are looked at before the columns are asked."""
+_STEPS_A_SERVER: Final = 8
+"""How many more of them for each of several servers."""
 _SHARED: Final = -1
-_OUTSIDE: Final = -(1 << 62)
 _FEW: Final = 8
-"""Up to how many aggregates at the best level of the first soft rule are walked one by one."""
+"""Up to how many aggregates that the first soft rule prefers are walked one by one."""
 
-Rank = tuple[int, ...]
+Places = tuple[int, ...]
+"""The aggregate of a host in the scope of each soft rule."""
+Cost = tuple[int, ...]
+"""What a host costs each soft rule, in their order: less is better. See `RankingField.bits`."""
+Standing = tuple[Cost, int, int]
+"""A host's cost, its place in the order of headroom (less is better), and the host."""
 
 
 class _Counted(NamedTuple):
-    """The members that each aggregate of a rule's scope holds; the column is None where the scope is `host`."""
+    """The members that each aggregate of a scope holds; the column is None where the scope is `host`."""
 
-    rule: Rule
+    scope: str
     column: Ints | None
     tally: dict[int, int]
 
     def aggregate(self, host: int) -> int:
         """The aggregate of a host."""
         return host if self.column is None else self.column.item(host)
+
+
+class _Target(NamedTuple):
+    """A soft rule that names an aggregate; the column is None where no host ever joined it."""
+
+    column: Ints | None
+    aggregate: int
+    near: bool
+    floor: int = 0
+
+    def place(self, host: int) -> int:
+        return NOWHERE if self.column is None else self.column.item(host)
+
+    def cost(self, place: int) -> int:
+        return int((place == self.aggregate) is not self.near)
+
+
+class _Gathering:
+    """A soft affinity between members."""
+
+    __slots__ = ("counted", "place")
+
+    def __init__(self, counted: _Counted) -> None:
+        self.counted, self.place = counted, counted.aggregate
+
+    @property
+    def floor(self) -> int:
+        return -max((number for place, number in self.counted.tally.items() if place != NOWHERE), default=0)
+
+    def cost(self, place: int) -> int:
+        return OUTSIDE if place == NOWHERE else -self.counted.tally.get(place, 0)
+
+
+class _Spreading:
+    """A soft anti-affinity between members: the fewest that an aggregate with enabled hosts holds, and how many
+    aggregates hold so few, or some of them at least."""
+
+    __slots__ = ("_aggregates", "_left", "_number", "counted", "floor", "place")
+
+    def __init__(self, counted: _Counted, fleet: Fleet) -> None:
+        self.counted, self.place = counted, counted.aggregate
+        # Where each host is an aggregate, the members' own hosts are all there are once each of them holds some.
+        own = counted.column is None
+        self._aggregates: Collection[int] = counted.tally if own else fleet.pools(counted.scope)
+        self._number = len(fleet) if own else len(self._aggregates)
+        self._count()
+
+    def _count(self) -> None:
+        tally = self.counted.tally
+        if len(tally) < self._number:
+            self.floor, self._left = 0, self._number - len(tally)
+        else:
+            held = [tally.get(aggregate, 0) for aggregate in self._aggregates]
+            self.floor = min(held, default=0)
+            self._left = held.count(self.floor)
+
+    def cost(self, place: int) -> int:
+        return OUTSIDE if place == NOWHERE else self.counted.tally.get(place, 0)
+
+    def take(self, host: int) -> None:
+        """A host has one more member; the tally has it already."""
+        if self.cost(self.place(host)) == self.floor + 1:
+            self._left -= 1
+            if self._left <= 0:
+                self._count()
 
 
 class _Parts(NamedTuple):
@@ -49,16 +139,25 @@ class _Unsure(Exception):
 
 
 class Found(NamedTuple):
-    """The host of a server, and its partition where the group is divided."""
+    """The hosts of the servers, and their partitions where the group is divided."""
 
-    host: int
-    partition: int | None
+    hosts: tuple[int, ...]
+    partitions: tuple[int, ...]
+    walk: "_Walk"
+    chosen: list[Standing]
+    others: Iterator[Standing]
+    """The walk goes on: the best of those not chosen."""
+
+    def names(self) -> Names | None:
+        """The chosen hosts and those that came next; None if the walk does not get that far."""
+        return self.walk.names(self.chosen, self.others)
 
 
 def find(fleet: Fleet, index: HostIndex, request: Request, offset: int) -> Found | None:
-    """The best host for one server; None where the columns must tell."""
+    """The best hosts for the servers of a request; None where the columns must tell."""
     try:
-        return _Walk(fleet, index, request, offset).find()
+        walk = _Walk(fleet, index, request, offset)
+        return walk.place_one() if request.count == 1 else walk.place_several()
     except _Unsure:
         return None
 
@@ -68,7 +167,7 @@ class _Walk:
 
     __slots__ = (
         "_banned",
-        "_ceilings",
+        "_counts",
         "_fleet",
         "_index",
         "_inside",
@@ -78,6 +177,7 @@ class _Walk:
         "_offset",
         "_only",
         "_open",
+        "_order",
         "_outside",
         "_own",
         "_parts",
@@ -85,24 +185,28 @@ class _Walk:
         "_request",
         "_soft",
         "_steps",
+        "_taken",
+        "_to_place",
     )
 
     def __init__(self, fleet: Fleet, index: HostIndex, request: Request, offset: int) -> None:
         self._fleet, self._index, self._request, self._offset = fleet, index, request, offset
+        self._order = fleet.order_column
         self._present: Members = request.present()
         self._steps = STEPS
         self._needs = [(free, need) for free, need in zip(fleet.free_columns, request.resources, strict=True) if need]
         self._only: set[int] | None = None
         self._banned: set[int] = {*request.excluded, *request.different_host}
+        self._counts: dict[str, _Counted] = {}
         self._inside: list[tuple[str, Ints, int]] = []
         self._outside: list[tuple[Ints, int]] = []
         self._near: list[tuple[_Counted, set[int]]] = []
         self._limits: list[tuple[_Counted, int]] = []
-        self._ceilings: list[tuple[_Counted, int]] = []
-        self._soft: list[_Counted | tuple[Ints, int, bool]] = []
+        self._soft: list[_Target | _Gathering | _Spreading] = []
         self._parts: _Parts | None = None
         self._open = request.partition
         self._own = False
+        self._taken: dict[int, int] = {}
         self._read_hosts()
         skews = []
         for rule in request.rules:
@@ -112,7 +216,7 @@ class _Walk:
                 self._read_hard(rule)
                 if rule.max_skew is not None:
                     skews.append(rule)
-        self._ceilings = [self._ceiling(rule) for rule in skews]
+        self._limits += [self._ceiling(rule) for rule in skews]
 
     # What the request says
 
@@ -140,11 +244,18 @@ class _Walk:
             raise _Unsure
         return found
 
-    def _counted(self, rule: Rule) -> _Counted:
-        if rule.scope == HOST:
-            return _Counted(rule, None, self._present.by_host())
-        scope = self._scope(rule.scope)
-        return _Counted(rule, scope.column.values, self._present.tally(rule.scope, scope))
+    def _counted(self, scope: str) -> _Counted:
+        """The members in each aggregate of a scope: a count of its own where servers are added to it."""
+        known = self._counts.get(scope)
+        if known is None:
+            if scope == HOST:
+                column, tally = None, self._present.by_host()
+            else:
+                division = self._scope(scope)
+                column, tally = division.column.values, self._present.tally(scope, division)
+            known = _Counted(scope, column, tally if self._request.count == 1 else tally.copy())
+            self._counts[scope] = known
+        return known
 
     def _read_hard(self, rule: Rule) -> None:
         if rule.kind is Kind.AFFINITY and self._present.between:
@@ -156,15 +267,17 @@ class _Walk:
                 aggregate = self._fleet.aggregate_index(rule.scope, rule.identifier)
                 self._outside.append((self._scope(rule.scope).column.values, aggregate))
             return
-        counted = self._counted(rule)
+        counted = self._counted(rule.scope)
         if rule.kind is Kind.AFFINITY:
             if self._present.total:
                 self._near.append((counted, counted.tally.keys() - {NOWHERE}))
+            elif self._request.count > 1:  # which aggregate is best depends on all servers
+                raise _Unsure
             elif counted.column is not None:
                 self._outside.append((counted.column, NOWHERE))
         else:
-            # Without a limit the rule still keeps to hosts that are in the scope.
-            self._limits.append((counted, 1 << 62 if rule.limit is None else rule.limit))
+            limit = rule.limit  # without one the rule still keeps to hosts that are in the scope
+            self._limits.append((counted, 1 << 62 if limit is None else limit))
         if rule.partitions is not None:
             self._parts = _Parts(counted, self._holders(counted), rule.partitions)
 
@@ -172,56 +285,63 @@ class _Walk:
         """The partition whose members each aggregate holds, or `_SHARED`."""
         holders: dict[int, int] = {}
         for number, inside in self._present.partitions.items():
-            scope = None if counted.column is None else self._scope(counted.rule.scope)
-            for place in inside.by_host() if scope is None else inside.tally(counted.rule.scope, scope):
+            scope = None if counted.column is None else self._scope(counted.scope)
+            for place in inside.by_host() if scope is None else inside.tally(counted.scope, scope):
                 holders[place] = number if holders.get(place, number) == number else _SHARED
         return holders
 
     def _read_soft(self, rule: Rule) -> None:
-        if rule.identifier is None:
-            self._soft.append(self._counted(rule))
-        else:
+        near = rule.kind is Kind.AFFINITY
+        if rule.identifier is not None:
             aggregate = self._fleet.aggregate_index(rule.scope, rule.identifier)
-            if aggregate != NOWHERE:  # else it likes all hosts equally
-                self._soft.append((self._scope(rule.scope).column.values, aggregate, rule.kind is Kind.AFFINITY))
+            column = None if aggregate == NOWHERE else self._scope(rule.scope).column.values
+            self._soft.append(_Target(column, NO_AGGREGATE if column is None else aggregate, near))
+        elif near:
+            self._soft.append(_Gathering(self._counted(rule.scope)))
+        else:
+            self._soft.append(_Spreading(self._counted(rule.scope), self._fleet))
 
     def _ceiling(self, rule: Rule) -> tuple[_Counted, int]:
-        """How many members an aggregate must have at most to take one more: the least filled one that could take a
+        """How many members an aggregate must have fewer than to take one more: the least filled one that could take a
         server sets it. A host that passes in an aggregate with the fewest members of all shows which that is."""
-        counted = self._counted(rule)
-        fewest = self._fewest(counted)
+        counted = self._counted(rule.scope)
+        fewest = _Spreading(counted, self._fleet).floor
         for host in self._hosts():
             if counted.tally.get(counted.aggregate(host), 0) == fewest and self._passes(host):
                 assert rule.max_skew is not None
                 return counted, fewest + rule.max_skew
         raise _Unsure
 
-    def _fewest(self, counted: _Counted) -> int:
-        """The fewest members that an aggregate with enabled hosts holds."""
-        if counted.column is None:
-            return 0 if len(counted.tally) < len(self._fleet) else min(counted.tally.values())
-        pools = self._fleet.pools(counted.rule.scope)
-        if len(counted.tally) < len(pools):
-            return 0
-        return min(counted.tally.get(aggregate, 0) for aggregate in pools) if pools else 0
-
     # The checks of one host
 
-    def _passes(self, host: int) -> bool:
-        """Whether a host passes every check, skews aside where they are not known yet."""
+    def _step(self) -> None:
         if not self._steps:
             raise _Unsure
         self._steps -= 1
+
+    def _hosts(self) -> Iterator[int]:
+        """The hosts that can come into question, in the order of headroom, each a step."""
+        for host in self._in_order(self._smallest_pool()):
+            self._step()
+            yield host
+
+    def _passes(self, host: int) -> bool:
+        """Whether a host passes every check, skews aside where they are not known yet."""
         if host in self._banned or (self._only is not None and host not in self._only):
             return False
+        for counted, limit in self._limits:
+            place = counted.aggregate(host)
+            if place == NOWHERE or counted.tally.get(place, 0) >= limit:
+                return False
         moving = self._request.moving
         if moving is not None and moving.host == host:
             free, needs = self._fleet.free(host), self._request.resources
             if any(need > left + held for need, left, held in zip(needs, free, moving.held, strict=True) if need):
                 return False
         else:
+            servers = 1 + self._taken.get(host, 0)
             for column, need in self._needs:
-                if column.item(host) < need:
+                if column.item(host) < servers * need:
                     return False
         for _, column, aggregate in self._inside:
             if column.item(host) != aggregate:
@@ -232,63 +352,49 @@ class _Walk:
         for counted, holding in self._near:
             if counted.aggregate(host) not in holding:
                 return False
-        for counted, limit in self._limits:
-            place = counted.aggregate(host)
-            if place == NOWHERE or counted.tally.get(place, 0) >= limit:
-                return False
         if self._parts is not None:
             holder = self._parts.holders.get(self._parts.counted.aggregate(host))
             if holder == _SHARED or (self._own and holder is None):
                 return False
             if holder is not None and self._open is not None and holder != self._open:
                 return False
-        return all(counted.tally.get(counted.aggregate(host), 0) < most for counted, most in self._ceilings)
+        return True
 
     # The order of hosts
 
-    def _rank(self, host: int) -> Rank:
-        """What the soft rules say of a host, in their order: more is better."""
-        rank = []
-        for soft in self._soft:
-            if isinstance(soft, _Counted):
-                place = soft.aggregate(host)
-                members = soft.tally.get(place, 0) if soft.rule.kind is Kind.AFFINITY else -soft.tally.get(place, 0)
-                rank.append(_OUTSIDE if place == NOWHERE else members)
-            else:
-                column, aggregate, near = soft
-                rank.append(int((column.item(host) == aggregate) is near))
-        return tuple(rank)
+    def _cost(self, host: int) -> Cost:
+        return tuple([soft.cost(soft.place(host)) for soft in self._soft]) if self._soft else ()
 
-    def _bound(self) -> Rank:
-        """No host has a higher rank."""
-        bound = []
-        for soft in self._soft:
-            if not isinstance(soft, _Counted):
-                bound.append(1)
-            elif soft.rule.kind is Kind.AFFINITY:
-                bound.append(max((number for place, number in soft.tally.items() if place != NOWHERE), default=0))
-            else:
-                bound.append(-self._fewest(soft))
-        return tuple(bound)
+    def _kind(self, host: int) -> Places:
+        return tuple([soft.place(host) for soft in self._soft])
 
-    def _hosts(self) -> Iterator[int]:
-        """The hosts that can come into question, in the order of headroom."""
-        return self._in_order(self._smallest_pool())
+    def _cost_of(self, kind: Places) -> Cost:
+        return tuple([soft.cost(place) for soft, place in zip(self._soft, kind, strict=True)]) if kind else ()
+
+    def _floor(self) -> Cost:
+        """No host costs less."""
+        return tuple([soft.floor for soft in self._soft])
+
+    def _place(self, host: int) -> int:
+        """The place of a host among those of equal cost: less its last word in the ranking, but for soft rules."""
+        order = self._order.item(host)
+        return -(order & ~TIES | self._offset - 1 - order & TIES)
 
     def _smallest_pool(self) -> Pool | Iterable[int] | None:
+        """The pool, or the hosts, to look at; None for all there are."""
         if self._only is not None:
             return [host for host in self._only if self._fleet.is_enabled(host)]
         for counted, holding in self._near:
             if counted.column is None:
                 return [host for host in holding if self._fleet.is_enabled(host)]
+        if not self._inside and not self._near:
+            return None
         pools = [self._fleet.pools(scope).get(aggregate) for scope, _, aggregate in self._inside]
         for counted, holding in self._near:
             if len(holding) > 1:
                 raise _Unsure
-            pools += [self._fleet.pools(counted.rule.scope).get(aggregate) for aggregate in holding]
-        if not pools:
-            return None
-        return min((pool or Pool() for pool in pools), key=lambda pool: len(pool.hosts))
+            pools += [self._fleet.pools(counted.scope).get(aggregate) for aggregate in holding]
+        return min((pool or Pool() for pool in pools), key=lambda pool: len(pool.hosts), default=Pool())
 
     def _in_order(self, pool: Pool | Iterable[int] | None) -> Iterator[int]:
         if isinstance(pool, Pool) and pool.queue is None:
@@ -296,30 +402,48 @@ class _Walk:
         if pool is None or isinstance(pool, Pool):
             queue = self._index.everyone if pool is None else pool.queue
             assert queue is not None
-            return map(self._index.host, queue.walk(self._offset))
-        return iter(sorted(pool, key=self._standing, reverse=True))
+            return queue.walk(self._offset)
+        return iter(sorted(pool, key=self._place))
 
-    def _standing(self, host: int) -> tuple[int, int]:
-        """Where a host comes among those that the soft rules like equally."""
-        behind = self._index.position(host) - self._offset
-        return self._fleet.headroom_of(host), -behind if behind >= 0 else -(behind + (1 << 24))
+    def _in_turn(self, pool: Pool | Iterable[int] | None, floor: Cost) -> Iterator[Standing]:
+        """The hosts of a pool that pass, the best first."""
+        waiting: list[Standing] = []
+        for host in self._in_order(pool):
+            self._step()
+            cost = self._cost(host)
+            if cost > floor:
+                waiting.append((cost, self._place(host), host))
+            elif self._passes(host):
+                yield cost, self._place(host), host
+        waiting.sort()
+        yield from (standing for standing in waiting if self._passes(standing[2]))
 
-    def find(self) -> Found | None:
+    # One server
+
+    def place_one(self) -> Found | None:
         """The best host of all, in the partition that comes first; None if none passes."""
+        if not self._choose_partition():
+            return None
+        ranked = self._ranked()
+        first = next(ranked, None)
+        if first is None:
+            return None
+        partitions = () if self._parts is None or self._open is None else (self._open,)
+        return Found((first[2],), partitions, self, [first], ranked)
+
+    def _choose_partition(self) -> bool:
+        """Open the partition that comes first of those that have a host, where the group is divided."""
         if self._parts is None:
-            host = self._best()
-            return None if host is None else Found(host, None)
+            return True
         members = {number: inside.total for number, inside in self._present.partitions.items()}
         numbers = range(1, self._parts.number + 1) if self._open is None else [self._open]
         waiting = sum(not members.get(number) for number in range(1, self._parts.number + 1))
         for number in sorted(numbers, key=lambda each: members.get(each, 0)):
             self._open = number
-            self._own = False
             if any(map(self._passes, self._hosts())):
                 self._own = bool(waiting) and self._keeps_to_its_own(self._parts, number, waiting)
-                host = self._best()
-                return None if host is None else Found(host, number)
-        return None
+                return True
+        return False
 
     def _keeps_to_its_own(self, parts: _Parts, number: int, waiting: int) -> bool:
         """Whether a partition has a place in its own aggregates, and the others are just enough for those that wait."""
@@ -335,58 +459,150 @@ class _Walk:
         return True
 
     def _held_by(self, parts: _Parts, number: int) -> Iterator[int]:
-        """The enabled hosts of a partition's aggregates."""
+        """The enabled hosts of a partition's aggregates, each a step."""
         held = [place for place, holder in parts.holders.items() if holder == number and place != NOWHERE]
-        if parts.counted.column is None:
-            return (host for host in held if self._fleet.is_enabled(host))
-        pools = self._fleet.pools(parts.counted.rule.scope)
-        return (host for place in held if place in pools for host in sorted(pools[place].hosts))
+        pools = {} if parts.counted.column is None else self._fleet.pools(parts.counted.scope)
+        for place in held:
+            hosts = [place] if parts.counted.column is None else sorted(pools[place].hosts) if place in pools else []
+            for host in hosts:
+                self._step()
+                if self._fleet.is_enabled(host):
+                    yield host
 
-    def _best(self) -> int | None:
-        """The best host of all; None if none passes."""
-        bound = self._bound()
-        levels = self._levels()
-        if levels is None:
-            return self._best_in(self._smallest_pool(), bound)[1]
+    def _ranked(self) -> Iterator[Standing]:
+        """All hosts that pass, the best first."""
+        floor, levels = self._floor(), self._levels()
+        return self._in_turn(self._smallest_pool(), floor) if levels is None else self._by_level(floor, levels)
+
+    def _by_level(self, floor: Cost, levels: list[tuple[int, list[Pool | list[int]]]]) -> Iterator[Standing]:
         for level, pools in levels:
-            bounded = (level, *bound[1:])
-            found = [self._best_in(pool, bounded) for pool in pools]
-            ranked = [(rank, self._standing(host), host) for rank, host in found if host is not None]
-            if ranked:
-                return max(ranked)[2]
-        first = self._soft[0]
-        if not isinstance(first, _Counted) or first.rule.kind is not Kind.AFFINITY:
+            ranked = [self._in_turn(pool, (level, *floor[1:])) for pool in pools]
+            yield from ranked[0] if len(ranked) == 1 else merge(*ranked)
+        if not isinstance(self._soft[0], _Gathering):
             raise _Unsure
-        return self._best_in(self._smallest_pool(), (0, *bound[1:]))[1]  # where there are no members
+        for standing in self._in_turn(self._smallest_pool(), (0, *floor[1:])):
+            if standing[0][0] >= 0:  # those that hold members have come already
+                yield standing
 
-    def _levels(self) -> list[tuple[int, list[Pool]]] | None:
-        """Where the first soft rule prefers few aggregates: these, the most liked first."""
+    def _levels(self) -> list[tuple[int, list[Pool | list[int]]]] | None:
+        """Where the first soft rule prefers few aggregates: these by their cost, the cheapest first."""
         first = self._soft[0] if self._soft else None
-        if self._only is not None or not isinstance(first, _Counted) or first.column is None:
+        if self._only is not None or first is None or isinstance(first, _Target):
             return None
-        pools = self._fleet.pools(first.rule.scope)
-        if first.rule.kind is Kind.AFFINITY:
-            held = [(number, place) for place, number in first.tally.items() if place in pools]
-        else:
-            fewest = self._fewest(first)
-            if not fewest:
+        counted, levels = first.counted, dict[int, list[Pool | list[int]]]()
+        if counted.column is None:
+            if isinstance(first, _Spreading) or len(counted.tally) > STEPS // 2:
                 return None
-            held = [(-fewest, place) for place in pools if first.tally.get(place, 0) == fewest]
+            for host, number in counted.tally.items():
+                if self._fleet.is_enabled(host):
+                    levels.setdefault(-number, []).append([host])
+            return sorted(levels.items())
+        pools = self._fleet.pools(counted.scope)
+        if isinstance(first, _Gathering):
+            held = [(-number, place) for place, number in counted.tally.items() if place in pools]
+        elif first.floor:
+            held = [(first.floor, place) for place in pools if counted.tally.get(place, 0) == first.floor]
+        else:
+            return None
         if len(held) > _FEW:
             return None
-        levels: dict[int, list[Pool]] = {}
-        for level, place in sorted(held, reverse=True):
+        for level, place in held:
             levels.setdefault(level, []).append(pools[place])
-        return list(levels.items())
+        return sorted(levels.items())
 
-    def _best_in(self, pool: Pool | Iterable[int] | None, bound: Rank) -> tuple[Rank, int | None]:
-        """The best host of a pool: the first that reaches the bound, or the best of all that pass."""
-        best: tuple[Rank, int | None] = ((), None)
-        for host in self._in_order(pool):
+    # Several servers
+
+    def place_several(self) -> Found | None:
+        """All servers one after another; None if one of them finds no host."""
+        if any(rule.partitions or rule.max_skew is not None for rule in self._request.rules):
+            return None
+        if any(isinstance(soft, _Gathering) for soft in self._soft):  # a placement would make its hosts cheaper
+            return None
+        count, self._to_place = self._request.count, self._request.count
+        self._steps += _STEPS_A_SERVER * count
+        ranked = self._one_by_one(self._smallest_pool())
+        chosen = list(islice(ranked, count))
+        if len(chosen) < count:
+            return None
+        others = (standing for standing in ranked if standing[2] not in self._taken)
+        return Found(tuple([host for *_, host in chosen]), (), self, chosen, others)
+
+    def _one_by_one(self, pool: Pool | Iterable[int] | None) -> Iterator[Standing]:
+        """The best host for each server after those before it; when all are placed, the hosts as they are then."""
+        lines: dict[Places, list[tuple[int, int]]] = {}
+        heap: list[tuple[Cost, int, Places]] = []
+        walked, reached, ended, soft = self._in_order(pool), 0, False, self._soft
+        while True:
+            if heap:
+                cost, place, kind = heap[0]
+                line = lines[kind]
+                if not line or line[0][0] != place:  # that host is gone, or another came before it
+                    heappop(heap)
+                    continue
+                if soft and (now := self._cost_of(kind)) != cost:
+                    heapreplace(heap, (now, place, kind))
+                    continue
+            # The best that waits is the best of all if none before it is to come, and none can cost less.
+            if not ended and (not heap or place > reached or (soft and cost > self._floor())):
+                host = next(walked, None)
+                if host is None:
+                    ended = True
+                    continue
+                self._step()
+                reached, kind = self._place(host), self._kind(host) if soft else ()
+                line = lines.setdefault(kind, [])
+                heappush(line, (reached, host))
+                if line[0][0] == reached:
+                    heappush(heap, (self._cost_of(kind), reached, kind))
+                continue
+            if not heap:
+                return
+            heappop(heap)
+            host = heappop(line)[1]
             if self._passes(host):
-                rank = self._rank(host)
-                if rank >= bound:
-                    return rank, host
-                if best[1] is None or rank > best[0]:
-                    best = rank, host
-        return best
+                if self._to_place:
+                    self._to_place -= 1
+                    self._take(host, place, line)
+                yield cost, place, host
+            if line:
+                heappush(heap, (self._cost_of(kind), line[0][0], kind))
+
+    def _take(self, host: int, place: int, line: list[tuple[int, int]]) -> None:
+        """Account for one more server on a host; it comes back if it can take another."""
+        servers = self._taken[host] = self._taken.get(host, 0) + 1
+        for counted in self._counts.values():
+            aggregate = counted.aggregate(host)
+            counted.tally[aggregate] = counted.tally.get(aggregate, 0) + 1
+        for soft in self._soft:
+            if isinstance(soft, _Spreading):
+                soft.take(host)
+        if self._passes(host):
+            share = self._fleet.headroom_with(host, self._request.resources, servers) << TIE_BITS
+            heappush(line, (-(-place & ~HEADROOM | share), host))
+
+    # Who came next
+
+    def names(self, chosen: list[Standing], others: Iterator[Standing]) -> Names | None:
+        """The chosen hosts, and the next ones that the walk comes to; None if it does not get that far."""
+        self._steps = max(self._steps, STEPS)
+        try:
+            after = list(islice(others, RUNNERS_UP))
+        except _Unsure:
+            return None
+        fields, words = lay_out(self._request.rules, self._present.total + self._request.count + 1)
+        return Names(
+            fields,
+            self._offset,
+            tuple(_row(each, fields, words) for each in chosen),
+            tuple((each[2], _row(each, fields, words)) for each in after),
+            len(self._fleet),
+        )
+
+
+def _row(standing: Standing, fields: tuple[RankingField, ...], words: int) -> Row:
+    """The words of a host, as the columns have them."""
+    cost, place, _ = standing
+    row = [0] * words + [-place]
+    for field, each in zip(fields, cost, strict=True):
+        row[field.word] += field.bits(each)
+    return tuple(row)

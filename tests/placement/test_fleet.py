@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roost.placement import fleet as fleets
-from roost.placement.fleet import NOWHERE, Fleet, Members, Resources, headroom
+from roost.placement.fleet import NOWHERE, TIE_BITS, Fleet, Members, Resources
 from roost.placement.rules import AVAILABILITY_ZONE, HOST
 
 SMALL = Resources(1, 2, 3)
@@ -165,7 +165,11 @@ def test_a_fleet_grows_and_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_scarcest_resource_counts(free: tuple[int, ...], total: tuple[int, ...], share: int) -> None:
-    assert headroom(free, total) == share
+    fleet = Fleet()
+    host = fleet.add_host("h", Resources(*total), free=Resources(*free))
+    assert fleet.headroom_with(host, Resources()) == share
+    fleet.claim(host, Resources(), 5)
+    assert fleet.order_column.item(host) >> TIE_BITS & 127 == share
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.placement import walk
+from roost.placement.board import offset
 from roost.placement.decision import Move, Request
 from roost.placement.fleet import Fleet, Members, Resources
-from roost.placement.rules import HOST, Rule
-from roost.placement.scheduler import offset, place, scan
+from roost.placement.rules import HOST, Kind, Rule
+from roost.placement.scheduler import place, scan
 from tests.placement import worlds
 from tests.placement.worlds import NAMES, SCOPES, Case, Dice, cases, examples, fleet_of, make_case, make_hosts
 
@@ -27,9 +28,13 @@ def same(fleet: Fleet, request: Request) -> bool:
     by_columns = scan(fleet, request)
     found = walk.find(fleet, index, request, offset(fleet, request))
     if found is not None:
-        assert by_columns.hosts == (found.host,)
         decision = place(fleet, request)
-        assert (decision.hosts, decision.partitions) == (by_columns.hosts, by_columns.partitions)
+        assert decision.hosts == found.hosts == by_columns.hosts
+        assert decision.partitions == by_columns.partitions
+        assert not decision.reasons.counted
+        named = found.names()
+        assert named is None or named == by_columns.names
+        assert decision.names == by_columns.names
         assert decision.explain() == by_columns.explain()
         assert (decision.refused, decision.candidates) == (by_columns.refused, by_columns.candidates)
     return found is not None or not by_columns
@@ -43,11 +48,13 @@ def moves(dice: Dice, case: Case) -> Request:
     return replace(case.request, moving=Move(dice.choice(hosts), Resources(1, 1, 1), dice.random() < 0.5))
 
 
-def indexed(rules: Callable[[Dice], tuple[Rule, ...]], hosts: int) -> st.SearchStrategy[tuple[Fleet, Request]]:
+def indexed(
+    rules: Callable[[Dice], tuple[Rule, ...]], hosts: int, servers: int = 1
+) -> st.SearchStrategy[tuple[Fleet, Request]]:
     def make(dice: Dice) -> tuple[Fleet, Request]:
-        case = make_case(dice, 1, rules(dice), hosts, 6)
+        case = make_case(dice, servers, rules(dice), hosts, 6)
         case.fleet.index_hosts()
-        return case.fleet, moves(dice, case)
+        return case.fleet, moves(dice, case) if case.request.count == 1 else case.request
 
     return worlds.dice.map(make)
 
@@ -67,6 +74,19 @@ def test_the_index_ranks_as_the_columns_rank(case: tuple[Fleet, Request]) -> Non
 @often
 @given(st.one_of(indexed(worlds.partition_rules, 8), indexed(worlds.partition_rules, 30)))
 def test_the_index_divides_as_the_columns_divide(case: tuple[Fleet, Request]) -> None:
+    same(*case)
+
+
+def spreading_rules(dice: Dice) -> tuple[Rule, ...]:
+    """What the index places several servers by: soft anti-affinities, targets and limits."""
+    soft = [Rule(Kind.ANTI_AFFINITY, True, dice.choice((HOST, *SCOPES))) for _ in range(dice.randint(0, 3))]
+    liked = [Rule(dice.choice(tuple(Kind)), True, "rack", dice.choice((*NAMES, "none")))] if dice.rarely() else []
+    return tuple(dice.sample([*soft, *liked, *worlds.limit_rules(dice)[: dice.randint(0, 2)]], len(soft)))
+
+
+@often
+@given(st.one_of(indexed(worlds.any_rules, 6, 4), indexed(worlds.any_rules, 40, 12), indexed(spreading_rules, 40, 30)))
+def test_the_index_places_several_as_the_columns_do(case: tuple[Fleet, Request]) -> None:
     same(*case)
 
 
@@ -131,6 +151,8 @@ def hall(hosts: int, **more: Callable[[int], str]) -> Fleet:
         ("affinity:power:2", "soft-anti-affinity:rack:3"),
         ("soft-anti-affinity:power:1", "soft-anti-affinity:rack"),
         ("affinity",),
+        ("soft-affinity",),
+        ("soft-anti-affinity",),
     ],
 )
 def test_the_usual_rules_need_no_scan(texts: tuple[str, ...]) -> None:
@@ -139,9 +161,23 @@ def test_the_usual_rules_need_no_scan(texts: tuple[str, ...]) -> None:
     for seed in range(30):
         request = Request(Resources(1, 1, 1), 1, tuple(map(Rule.parse, texts)), members, seed=seed)
         assert same(fleet, request)
-        assert walk.find(fleet, fleet.host_index, request, offset(fleet, request)) is not None  # type: ignore[arg-type]
+        found = walk.find(fleet, fleet.host_index, request, offset(fleet, request))  # type: ignore[arg-type]
+        assert found is not None
+        assert found.names() is not None
         if texts != ("affinity",) and "affinity:power" not in texts:
             members.add(place(fleet, request).hosts[0])
+
+
+@pytest.mark.parametrize(
+    "texts", [(), ("anti-affinity",), ("anti-affinity:rack", "soft-anti-affinity:power"), ("soft-anti-affinity",)]
+)
+def test_a_hundred_servers_at_once_need_no_scan(texts: tuple[str, ...]) -> None:
+    fleet = hall(3000, power=lambda number: str(number % 8))
+    request = Request(Resources(1, 1, 1), 100, tuple(map(Rule.parse, texts)), Members([16]))
+    assert same(fleet, request)
+    found = walk.find(fleet, fleet.host_index, request, offset(fleet, request))  # type: ignore[arg-type]
+    assert found is not None
+    assert found.names() is not None
 
 
 def test_a_skew_between_zones_needs_no_scan() -> None:

@@ -4,9 +4,10 @@ import pytest
 
 from roost.placement.decision import Move, Refusal, Request
 from roost.placement.fleet import Fleet, Members, Resources
+from roost.placement.holding import broken_rules
 from roost.placement.partitions import number
 from roost.placement.rules import Rule
-from roost.placement.scheduler import broken_rules, place
+from roost.placement.scheduler import place
 from tests.placement.worlds import in_turn
 
 ONE = Resources(1, 1, 1)

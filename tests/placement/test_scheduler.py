@@ -7,11 +7,12 @@ from random import Random
 import pytest
 
 from roost import placement
-from roost.placement import scheduler
+from roost.placement import several
 from roost.placement.decision import Move, Refusal, Request, Verdict, WorkBudget
 from roost.placement.fleet import Fleet, Members, Resources
+from roost.placement.holding import broken_rules
 from roost.placement.rules import Rule
-from roost.placement.scheduler import broken_rules, candidates, place
+from roost.placement.scheduler import candidates, place
 
 ONE = Resources(1, 1, 1)
 
@@ -127,7 +128,7 @@ def test_the_exact_search_also_chooses_the_aggregate_for_an_affinity(monkeypatch
     fleet, request = dead_end()
     for host in fleet.hosts():
         fleet.join(host, "hall", "main")
-    monkeypatch.setattr(scheduler, "_TRIES", 1)
+    monkeypatch.setattr(several, "_TRIES", 1)
     together = Request(ONE, 3, (*request.rules, *rules("affinity:hall")))
     assert sorted(place(fleet, together).hosts) == [3, 4, 5]
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from roost.placement.decision import Request, Verdict
 from roost.placement.fleet import Resources
+from roost.placement.holding import broken_rules
 from roost.placement.rules import Kind
-from roost.placement.scheduler import broken_rules, place
+from roost.placement.scheduler import place
 from tests.placement import oracle, worlds
 from tests.placement.worlds import Case, cases, examples, in_turn, tight_cases
 

@@ -43,7 +43,7 @@ EXPLANATION = thing(
         "verdict": {"enum": ["placed", "refused", "undecided"]},
         "sentence": schemas.STRING,
         "hosts": _COUNT,
-        "candidates": _COUNT,
+        "candidates": {**_COUNT, "type": ["integer", "null"]},
         "refused": array(
             thing(
                 {
@@ -100,8 +100,8 @@ async def view(call: Call, connection: AsyncConnection, project_id: str) -> expl
     response=thing({"explanation": {"oneOf": [EXPLANATION, {"type": "null"}]}}),
 )
 async def show(call: Call) -> Reply:
-    """Why a server was placed where it was: what each check removed and what decided between those left. For one that
-    found no host, also what would help now."""
+    """Why a server was placed where it was, and which hosts came next. `candidates` is null, and `refused` empty, where
+    the hosts were not counted. For one that found no host, what each check removed and what would help now."""
     async with call.services.database.begin() as connection:
         server = await servers.owned(call, connection, SERVER)
         if server.explanation is None:

@@ -9,16 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from roost.compute.groups.identifiers import Identifiers
-from roost.placement.decision import (
-    RankingField,
-    Refusal,
-    RefusalCount,
-    SoftRuleShare,
-    Verdict,
-    free_share,
-    passing,
-)
+from roost.placement.decision import Refusal, RefusalCount, Verdict, passing
 from roost.placement.fleet import NOWHERE, Fleet
+from roost.placement.ranking import RankingField, SoftRuleShare, free_share
 from roost.placement.record import Record
 from roost.placement.remedy import Remedy, RemedyKind
 from roost.placement.rules import HOST, Kind, Rule
@@ -98,14 +91,18 @@ class View:
         return f"{lead} {many}: {'; '.join(reasons) or 'there are no hosts'}."
 
     def _why_here(self, stored: Record) -> str:
-        passed = f"{stored['candidates']} of {stored['hosts']} hosts passed every check"
-        if len(stored["chosen"]) != 1:
-            return f"{passed}; the {len(stored['chosen'])} best were chosen, each after those before it."
+        hosts, number = stored["hosts"], len(stored["chosen"])
+        counted = stored["candidates"] is not None  # the index leaves out what it need not look at
+        passed = f"{stored['candidates']} of {hosts} hosts passed every check" if counted else f"Of {hosts} hosts"
+        if number != 1:
+            return f"{passed}{'; ' if counted else ', '}the {number} best were chosen, each after those before it."
         chosen, ranking = stored["chosen"][0], self._ranking(stored)
-        host = f"Host {chosen['host']}" if self.real else "The one chosen"
+        host = f"host {chosen['host']}" if self.real else "the one chosen"
         reasons = [_share_sentence(share) for share in ranking.shares(chosen)]
         reasons.append(f"{ranking.free(chosen)} % of it was free" if self.real else "it had room")
-        return f"{passed}. {_why_partition(stored, chosen)}{host} came first: {', '.join(reasons)}."
+        partition = _why_partition(stored, chosen)
+        first = f"{host} came first: {', '.join(reasons)}."
+        return f"{passed}. {partition}{first[0].upper()}{first[1:]}" if counted else f"{partition}{passed}, {first}"
 
     def _ranking(self, stored: Record) -> "_Ranking":
         fields = ((self._rule(written), *place) for written, *place in stored["preferences"])

@@ -96,6 +96,8 @@ class LiveFleet:
     def has_zone(self, name: str) -> bool:
         """Whether any host is in this zone."""
         zone = self.fleet.aggregate_index(AVAILABILITY_ZONE, name)
+        if self.fleet.host_index is not None and zone in self.fleet.pools(AVAILABILITY_ZONE):
+            return True
         return zone >= 0 and bool((self.fleet.division(AVAILABILITY_ZONE).column == zone).any())
 
     # What this process has decided on and not yet claimed

@@ -15,8 +15,9 @@ from roost.compute.scheduling.request import CreatedServers, CreateRequest, NewS
 from roost.compute.scheduling.steps import RUNNING, Transition
 from roost.placement.decision import Decision, Refusal, Request
 from roost.placement.fleet import Fleet, Members
+from roost.placement.holding import still_holds
 from roost.placement.record import Record
-from roost.placement.scheduler import place, still_holds
+from roost.placement.scheduler import place
 
 _SHORTAGES = frozenset(
     {Refusal.TOO_FEW_VCPUS, Refusal.TOO_LITTLE_MEMORY, Refusal.TOO_LITTLE_DISK, Refusal.TOO_SMALL_FOR_ALL}

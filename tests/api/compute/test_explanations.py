@@ -45,7 +45,7 @@ async def test_a_placed_server_says_why_there_and_who_came_next(compute: Compute
     *_, server = await boot(compute, group)
     told = await explanation(compute, server, "roost-admin")
     assert told["verdict"] == "placed"
-    assert (told["hosts"], told["candidates"]) == (HOSTS, HOSTS)
+    assert (told["hosts"], told["candidates"], told["refused"]) == (HOSTS, None, [])
     (chosen,) = told["chosen"]
     assert chosen["host"] == server["OS-EXT-SRV-ATTR:host"]
     assert chosen["shares"] == [
@@ -57,7 +57,7 @@ async def test_a_placed_server_says_why_there_and_who_came_next(compute: Compute
     ]
     assert len(told["runners_up"]) == 3
     assert told["sentence"] == (
-        f"48 of 48 hosts passed every check. Host {chosen['host']} came first: its rack held no members "
+        f"Of 48 hosts, host {chosen['host']} came first: its rack held no members "
         "('soft-anti-affinity:rack'), 100 % of it was free."
     )
 

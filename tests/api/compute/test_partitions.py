@@ -202,8 +202,7 @@ async def test_an_explanation_says_which_partition_and_why_and_what_would_help(c
     told = await explanation(compute, server, "roost")
     assert told["chosen"][0]["partition"] == 1
     assert told["sentence"] == (
-        "48 of 48 hosts passed every check. Partition 1 had the fewest members of those with a place. "
-        "The one chosen came first: it had room."
+        "Partition 1 had the fewest members of those with a place. Of 48 hosts, the one chosen came first: it had room."
     )
     await boot(compute, group, 11)
     told = await asked(compute, group, partition=13)

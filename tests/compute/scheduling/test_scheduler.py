@@ -18,6 +18,7 @@ from roost.compute.scheduling.request import CreatedServers, CreateRequest, NewS
 from roost.compute.scheduling.scheduler import Scheduler, _Project
 from roost.config import Settings
 from roost.errors import Invalid, OverQuota
+from roost.placement import scheduler as placement
 from roost.placement.fleet import Resources
 from roost.store.database import Database
 from roost.store.tables.compute import hosts
@@ -356,6 +357,23 @@ async def test_a_create_takes_two_statements_and_no_transaction_of_its_own(
         await schedulers[0].create_all([boot(**wanted) for _ in range(20)])
     assert len(statements) == 2, statements
     assert "roost_claim" in statements[-1]
+
+
+@pytest.mark.parametrize("policies", [(), ("anti-affinity",), ("anti-affinity:rack", "soft-anti-affinity")])
+async def test_a_create_looks_at_the_hosts_that_it_needs_and_not_at_all(
+    schedulers: list[Scheduler], cloud: Cloud, monkeypatch: pytest.MonkeyPatch, policies: tuple[str, ...]
+) -> None:
+    wanted: dict[str, Any] = {"project_id": await cloud.project()}
+    if policies:
+        wanted["group_id"] = await cloud.group(*policies)
+    await schedulers[0].create(boot(**wanted))
+    monkeypatch.setattr(placement, "scan", None)
+    await schedulers[0].create_all([boot(**wanted), boot(**wanted), boot(4, **wanted)])
+    async with cloud.database.begin() as connection:
+        kept = (await connection.scalars(sa.select(servers.c.explanation))).all()
+    assert [(each["verdict"], each["candidates"], len(each["runners_up"])) for each in kept] == [
+        ("placed", None, 3)
+    ] * 7
 
 
 async def test_the_claim_writes_every_column_of_a_server_that_a_request_can_set(cloud: Cloud) -> None:
