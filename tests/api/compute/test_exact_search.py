@@ -1,6 +1,7 @@
 """A request that only the exact search can place: everything else goes on meanwhile, and no rule is broken."""
 
 import asyncio
+import gc
 import time
 from random import Random
 
@@ -35,16 +36,16 @@ async def crossing(cloud: Cloud, number: int) -> dict[str, list[int]]:
     return parts
 
 
-async def slowest_healthchecks(cloud: Cloud, until: "asyncio.Task[str]") -> tuple[float, float]:
-    """The longest that the event loop worked before a healthcheck was answered while something else was under way, and
-    the longest that one took by the clock, which on a busy machine says little."""
-    working = waiting = 0.0
+async def busiest(cloud: Cloud, until: "asyncio.Task[str]") -> float:
+    """The most CPU time that the event loop spent from one answer to a healthcheck to the next, while something else
+    was under way: none would have waited longer, whenever it came, on a machine with nothing else to do."""
+    most, before = 0.0, time.thread_time()
     while not until.done():
-        start, begun = time.perf_counter(), time.thread_time()
-        assert (await cloud.api.request("GET", "/healthcheck", cloud=None)).status_code == 200
-        working, waiting = max(working, time.thread_time() - begun), max(waiting, time.perf_counter() - start)
         await asyncio.sleep(0.005)
-    return working, waiting
+        assert (await cloud.api.request("GET", "/healthcheck", cloud=None)).status_code == 200
+        now = time.thread_time()
+        most, before = max(most, now - before), now
+    return most
 
 
 async def test_the_api_answers_while_190_servers_are_fitted_into_four_crossing_scopes(cloud: Cloud) -> None:
@@ -52,13 +53,15 @@ async def test_the_api_answers_while_190_servers_are_fitted_into_four_crossing_s
     await cloud.quota(instances=-1, cores=-1, ram=-1, server_group_members=-1)
     group = await cloud.group(*(f"anti-affinity:scope{at}" for at in range(SCOPES)))
     await cloud.boot(flavorRef="1", settle=False)  # the fleet is loaded
+    gc.collect()
+    gc.freeze()  # as a process does once it serves: what the other tests left is not looked through meanwhile
     asked = asyncio.create_task(cloud.boot(group=group, min_count=190, max_count=190, settle=False))
-    working, waiting = await slowest_healthchecks(cloud, asked)
+    working = await busiest(cloud, asked)
     await asked
+    gc.unfreeze()
     async with cloud.database.begin() as connection:
         query = sa.select(hosts.c.name).join(servers, servers.c.host_id == hosts.c.id)
         placed = (await connection.scalars(query.where(servers.c.group_id == group))).all()
     assert len(placed) == 190
     assert all(len({parts[host][at] for host in placed}) == 190 for at in range(SCOPES))
-    assert working < 0.3, f"the event loop was busy for {working:.3f} s"
-    assert waiting < 1, f"a healthcheck took {waiting:.3f} s"
+    assert working < 0.1, f"the event loop was busy for {working:.3f} s"
