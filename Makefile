@@ -39,6 +39,18 @@ serve: install
 test: install .venv-senlin/.installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+# Programs of the system that some tests drive, and are skipped without: from Debian's packages, as root or through sudo.
+.PHONY: tools
+tools: /usr/sbin/haproxy /usr/sbin/nginx /usr/sbin/pgbouncer /usr/bin/systemd-analyze
+/usr/sbin/haproxy: PACKAGE = haproxy
+/usr/sbin/nginx: PACKAGE = nginx-light
+/usr/sbin/pgbouncer: PACKAGE = pgbouncer
+/usr/bin/systemd-analyze: PACKAGE = systemd
+/usr/sbin/haproxy /usr/sbin/nginx /usr/sbin/pgbouncer /usr/bin/systemd-analyze:
+	@command -v apt-get >/dev/null || { echo "$@ is missing, and there is no apt-get to install it."; exit 1; }
+	$(AS_ROOT) apt-get update -qq
+	$(AS_ROOT) env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends $(PACKAGE)
+
 # The dashboard's tests need a Chromium of the system (from Debian's packages, as root or through sudo), what drives it,
 # and axe, which judges how accessible a page is.
 /usr/bin/chromium:

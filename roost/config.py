@@ -57,6 +57,12 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
         ),
         cfg.StrOpt("region", default="RegionOne", help="Region named in the catalogue."),
         cfg.IntOpt("max_body_bytes", default=1 << 20, min=1024, help="Largest request body that is read."),
+        cfg.StrOpt(
+            "tls_cert",
+            help="File with the certificate, and those that lead from it to its authority, in PEM: serve HTTPS. Read "
+            "again on SIGHUP.",
+        ),
+        cfg.StrOpt("tls_key", help="File with the key of the certificate, in PEM."),
         cfg.FloatOpt(
             "body_seconds",
             default=30.0,
@@ -307,6 +313,8 @@ class Settings:
     public_url: str | None
     region: str
     max_body_bytes: int
+    tls_cert: str | None
+    tls_key: str | None
     body_seconds: float
     request_seconds: float
     drain_seconds: float
@@ -391,6 +399,8 @@ def _freeze(source: cfg.ConfigOpts) -> Settings:
         public_url=source.api.public_url.rstrip("/") if source.api.public_url else None,
         region=source.api.region,
         max_body_bytes=source.api.max_body_bytes,
+        tls_cert=source.api.tls_cert,
+        tls_key=source.api.tls_key,
         body_seconds=source.api.body_seconds,
         request_seconds=source.api.request_seconds,
         drain_seconds=source.api.drain_seconds,

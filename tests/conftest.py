@@ -37,6 +37,29 @@ from roost.store.embedded import EmbeddedPostgres
 if TYPE_CHECKING:
     from tests.compute.cloud import Cloud
 
+EXPECTED_SKIPS: dict[str, str] = {}
+"""Tests that may be skipped where everything is installed that tests need, and why."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Where `ROOST_NO_SKIPS` is set, a test that is skipped for no known reason is a failure."""
+    unexpected = [each for each in terminalreporter.stats.get("skipped", []) if each.nodeid not in EXPECTED_SKIPS]
+    if unexpected and os.environ.get("ROOST_NO_SKIPS"):
+        terminalreporter.section("skipped, and not expected to be", red=True)
+        for report in unexpected:
+            terminalreporter.line(f"{report.nodeid}: {report.longrepr}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """The same, as the exit status."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or exitstatus or not os.environ.get("ROOST_NO_SKIPS"):
+        return
+    if any(report.nodeid not in EXPECTED_SKIPS for report in reporter.stats.get("skipped", [])):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 PASSWORDS = {user.name: f"password of {user.name}" for user in bootstrap.USERS}
 
 

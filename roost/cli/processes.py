@@ -20,6 +20,7 @@ from roost import config, engine, logs
 from roost.api.app import App, make_services
 from roost.api.auth import Authenticator, KeystoneAuthenticator, RoostAuthenticator
 from roost.api.routes import Services
+from roost.cli.tls import Tls
 from roost.clusters import plugins
 from roost.config import Settings
 from roost.errors import Unavailable
@@ -61,11 +62,12 @@ def run(
     problem = schema.status(config.session_url(settings)).problem
     if problem:
         raise Unavailable(problem)
+    tls = Tls.of(settings) if api else None
     listener = _listen(settings) if api else None
     if settings.engine_listen and not api:
         _answer_prometheus(*config.address(settings.engine_listen))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_run(settings, url, listener, engine, ready, give_up))
+        runner.run(_run(settings, url, listener, tls, engine, ready, give_up))
     return 0
 
 
@@ -109,6 +111,7 @@ async def _run(
     settings: Settings,
     url: str,
     listener: socket.socket | None,
+    tls: Tls | None,
     with_engine: bool,
     ready: Callable[[], None],
     give_up: Callable[[], None],
@@ -117,6 +120,8 @@ async def _run(
     CONNECTIONS.set_function(lambda: sum(each.connections_in_use for each in databases.values()))
     CONNECTIONS_LIMIT.set(len(databases) * (settings.pool_size + settings.max_overflow))
     stop = _Stop(settings.drain_seconds, give_up)
+    if tls is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, tls.reload)
     try:
         async with asyncio.TaskGroup() as group:
             tasks = []
@@ -125,7 +130,7 @@ async def _run(
             if listener is not None:
                 database = databases["api"]
                 services = make_services(settings, database)
-                server, authenticator = _server(services)
+                server, authenticator = _server(services, tls)
                 tasks.append(group.create_task(services.scheduler.keep_current()))
                 if isinstance(authenticator, RoostAuthenticator):
                     tasks.append(group.create_task(database.listen(tokens.REVOCATIONS, authenticator.forget)))
@@ -216,7 +221,7 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
         left.cancel()
 
 
-def _server(services: Services) -> tuple["_Server", Authenticator]:
+def _server(services: Services, tls: Tls | None = None) -> tuple["_Server", Authenticator]:
     settings = services.settings
     authenticator: Authenticator
     if settings.auth_strategy == "keystone":
@@ -234,6 +239,7 @@ def _server(services: Services) -> tuple["_Server", Authenticator]:
             timeout_graceful_shutdown=_FINISH_SECONDS,
             # Longer than clients are idle as a rule: one that sends on a connection just being closed must try again.
             timeout_keep_alive=75,
+            ssl_context_factory=None if tls is None else lambda *_: tls.context,
             http=type("Protocol", (_Protocol,), {"patience": settings.body_seconds, "most": settings.max_connections}),
         )
     )

@@ -33,7 +33,8 @@ def run(settings: Settings, folder: Path, topology: str | None) -> int:
         schema.upgrade(url)
         clouds = folder.absolute() / "clouds.yaml"
         everywhere = host in ("0.0.0.0", "::")  # noqa: S104
-        site = settings.public_url or f"http://{'127.0.0.1' if everywhere else host}:{port}"
+        scheme = "https" if settings.tls_cert else "http"
+        site = settings.public_url or f"{scheme}://{'127.0.0.1' if everywhere else host}:{port}"
         passwords = _passwords(clouds)
         bootstrap.fill(settings, passwords, topology)
         _write(clouds, site, settings.region, passwords)
