@@ -125,6 +125,16 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
         cfg.IntOpt("max_body_depth", default=64, min=4, help="Deepest nesting of a JSON body."),
         cfg.IntOpt("max_limit", default=1000, min=1, help="Most items in one page of a list."),
     ],
+    "images": [
+        cfg.StrOpt(
+            "folder",
+            help="Where the data of uploaded images is kept: one folder for all API processes. By default, that of a "
+            "`roost serve` keeps it in its data folder; others refuse uploads.",
+        ),
+        cfg.IntOpt("max_bytes", default=4 << 30, min=1, help="Largest image that can be uploaded."),
+        cfg.IntOpt("project_bytes", default=16 << 30, min=1, help="Bytes that all images of a project may take up."),
+        cfg.IntOpt("project_images", default=100, min=0, help="Images that a project may have."),
+    ],
     "engine": [
         cfg.StrOpt("listen", help="HOST:PORT at which an engine process answers Prometheus; by default, it does not."),
     ],
@@ -297,6 +307,16 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageSettings:
+    """Where the data of images is kept, and how much of it."""
+
+    folder: str | None
+    max_bytes: int
+    project_bytes: int
+    project_images: int
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one process."""
 
@@ -340,6 +360,7 @@ class Settings:
     notification_url: str | None
     notification_topic: str
     clusters: ClusterSettings
+    images: ImageSettings
     keep_days: int
     log_level: str
     log_format: str
@@ -429,6 +450,7 @@ def _freeze(source: cfg.ConfigOpts) -> Settings:
         clusters=ClusterSettings(
             **{field.name: getattr(source.clusters, field.name) for field in fields(ClusterSettings)}
         ),
+        images=ImageSettings(**{field.name: getattr(source.images, field.name) for field in fields(ImageSettings)}),
         keep_days=source.history.keep_days,
         log_level=source.log.level,
         log_format=source.log.format,
@@ -458,3 +480,8 @@ def session_url(settings: Settings) -> str:
 def with_database(settings: Settings, url: str) -> Settings:
     """The same settings on another database."""
     return replace(settings, database_url=url)
+
+
+def with_image_folder(settings: Settings, folder: Path) -> Settings:
+    """The same settings, with this folder for images unless one is configured."""
+    return replace(settings, images=replace(settings.images, folder=settings.images.folder or str(folder)))

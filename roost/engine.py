@@ -10,7 +10,8 @@ from roost.clusters import engine as cluster_engine
 from roost.compute.answers import audit, history, repairs
 from roost.compute.answers.violations import Violations
 from roost.compute.groups import notifications
-from roost.compute.inventory import changes
+from roost.compute.inventory import changes, images
+from roost.compute.inventory.image_files import ImageFiles
 from roost.compute.moves import repair_steps
 from roost.compute.scheduling import lifecycle
 from roost.compute.scheduling.scheduler import Scheduler
@@ -63,12 +64,14 @@ async def run(database: Database, settings: Settings) -> None:
 
 async def forget(database: Database, settings: Settings) -> None:
     """Forget expired tokens, old failures to sign in, old changes of the fleet, ports reserved for servers that never
-    came, and what ended long ago."""
+    came, files of images that are gone, and what ended long ago."""
     async with database.begin() as connection:
         await tokens.purge(connection)
         await sign_ins.purge(connection)
         await changes.forget_old(connection)
         await feed.forget_old(connection, (claim_changes, watch_changes))
         await attachments.forget_pending(connection)
+        known = await images.ids(connection)
+    await asyncio.to_thread(ImageFiles.of(settings).sweep, known)
     if settings.keep_days:
         await retention.purge(database, settings.keep_days, notifications=not notifications.wanted(settings))

@@ -6,7 +6,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +36,7 @@ from roost.api.service import SERVICE_API
 from roost.api.versions import Version
 from roost.clouds import choice
 from roost.compute.answers.violations import Violations
+from roost.compute.inventory.image_files import ImageFiles
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.identity.tokens import Caller
@@ -80,6 +81,7 @@ def make_services(settings: Settings, database: Database) -> Services:
         Watch(database),
         Violations(scheduler.live),
         AddressPool(database),
+        ImageFiles.of(settings),
         Readiness(database, scheduler.live),
     )
 
@@ -158,8 +160,8 @@ class App:
         )
         self._projects, self._addresses = RateLimit(settings.project_rate), RateLimit(settings.address_rate)
         served = {IDENTITY_API.name: settings.auth_strategy == "roost", SCHEDULER_API.name: settings.in_front_of_nova}
-        # In front of a Nova, its Neutron is the one to ask.
-        served[NETWORK_API.name] = not settings.in_front_of_nova
+        # In front of a Nova, its Neutron and its Glance are the ones to ask.
+        served |= dict.fromkeys((NETWORK_API.name, IMAGE_API.name), not settings.in_front_of_nova)
         compute = FRONT_API if settings.in_front_of_nova else COMPUTE_API
         self._apis = [compute if api is COMPUTE_API else api for api in APIS if served.get(api.name, True)]
 
@@ -238,7 +240,7 @@ class App:
             call.permit(exchange.route.rule)
         if exchange.route.query is not None:
             exchange.route.query.check_query(call.query, api.invalid)
-        if exchange.route.body is not None or exchange.route.method != "GET":
+        if exchange.route.body is not None or (exchange.route.method != "GET" and not exchange.route.streamed):
             settings = self._services.settings
             with self._admission.aside(), self._unhurried(exchange):
                 call.body = await bodies.read(
@@ -255,6 +257,11 @@ class App:
         response = reply if isinstance(reply, Response) else _json(reply, exchange.route.status)
         response.headers.update(call.answer_headers)
         return web.compressed(exchange.headers, response)
+
+    async def _pieces(self, exchange: _Exchange) -> AsyncGenerator[bytes]:
+        with self._admission.aside(), self._unhurried(exchange):
+            async for piece in bodies.pieces(exchange.receive, self._services.settings):
+                yield piece
 
     @contextmanager
     def _unhurried(self, exchange: _Exchange) -> Iterator[None]:
@@ -329,6 +336,7 @@ class App:
             forbidden=exchange.api.forbidden,
             has_project=partial(self._authenticator.has_project, exchange.headers.get("x-auth-token", "")),
             address=exchange.address,
+            pieces=partial(self._pieces, exchange),
             identify=partial(self._authenticator.authenticate, exchange.headers.get("x-auth-token", "")),
         )
 

@@ -5,7 +5,7 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, Collection
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -54,6 +54,21 @@ async def read_raw(receive: Receive, headers: Headers, settings: Settings, limit
             return await _read(receive, headers, limit or settings.max_body_bytes)
     except TimeoutError:
         raise TooSlow(f"The body did not come within {settings.body_seconds:g} seconds.") from None
+
+
+async def pieces(receive: Receive, settings: Settings) -> AsyncGenerator[bytes]:
+    """A body of any size, piece by piece; each must come within the time that others have for the whole."""
+    while True:
+        try:
+            async with asyncio.timeout(settings.body_seconds):
+                message = await receive()
+        except TimeoutError:
+            raise TooSlow(f"No more of the body came for {settings.body_seconds:g} seconds.") from None
+        if message["type"] == "http.disconnect":
+            raise Invalid("The request ended before its body did.")
+        yield message.get("body", b"")
+        if not message.get("more_body", False):
+            return
 
 
 async def _read(receive: Receive, headers: Headers, limit: int) -> bytes:

@@ -8,7 +8,7 @@ A handler is declared beside its schemas:
 One path and method may be declared several times, for different versions, each with its own body.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,6 +23,7 @@ from roost.api.schemas import Schema, Validator
 from roost.api.versions import Version
 from roost.clouds.base import Clouds
 from roost.compute.answers.violations import Violations
+from roost.compute.inventory.image_files import ImageFiles
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.errors import Forbidden
@@ -56,6 +57,7 @@ class Services:
     violations: Violations
     addresses: AddressPool
     """Of the network that servers get when they name none."""
+    image_files: ImageFiles
     readiness: Readiness
 
 
@@ -84,6 +86,8 @@ class Call:
     """Where the client connects from."""
     identify: "Callable[[], Awaitable[Caller]]"
     """Who the token speaks for by now: for answers that go on for long. Raises `Unauthorized` once it is not valid."""
+    pieces: "Callable[[], AsyncGenerator[bytes]]"
+    """The body of a route that is `streamed`, as it comes."""
     answer_headers: dict[str, str] = field(default_factory=dict)
     """Headers that the answer carries besides those of every answer."""
 
@@ -130,6 +134,8 @@ class Route:
     """Served without a token."""
     expensive: bool
     """May take seconds: worked out in a process of its own, and ended when the client goes away."""
+    streamed: bool
+    """The body may be of any size and of any type; the handler takes it as it comes."""
     body: Validator | None
     described: Schema | None
     """What a body may be, where the handler reads it by itself."""
@@ -178,6 +184,7 @@ class Table:
         owned: bool = False,
         public: bool = False,
         expensive: bool = False,
+        streamed: bool = False,
         body: Schema | None = None,
         described: Schema | None = None,
         query: Schema | None = None,
@@ -198,6 +205,7 @@ class Table:
                 owned=owned,
                 public=public,
                 expensive=expensive,
+                streamed=streamed,
                 body=Validator(body) if body is not None else None,
                 described=described,
                 query=Validator(query) if query is not None else None,

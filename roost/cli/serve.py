@@ -25,6 +25,7 @@ def run(settings: Settings, folder: Path, topology: str | None) -> int:
     plugins.load(settings)  # a type that cannot be used is refused before anything is started
     host, port = settings.address
     postgres = EmbeddedPostgres(folder)
+    settings = config.with_image_folder(settings, folder.absolute() / "images")
     try:
         if settings.database_url is None:
             postgres.start()

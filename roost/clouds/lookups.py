@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from roost.clouds.base import CloudResource
 from roost.store.database import Database
 from roost.store.grouping import Grouped
-from roost.store.tables.compute import flavor_access, flavors, hosts, images
+from roost.store.tables.compute import flavor_access, flavors, hosts, image_members, images
 from roost.store.tables.servers import servers
 
 SERVERS = sa.select(servers, hosts.c.name.label("host"), hosts.c.availability_zone.label("host_zone")).outerjoin(
@@ -53,9 +53,12 @@ class Lookups:
         ]
 
     async def _images(self, asked: Sequence[ProjectName]) -> list[CloudResource | None]:
-        """Images are for everybody."""
-        rows = await self._named(images, asked)
-        return [_best(each.text, rows) for each in asked]
+        """Those that a project's servers can be made from: everybody's, its own, and those shared with it."""
+        members = sa.select(image_members.c.member_id).where(image_members.c.image_id == images.c.id)
+        shared = sa.func.array(members.scalar_subquery()).label("projects")
+        active = (images.c.status == "active").label("active")
+        rows = await self._named(images, asked, active, images.c.visibility, images.c.project_id, shared)
+        return [_best(each.text, [row for row in rows if _may_use(row, each.project_id)]) for each in asked]
 
     async def _named(
         self, table: sa.Table, asked: Sequence[ProjectName], *more: sa.ColumnElement[Any]
@@ -66,6 +69,11 @@ class Lookups:
         async with self._database.begin() as connection:
             query = sa.select(identifier.label("id"), table.c.name, *more).where(named)
             return (await connection.execute(query)).all()
+
+
+def _may_use(image: sa.Row[Any], project_id: str) -> bool:
+    seen = image.visibility in ("public", "community") or image.project_id == project_id
+    return image.active and (seen or (image.visibility == "shared" and project_id in image.projects))
 
 
 def _best(text: str, rows: Sequence[sa.Row[Any]]) -> CloudResource | None:

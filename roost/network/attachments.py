@@ -219,6 +219,26 @@ async def groups_of(connection: AsyncConnection, server: Any) -> Sequence[Any]:
     return (await connection.execute(sa.select(table).where(table.c.id.in_(ids)).order_by(table.c.name))).all()
 
 
+async def group_names(connection: AsyncConnection, plugged: Sequence[Any]) -> dict[str, list[str]]:
+    """The names of the security groups of servers, by server, for each port once; those without ports have none. Of
+    servers that are being built, clients expect the ids, as they asked for them."""
+    building = {server.id: server.vm_state == "building" for server in plugged if server.addresses}
+    found: dict[str, list[str]] = {}
+    for row in await connection.execute(_NAMES, {"ids": list(building)}) if building else ():
+        found.setdefault(row.device_id, []).append((row.id if building[row.device_id] else row.name) or "default")
+    return found
+
+
+_NAMES = sa.text("""
+    SELECT p.device_id, CAST(g.id AS text) AS id, g.name FROM ports p
+    LEFT JOIN LATERAL (
+        SELECT id, name FROM security_groups WHERE id = ANY (CAST(p.security_groups AS uuid[]))
+    ) g ON true
+    WHERE p.device_id = ANY (:ids) AND (p.security_groups IS NULL OR g.name IS NOT NULL)
+    ORDER BY p.device_id, p.created_at, p.id, g.name
+""")
+
+
 async def change_groups(connection: AsyncConnection, server: Any, name: str, *, add: bool) -> None:
     """Give all ports of a server a security group more or less."""
     (group_id,) = await group_ids_of(connection, server.project_id, [name])

@@ -51,6 +51,7 @@ class Probe:
 OPERATORS = {
     **{"aggregate_id": "1", "host_name": "host", "hypervisor_id": "1", "service_id": "1"},
     **{"group_id": "1", "implied_id": "1", "endpoint_id": "1", "region_id": "RegionOne", "kind": "servers"},
+    "migration_id": "1",
 }
 _NAMED = {
     "/compute/v2.1/os-quota-class-sets/{name}": "quota_class",
@@ -178,6 +179,20 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
             ),
         )
     },
+    "POST /image/v2/images": (_always({"name": "probe"}),),
+    "PATCH /image/v2/images/{image_id}": (_always([{"op": "replace", "path": "/name", "value": "probe"}]),),
+    "POST /image/v2/images/{image_id}/members": (_always({"member": "probe"}),),
+    "PUT /image/v2/images/{image_id}/members/{member}": (_always({"status": "accepted"}),),
+    f"PUT {_V21}/servers/{{server_id}}/tags": (_always({"tags": ["tagged"]}),),
+    f"POST {_V21}/servers/{{server_id}}/remote-consoles": (
+        _always({"remote_console": {"protocol": "vnc", "type": "novnc"}}),
+    ),
+    f"POST {_V21}/servers/{{server_id}}/os-volume_attachments": (
+        _filled({"volumeAttachment": {"volumeId": "<volume_id>"}}),
+    ),
+    f"POST {_V21}/os-server-external-events": (
+        _filled({"events": [{"name": "network-changed", "server_uuid": "<server_id>"}]}),
+    ),
     f"POST {_V21}/servers/{{server_id}}/os-interface": (
         _filled({"interfaceAttachment": {"net_id": "<network_id>"}}),
         _filled({"interfaceAttachment": {"port_id": "<port_id>"}}),
@@ -232,6 +247,9 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
         _always({"reboot": {"type": "SOFT"}}),
         _filled({"resize": {"flavorRef": "<flavor_id>"}}),
         _always({"os-stop": None}),
+        _always({"createImage": {"name": "probe"}}),
+        _filled({"addSecurityGroup": {"name": "<security_group_id>"}}),
+        _filled({"rebuild": {"imageRef": "<image_id>"}}),
     ),
     f"POST {_V21}/servers/{{server_id}}/metadata": (_always({"metadata": {"probe": "x"}}),),
     f"PUT {_V21}/servers/{{server_id}}/metadata": (_always({"metadata": {"kept": "x"}}),),

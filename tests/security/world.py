@@ -26,7 +26,7 @@ Things = Mapping[str, str]
 
 # What belongs to nobody: the same word for everybody, and no secret.
 SHARED = frozenset(
-    {"domain_id", "role_id", "policy_scope_id", "image_id", "profile_type", "policy_type", "path", "key", "scope"}
+    {"domain_id", "role_id", "policy_scope_id", "volume_id", "profile_type", "policy_type", "path", "key", "scope"}
     | {"quota_class", "generation", "file", "tag", "registered_limit_id", "alias", "compute_alias"}
 )
 
@@ -130,7 +130,7 @@ async def _settle(house: House, cloud: str) -> dict[str, str]:
         "project_id": signed_in["project"]["id"],
         "role_id": signed_in["roles"][0]["id"],
         "domain_id": "default",
-        "image_id": IMAGE,
+        "volume_id": "00000000-0000-4000-8000-000000000000",
         "mark": mark,
         "file": "index.html",
         "quota_class": "default",
@@ -139,6 +139,7 @@ async def _settle(house: House, cloud: str) -> dict[str, str]:
         "compute_alias": "os-keypairs",
     }
     things |= await _identity(house, cloud, things) | await _network(house, cloud, things)
+    things |= await _image(house, cloud, things)
     return things | await _compute(house, cloud, things) | await _clusters(house, cloud, things)
 
 
@@ -181,6 +182,13 @@ async def _network(house: House, cloud: str, things: Things) -> dict[str, str]:
     }
 
 
+async def _image(house: House, cloud: str, things: Things) -> dict[str, str]:
+    said = {"name": f"image-{things['mark']}", "tags": ["tagged"], "of": things["mark"]}
+    image = (await _good(house, "POST", "/image/v2/images", cloud, said))["id"]
+    await _good(house, "POST", f"/image/v2/images/{image}/members", cloud, {"member": f"member-{things['mark']}"})
+    return {"image_id": image, "member": f"member-{things['mark']}"}
+
+
 async def _compute(house: House, cloud: str, things: Things) -> dict[str, str]:
     async def post(path: str, body: Any, as_cloud: str = cloud) -> Any:
         return await _good(house, "POST", f"/compute/v2.1{path}", as_cloud, body)
@@ -210,6 +218,7 @@ async def _compute(house: House, cloud: str, things: Things) -> dict[str, str]:
             "networks": "none",
             "key_name": f"key-{mark}",
             "metadata": {"kept": mark},
+            "tags": ["tagged"],
         }
         hints = {"os:scheduler_hints": {"group": group}} if number < 2 else {}
         ids.append((await post("/servers", {"server": server, **hints}))["server"]["id"])

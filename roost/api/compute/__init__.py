@@ -9,6 +9,7 @@ from roost.api.compute import (
     console,
     explanations,
     extensions,
+    external_events,
     flavors,
     fleet,
     hosts,
@@ -21,11 +22,15 @@ from roost.api.compute import (
     rule_meanings,
     server_actions,
     server_groups,
+    server_guests,
     server_history,
     server_metadata,
     server_networks,
+    server_tags,
     servers,
     services,
+    tenant_networks,
+    tenant_usage,
     versions,
 )
 from roost.api.errors import compute_body
@@ -58,6 +63,11 @@ _NOUNS = (
     keypairs,
     quotas,
     services,
+    server_guests,
+    server_tags,
+    external_events,
+    tenant_networks,
+    tenant_usage,
 )
 
 COMPUTE_API = Api(

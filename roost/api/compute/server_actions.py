@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import JSONResponse, Response
 
 from roost.api import schemas
-from roost.api.compute import server_view
+from roost.api.compute import server_guests, server_view
 from roost.api.compute.servers import METADATA, actor, owned
 from roost.api.permissions import ADMIN, MANAGER, MEMBER, Permission
 from roost.api.routes import Call, Reply, Table
@@ -23,7 +23,8 @@ from roost.compute.moves import operations
 from roost.compute.moves.relocation import NoValidHost
 from roost.compute.scheduling import servers
 from roost.compute.scheduling.servers import Server
-from roost.errors import Invalid
+from roost.errors import Invalid, NotFound
+from roost.network import attachments
 
 routes = Table(prefix="/v2.1")
 
@@ -46,6 +47,12 @@ class Action:
     status: int = 202
     history: str | None = None
     """What instance actions call it, where that is not its name."""
+    until: Version | None = None
+    """The last version that knows it."""
+
+    def serves(self, version: Version) -> bool:
+        """Whether that version knows it."""
+        return self.bodies[0][0] <= version and (self.until is None or version <= self.until)
 
     def validator(self, version: Version) -> Validator:
         """The schema of what the action takes in this version."""
@@ -162,13 +169,30 @@ async def _reset(call: Call, connection: AsyncConnection, server: Server, value:
     await operations.reset(connection, server, value["state"])
 
 
+async def _add_security_group(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    await _change_groups(connection, server, value["name"], add=True)
+
+
+async def _remove_security_group(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    await _change_groups(connection, server, value["name"], add=False)
+
+
+async def _change_groups(connection: AsyncConnection, server: Server, name: str, *, add: bool) -> None:
+    try:
+        await attachments.change_groups(connection, server, name, add=add)
+    except Invalid as error:
+        raise NotFound(error.message) from None
+
+
 async def _rebuild(call: Call, connection: AsyncConnection, server: Server, value: Any) -> Response:
+    await server_guests.usable_image(connection, server, value["imageRef"])
     await servers.change_state(connection, server, "rebuild", actor(call))
     changes = {key: value[key] for key in ("name", "metadata", "description") if key in value}
     await servers.update(connection, server.id, {**changes, "image_id": value["imageRef"]})
     row = await servers.find(connection, server.id)
     password = value.get("adminPass") or secrets.token_urlsafe(9)
-    view = server_view.rebuilt(call, row, await servers.groups_of(connection, row), password)
+    secured = (await attachments.group_names(connection, [row])).get(row.id, ())
+    view = server_view.rebuilt(call, row, secured, await servers.groups_of(connection, row), password)
     return JSONResponse({"server": view}, 202)
 
 
@@ -185,6 +209,8 @@ _ANYTHING = _bodies(("2.1", _NOTHING))
 _LIVE = thing({"host": _HOST, "block_migration": BOOLEAN})
 _FLEXIBLE = thing({"host": _HOST, "block_migration": {"anyOf": [BOOLEAN, {"const": "auto"}]}})
 _FORCE = {"force": BOOLEAN}
+_SECURITY_GROUP = _bodies(("2.1", thing({"name": {"type": "string", "minLength": 1}})))
+_RESCUE = {"adminPass": STRING, "rescue_image_ref": schemas.UUID}
 
 ACTIONS: Mapping[str, Action] = {
     "os-stop": Action("os_compute_api:servers:stop", MEMBER, "Stop a server.", _simple("os-stop"), _ANYTHING),
@@ -326,6 +352,65 @@ ACTIONS: Mapping[str, Action] = {
             )
         ),
     ),
+    "addSecurityGroup": Action(
+        "os_compute_api:os-security-groups:add",
+        MEMBER,
+        "Give the ports of a server a security group.",
+        _add_security_group,
+        _SECURITY_GROUP,
+    ),
+    "removeSecurityGroup": Action(
+        "os_compute_api:os-security-groups:remove",
+        MEMBER,
+        "Take a security group off the ports of a server.",
+        _remove_security_group,
+        _SECURITY_GROUP,
+    ),
+    "rescue": Action(
+        "os_compute_api:os-rescue",
+        MEMBER,
+        "Boot a server from another disk.",
+        server_guests.rescue,
+        _bodies(("2.1", _maybe(**_RESCUE))),
+        200,
+    ),
+    "unrescue": Action(
+        "os_compute_api:os-unrescue", MEMBER, "Boot a server from its own disk again.", _simple("unrescue"), _ANYTHING
+    ),
+    "createImage": Action(
+        "os_compute_api:servers:create_image",
+        MEMBER,
+        "Make an image of a server.",
+        server_guests.create_image,
+        _bodies(("2.1", thing({"name": NAME}, {"metadata": METADATA}))),
+    ),
+    "trigger_crash_dump": Action(
+        "os_compute_api:servers:trigger_crash_dump",
+        MEMBER,
+        "Have a server dump its memory.",
+        server_guests.trigger_crash_dump,
+        _bodies(("2.17", {"type": "null"})),
+    ),
+    "os-getConsoleOutput": Action(
+        "os_compute_api:os-console-output",
+        MEMBER,
+        "Read what a server has printed.",
+        server_guests.console_output,
+        _bodies(("2.1", thing({}, {"length": {"type": ["integer", "string", "null"], "pattern": "^-?[0-9]{1,9}$"}}))),
+        200,
+    ),
+    **{
+        name: Action(
+            f"os_compute_api:os-remote-consoles:{name.removeprefix('os-')}",
+            MEMBER,
+            "Get the address of a server's console, before 2.6.",
+            server_guests.console,
+            _bodies(("2.1", thing({"type": {"enum": [*kinds]}}))),
+            200,
+            until=Version(2, 5),
+        )
+        for name, kinds in server_guests.CONSOLE_ACTIONS.items()
+    },
 }
 
 RULES = (
@@ -353,7 +438,7 @@ async def act(call: Call) -> Reply:
     """Do one thing to a server; a move that no host can take is refused, and the server stays as it was."""
     name, value = next(iter(call.body.items()))
     action = ACTIONS.get(name)
-    if action is None:
+    if action is None or not action.serves(call.version):
         raise Invalid(f"There is no such action: {name}")
     validator = action.validator(call.version)
     validator.check_body(value, schemas.nova_sentence)

@@ -23,6 +23,8 @@ RULES = (
     Permission(_ACTIONS + "list", READER, "List what was done to a server."),
     Permission(_ACTIONS + "show", READER, "Show one thing that was done to a server."),
     Permission(_MIGRATIONS, ADMIN, "List moves of servers."),
+    Permission("os_compute_api:servers:migrations:index", ADMIN, "List the live migrations of a server under way."),
+    Permission("os_compute_api:servers:migrations:show", ADMIN, "Show a live migration of a server under way."),
 )
 
 routes = Table(prefix="/v2.1")
@@ -154,6 +156,62 @@ async def migrations(call: Call) -> Reply:
             kind=call.query.get("migration_type"),
         )
     return {"migrations": [_migration(call, row) for row in rows]}
+
+
+_ONGOING = "os_compute_api:servers:migrations:"
+_BYTES = tuple(f"{what}_{part}_bytes" for what in ("memory", "disk") for part in ("total", "processed", "remaining"))
+_LIVE: dict[str, Schema] = {
+    "id": INTEGER,
+    **dict.fromkeys(("server_uuid", "status", "created_at", "uuid", "user_id", "project_id"), STRING),
+    **dict.fromkeys((*_WHERE, "dest_host"), NULLABLE_STRING),
+    **dict.fromkeys(_BYTES, NULL),
+}
+
+
+def _live_shape(version: Version) -> Schema:
+    known = {"uuid": Version(2, 59), "user_id": Version(2, 80), "project_id": Version(2, 80)}
+    return since(version, known, _LIVE)
+
+
+@routes.get(
+    "/servers/{server_id}/migrations",
+    since="2.23",
+    rule=_ONGOING + "index",
+    owned=True,
+    response=lambda version: thing({"migrations": array(_live_shape(version))}),
+)
+async def index_ongoing(call: Call) -> Reply:
+    """The live migrations of a server that are under way."""
+    return {"migrations": await _under_way(call, "index")}
+
+
+@routes.get(
+    "/servers/{server_id}/migrations/{migration_id}",
+    since="2.23",
+    rule=_ONGOING + "show",
+    owned=True,
+    response=lambda version: thing({"migration": _live_shape(version)}),
+)
+async def show_ongoing(call: Call) -> Reply:
+    """A live migration of a server that is under way."""
+    for view in await _under_way(call, "show"):
+        if str(view["id"]) == call.path["migration_id"]:
+            return {"migration": view}
+    raise NotFound(f"Migration {call.path['migration_id']} for server {call.path['server_id']} could not be found.")
+
+
+async def _under_way(call: Call, verb: str) -> list[dict[str, Any]]:
+    async with call.services.database.begin() as connection:
+        server = await owned(call, connection, _ONGOING + verb)
+        found = await servers.migrations_of(connection, server_id=server.id, status="running", kind="live-migration")
+    views = []
+    for row in found:
+        view = {**_migration(call, row), **dict.fromkeys(_BYTES)}
+        view["server_uuid"] = view.pop("instance_uuid")
+        for key in ("old_instance_type_id", "new_instance_type_id", "migration_type", "links"):
+            view.pop(key, None)
+        views.append(view)
+    return views
 
 
 def _migration(call: Call, row: sa.Row[Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """A server as clients see it, in every version from 2.1 on."""
 
 import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,17 +16,21 @@ EXTENDED = "os_compute_api:os-extended-server-attributes"
 HOST_STATUS = "os_compute_api:servers:show:host_status"
 
 
-def brief(call: Call, server: Server) -> dict[str, Any]:
+def brief(call: Call, server: Server, secured: Sequence[str] = ()) -> dict[str, Any]:
     """A server in a list without details."""
     return {"id": server.id, "name": server.name, "links": links(call, "servers", server.id)}
 
 
-def detailed(call: Call, server: Server, groups: list[str] | None = None) -> dict[str, Any]:
-    """A server in full; its groups only where one server is shown, since 2.71."""
+def detailed(
+    call: Call, server: Server, secured: Sequence[str] = (), groups: list[str] | None = None
+) -> dict[str, Any]:
+    """A server in full, with the names of the security groups of its ports; its server groups only where one server is
+    shown, since 2.71."""
     version = call.version
     view = {
         **brief(call, server),
         **_basics(call, server),
+        **({"security_groups": [{"name": name} for name in secured]} if secured else {}),
         **_states(server),
         "OS-EXT-AZ:availability_zone": zone(server),
     }
@@ -56,9 +61,9 @@ def detailed(call: Call, server: Server, groups: list[str] | None = None) -> dic
     return view
 
 
-def updated(call: Call, server: Server, groups: list[str]) -> dict[str, Any]:
+def updated(call: Call, server: Server, secured: Sequence[str], groups: list[str]) -> dict[str, Any]:
     """A server after a change of its name or description: without what only a look at it shows."""
-    view = detailed(call, server, groups)
+    view = detailed(call, server, secured, groups)
     hidden = ["key_name", "security_groups", "os-extended-volumes:volumes_attached", "config_drive"]
     hidden += [key for key in view if key.startswith(("OS-EXT-", "OS-SRV-USG"))]
     if call.version >= Version(2, 75):
@@ -72,9 +77,9 @@ def updated(call: Call, server: Server, groups: list[str]) -> dict[str, Any]:
     return view
 
 
-def rebuilt(call: Call, server: Server, groups: list[str], password: str) -> dict[str, Any]:
+def rebuilt(call: Call, server: Server, secured: Sequence[str], groups: list[str], password: str) -> dict[str, Any]:
     """A server that is being rebuilt: as after any change, with what it is rebuilt from."""
-    view = {**updated(call, server, groups), "adminPass": password}
+    view = {**updated(call, server, secured, groups), "adminPass": password}
     if call.version >= Version(2, 54):
         view["key_name"] = server.key_name
     if call.version >= Version(2, 57):
@@ -104,8 +109,6 @@ def _basics(call: Call, server: Server) -> dict[str, Any]:
         "OS-SRV-USG:launched_at": timestamp(server.launched_at),
         "OS-SRV-USG:terminated_at": timestamp(server.updated_at) if server.vm_state == "deleted" else None,
     }
-    if server.addresses:
-        view["security_groups"] = [{"name": "default"}]
     if servers.status(server) in ("ACTIVE", "BUILD", "REBUILD", "RESIZE", "VERIFY_RESIZE", "MIGRATING"):
         view["progress"] = 0
     if server.fault is not None and server.vm_state == "error":

@@ -71,7 +71,8 @@ DESCRIPTION: Schema = {
     "maxLength": 255,
     "pattern": r"^[^\x00-\x08\x0b\x0c\x0e-\x1f]*$",
 }
-_TAGS: Schema = array({"type": "string", "minLength": 1, "maxLength": 60, "pattern": "^[^,/]*$"}, maxItems=50)
+TAG: Schema = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": "^[^,/]*$"}
+_TAGS: Schema = array(TAG, maxItems=50)
 _NETWORKS: Schema = array(
     thing(
         {},
@@ -348,11 +349,12 @@ async def detail(call: Call) -> Reply:
     return await _list(call, server_view.detailed)
 
 
-async def _list(call: Call, view: Callable[[Call, Server], dict[str, Any]]) -> Reply:
+async def _list(call: Call, view: Callable[[Call, Server, Sequence[str]], dict[str, Any]]) -> Reply:
     filters = _filters(call)
     async with call.services.database.begin() as connection:
         rows = await _found(call, connection, filters)
-    body: dict[str, Any] = {"servers": [view(call, row) for row in rows]}
+        secured = await attachments.group_names(connection, rows) if view is server_view.detailed else {}
+    body: dict[str, Any] = {"servers": [view(call, row, secured.get(row.id, ())) for row in rows]}
     following = next_page(call, body["servers"], "id") if "limit" in call.query else []
     if following:
         body["servers_links"] = following
@@ -473,7 +475,8 @@ async def show(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         server = await owned(call, connection, _RULE + "show")
         groups = await servers.groups_of(connection, server)
-    return {"server": server_view.detailed(call, server, groups)}
+        secured = await attachments.group_names(connection, [server])
+    return {"server": server_view.detailed(call, server, secured.get(server.id, ()), groups)}
 
 
 def _update_body(**more: Schema) -> Schema:
@@ -497,7 +500,8 @@ async def update(call: Call) -> Reply:
         await servers.update(connection, server.id, values)
         server = await servers.find(connection, server.id)
         groups = await servers.groups_of(connection, server)
-    return {"server": server_view.updated(call, server, groups)}
+        secured = await attachments.group_names(connection, [server])
+    return {"server": server_view.updated(call, server, secured.get(server.id, ()), groups)}
 
 
 def _pin(server: Server, zone: str | None) -> str | None:

@@ -1,17 +1,18 @@
-"""The image API: the three reads of Glance that the clients make when they boot a server."""
+"""The image API, as Glance speaks it: images, their data, and the projects that they are shared with."""
 
 from roost.api.errors import identity_body
 from roost.api.frame import Api
-from roost.api.image import images, versions
+from roost.api.image import data, images, members, versions
 from roost.api.routes import Table
 
-_NOUNS = (versions, images)
+_NOUNS = (versions, images, data, members)
 
 IMAGE_API = Api(
     name="image",
     prefix="/image",
     table=Table().include(*(noun.routes for noun in _NOUNS)),
     error_body=identity_body,
-    rules=images.RULES,
+    rules=tuple(rule for noun in _NOUNS for rule in getattr(noun, "RULES", ())),
     says_wrong_method=True,
+    also_json=("application/openstack-images-v2.1-json-patch", "application/openstack-images-v2.0-json-patch"),
 )

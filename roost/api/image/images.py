@@ -1,76 +1,393 @@
-"""Images, as the clients look them up before they boot a server and when they show one."""
+"""Images: made, described, listed and deleted."""
 
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.api.permissions import READER, Permission
+from roost.api.permissions import ADMIN, MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import DIGITS, INTEGER, NULL, STRING, UUID, Schema, array, thing
+from roost.api.schemas import (
+    DIGITS,
+    INTEGER,
+    NULLABLE_STRING,
+    STRING,
+    TRUTH,
+    UUID,
+    Schema,
+    Validator,
+    array,
+    nova_sentence,
+    thing,
+)
 from roost.compute.inventory import images
+from roost.compute.inventory.images import MOST, Viewer
+from roost.errors import Conflict, Forbidden, Invalid, NotFound, TooLarge
+from roost.store.pages import SortKey
+from roost.store.tables.compute import images as table
 
 routes = Table(prefix="/v2")
 
-RULES = (Permission("get_image", READER, "Show an image."), Permission("get_images", READER, "List images."))
+RULES = (
+    Permission("get_image", READER, "Show an image."),
+    Permission("get_images", READER, "List images."),
+    Permission("add_image", MEMBER, "Make an image."),
+    Permission("modify_image", MEMBER, "Change what is said about an image, its tags included."),
+    Permission("delete_image", MEMBER, "Delete an image."),
+    Permission("publicize_image", ADMIN, "Let all projects see an image."),
+    Permission("communitize_image", MEMBER, "Let all projects that know of an image use it."),
+    Permission("deactivate", MEMBER, "Keep an image from being used for a while."),
+    Permission("reactivate", MEMBER, "Let a deactivated image be used again."),
+)
+
+VISIBILITIES = ("public", "private", "shared", "community")
+CONTAINER_FORMATS = (None, "ami", "ari", "aki", "bare", "ovf", "ova", "docker", "compressed")
+DISK_FORMATS = (None, "ami", "ari", "aki", "vhd", "vhdx", "vmdk", "raw", "qcow2", "vdi", "iso", "ploop")
+_NUMBER: Schema = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
+_TAG: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
+_NAME: Schema = {"type": ["string", "null"], "maxLength": 255}
+GIVEN: Mapping[str, Schema] = {
+    "name": _NAME,
+    "visibility": {"type": "string", "enum": [*VISIBILITIES]},
+    "container_format": {"type": ["string", "null"], "enum": [*CONTAINER_FORMATS]},
+    "disk_format": {"type": ["string", "null"], "enum": [*DISK_FORMATS]},
+    "min_disk": _NUMBER,
+    "min_ram": _NUMBER,
+    "protected": TRUTH,
+    "os_hidden": TRUTH,
+    "tags": array(_TAG, maxItems=MOST),
+    "owner": {"type": ["string", "null"], "maxLength": 255},
+}
+"""What people say about an image."""
+_COLUMNS = {"min_disk": "min_disk_gb", "min_ram": "min_memory_mb", "os_hidden": "hidden", "owner": "project_id"}
+READ_ONLY = (
+    *("status", "size", "virtual_size", "checksum", "os_hash_algo", "os_hash_value", "created_at", "updated_at"),
+    *("self", "file", "schema", "direct_url", "locations", "stores"),
+)
+_PROPERTY: Schema = {"type": "string", "maxLength": 65535}
+IMAGE = thing(
+    {
+        "id": UUID,
+        "status": {"enum": ["queued", "active", "deactivated"]},
+        **dict.fromkeys(("visibility", "created_at", "updated_at", "self", "file", "schema"), STRING),
+        **dict.fromkeys(("name", "container_format", "disk_format", "owner"), NULLABLE_STRING),
+        **dict.fromkeys(("checksum", "os_hash_algo", "os_hash_value"), NULLABLE_STRING),
+        **{key: {"type": ["integer", "null"]} for key in ("size", "virtual_size")},
+        **dict.fromkeys(("min_disk", "min_ram"), INTEGER),
+        **dict.fromkeys(("protected", "os_hidden"), TRUTH),
+        "tags": array(STRING),
+    },
+    additionalProperties=STRING,
+)
 
 
-def _view(row: sa.Row[Any]) -> dict[str, Any]:
-    created = row.created_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+def viewer(call: Call) -> Viewer:
+    """The caller, as one who looks at images."""
+    return Viewer(call.caller.project_id, call.caller.is_admin)
+
+
+async def owned(call: Call, connection: AsyncConnection, rule: str, *, lock: bool = True) -> Any:
+    """The image of this path, if the caller may change it."""
+    image = await images.find(connection, viewer(call), call.path["image_id"], lock=lock)
+    if not viewer(call).owns(image):
+        raise Forbidden(f"You are not permitted to change image {image.id}: it belongs to another project.")
+    call.permit(rule, project_id=image.project_id)
+    return image
+
+
+def view(row: Any) -> dict[str, Any]:
+    """An image as clients see it."""
+    waits = row.status == "queued"
     return {
+        **row.properties,
         "id": row.id,
-        "name": row.name,
-        "status": "active",
-        "visibility": "public",
-        "container_format": "bare",
-        "disk_format": "qcow2",
-        "size": row.size,
+        "name": row.name or None,
+        "status": row.status,
+        "visibility": row.visibility,
+        "container_format": row.container_format,
+        "disk_format": row.disk_format,
+        "size": None if waits else row.size,
+        "virtual_size": None,
         "min_disk": row.min_disk_gb,
         "min_ram": row.min_memory_mb,
-        "protected": False,
-        "tags": [],
-        "owner": None,
-        "checksum": None,
-        "created_at": created,
-        "updated_at": created,
+        "protected": row.protected,
+        "os_hidden": row.hidden,
+        "tags": list(row.tags),
+        "owner": row.project_id,
+        "checksum": row.checksum,
+        "os_hash_algo": "sha512" if row.sha512 else None,
+        "os_hash_value": row.sha512,
+        "created_at": moment(row.created_at),
+        "updated_at": moment(row.updated_at or row.created_at),
         "self": f"/v2/images/{row.id}",
         "file": f"/v2/images/{row.id}/file",
         "schema": "/v2/schemas/image",
     }
 
 
-_QUERY: Schema = {"type": "object", "properties": {"limit": {**DIGITS, "maxLength": 18}}}
-_IMAGE = thing(
-    {
-        "id": UUID,
-        "name": STRING,
-        "status": {"const": "active"},
-        **dict.fromkeys(("visibility", "container_format", "disk_format", "created_at", "updated_at"), STRING),
-        **dict.fromkeys(("size", "min_disk", "min_ram"), INTEGER),
-        "protected": {"const": False},
-        "tags": array(STRING),
-        **dict.fromkeys(("owner", "checksum"), NULL),
-        **dict.fromkeys(("self", "file", "schema"), STRING),
-    }
+def moment(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# Lists
+
+_QUERY: Schema = {
+    "type": "object",
+    "properties": {
+        **{key: {**DIGITS, "maxLength": 18} for key in ("limit", "size_min", "size_max")},
+        "sort_dir": {"type": "string", "pattern": "^(asc|desc)(,(asc|desc))*$"},
+        "visibility": {"enum": [*VISIBILITIES, "all"]},
+        "member_status": {"enum": ["pending", "accepted", "rejected", "all"]},
+        **{key: {"enum": ["true", "false", "True", "False"]} for key in ("protected", "os_hidden")},
+    },
+}
+_SORTABLE = {
+    **{name: table.c[name] for name in ("name", "status", "container_format", "disk_format", "size", "created_at")},
+    "id": table.c.id,
+    "updated_at": sa.func.coalesce(table.c.updated_at, table.c.created_at),
+}
+_EQUAL = {
+    **{name: table.c[name] for name in ("name", "status", "container_format", "disk_format", "checksum")},
+    "owner": table.c.project_id,
+    "os_hash_value": table.c.sha512,
+}
+_MOMENTS = {"created_at": _SORTABLE["created_at"], "updated_at": _SORTABLE["updated_at"]}
+_COMPARE = {"gt": "__gt__", "gte": "__ge__", "lt": "__lt__", "lte": "__le__", "eq": "__eq__", "neq": "__ne__"}
+_OTHERS = frozenset(
+    {"limit", "marker", "sort", "sort_key", "sort_dir", "visibility", "member_status", "id", "tag", "os_hidden"}
+    | {"protected", "size_min", "size_max", "min_ram", "min_disk"}
 )
-_IMAGES = thing({"images": array(_IMAGE), "first": STRING, "schema": STRING})
+_IMAGES = thing({"images": array(IMAGE), "first": STRING, "schema": STRING}, {"next": STRING})
 
 
 @routes.get("/images", rule="get_images", query=_QUERY, response=_IMAGES)
 async def index(call: Call) -> Reply:
-    """List images, by name or of certain ids (`id=in:A,B`)."""
-    wanted = call.query.get("id")
+    """List the images that the caller sees: shared ones once they are accepted, community ones when asked for."""
+    wanted = call.query.get("member_status", "accepted")
+    statuses = ("pending", "accepted", "rejected") if wanted == "all" else (wanted,)
     async with call.services.database.begin() as connection:
-        rows = await images.index(
-            connection,
-            name=call.query.get("name"),
-            ids=wanted.removeprefix("in:").split(",") if wanted else None,
-            page=call.page,
+        found = await images.index(
+            connection, viewer(call), *_conditions(call), statuses=statuses, keys=_order(call), page=call.page
         )
-    return {"images": [_view(row) for row in rows], "first": "/v2/images", "schema": "/v2/schemas/images"}
+    body = {"images": [view(row) for row in found], "first": "/v2/images", "schema": "/v2/schemas/images"}
+    if found and "limit" in call.query and len(found) == call.page.limit:
+        body["next"] = "/v2/images" + call.following(found[-1].id).removeprefix(call.url)
+    return body
 
 
-@routes.get("/images/{image_id}", rule="get_image", response=_IMAGE)
+def _conditions(call: Call) -> list[sa.ColumnElement[bool]]:
+    query, found = call.query, []
+    visibility = query.get("visibility")
+    if visibility is None:
+        found.append(sa.or_(table.c.visibility != "community", table.c.project_id == call.caller.project_id))
+    elif visibility != "all":
+        found.append(table.c.visibility == visibility)
+    found.append(table.c.hidden == (query.get("os_hidden", "").lower() == "true"))
+    if "protected" in query:
+        found.append(table.c.protected == (query["protected"].lower() == "true"))
+    if "id" in query:
+        found.append(images.named(_words(query["id"])))
+    tags = [value for key, value in call.queries if key == "tag"]
+    if tags:
+        found.append(table.c.tags.contains(tags))
+    if query.get("size_min"):
+        found.append(table.c.size >= int(query["size_min"]))
+    if query.get("size_max"):
+        found.append(table.c.size <= int(query["size_max"]))
+    for key, value in query.items():
+        if key in _EQUAL:
+            found.append(_EQUAL[key].in_(_words(value)))
+        elif key in _MOMENTS:
+            found.append(_compared(key, value))
+        elif key not in _OTHERS:
+            found.append(table.c.properties[key].astext == value)
+    return found
+
+
+def _words(value: str) -> list[str]:
+    """One word, or those of a list: `in:a,b,"c,d"`."""
+    if not value.startswith("in:"):
+        return [value]
+    return [quoted or plain for quoted, plain in re.findall(r'"([^"]*)"|([^,"]+)', value.removeprefix("in:"))]
+
+
+def _compared(key: str, value: str) -> sa.ColumnElement[bool]:
+    operator, colon, text = value.partition(":")
+    if not colon or operator not in _COMPARE:
+        operator, text = "eq", value
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(f"Invalid time '{text}' for {key}: write it as 2026-11-15T08:00:00Z.") from None
+    compared: sa.ColumnElement[bool] = getattr(sa.func.date_trunc("second", _MOMENTS[key]), _COMPARE[operator])(moment)
+    return compared
+
+
+def _order(call: Call) -> Sequence[SortKey]:
+    """As asked for: `sort=name:asc,size`, or `sort_key` and `sort_dir`; the newest first by default."""
+    asked = [part.partition(":")[::2] for part in call.query.get("sort", "").split(",") if part]
+    if not asked:
+        keys = [value for key, value in call.queries if key == "sort_key"]
+        directions = [value for key, value in call.queries if key == "sort_dir"] or ["desc"]
+        asked = [(key, directions[min(place, len(directions) - 1)]) for place, key in enumerate(keys)]
+    for key, direction in asked:
+        if key not in _SORTABLE or direction not in ("", "asc", "desc"):
+            raise Invalid(f"Unable to sort by '{key}:{direction}': use {', '.join(sorted(_SORTABLE))} and asc or desc.")
+    return [SortKey(_SORTABLE[key], direction != "asc") for key, direction in asked or (("created_at", "desc"),)]
+
+
+@routes.get("/images/{image_id}", rule="get_image", response=IMAGE)
 async def show(call: Call) -> Reply:
     """Show one image."""
     async with call.services.database.begin() as connection:
-        return _view(await images.show(connection, call.path["image_id"]))
+        return view(await images.find(connection, viewer(call), call.path["image_id"]))
+
+
+# Making, changing and deleting
+
+_NEW: Schema = {"type": "object", "properties": {**GIVEN, "id": UUID}}
+
+
+@routes.post("/images", rule="add_image", body=_NEW, response=IMAGE, status=201)
+async def create(call: Call) -> Reply:
+    """Make an image that waits for its data."""
+    body = dict(call.body)
+    identifier = str(body.pop("id", None) or uuid.uuid4()).lower()
+    defaults = {"visibility": "shared", "container_format": None, "disk_format": None, "name": None}
+    values = _values(call, {**defaults, **body}, {})
+    values = {"project_id": call.caller.project_id, **values, "id": identifier, "status": "queued"}
+    async with call.services.database.begin() as connection:
+        row = await images.create(connection, values, call.services.settings.images.project_images)
+    call.answer_headers["Location"] = f"{call.base}/v2/images/{row.id}"
+    return view(row)
+
+
+def _values(call: Call, said: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str, Any]:
+    """The columns that hold what is said; `properties` are those that the image has already."""
+    for name, value in said.items():
+        if name in READ_ONLY:
+            raise Forbidden(f"Attribute '{name}' is read-only.")
+        if name not in GIVEN and not (isinstance(value, str) and len(value) <= _PROPERTY["maxLength"] and name):
+            raise Invalid(f"Property '{name}' must be text of at most {_PROPERTY['maxLength']} characters.")
+    visibility = said.get("visibility")
+    if visibility == "public":
+        call.permit("publicize_image")
+    if visibility == "community":
+        call.permit("communitize_image")
+    if said.get("owner") not in (None, call.caller.project_id) and not call.caller.is_admin:
+        raise Forbidden("You are not permitted to create images owned by another project.")
+    values = {_COLUMNS.get(name, name): value for name, value in said.items() if name in GIVEN}
+    if "name" in values:
+        values["name"] = values["name"] or ""
+    if "tags" in values:
+        values["tags"] = list(dict.fromkeys(values["tags"]))
+    more = {name: value for name, value in said.items() if name not in GIVEN}
+    if len({**properties, **more}) > MOST:
+        raise TooLarge(f"An image can have {MOST} properties.")
+    return {**values, "properties": {**properties, **more}}
+
+
+_OPERATION: Schema = {
+    "type": "object",
+    "properties": {"op": {"enum": ["add", "replace", "remove"]}, "path": {"type": "string", "pattern": "^/[^/]+$"}},
+    "required": ["op", "path"],
+}
+_PATCHED = {name: Validator(thing({name: schema})) for name, schema in GIVEN.items()}
+
+
+@routes.patch(
+    "/images/{image_id}", rule="modify_image", owned=True, body=array(_OPERATION, maxItems=4 * MOST), response=IMAGE
+)
+async def update(call: Call) -> Reply:
+    """Change what is said about an image: a JSON patch of its attributes."""
+    async with call.services.database.begin() as connection:
+        image = await owned(call, connection, "modify_image")
+        said: dict[str, Any] = {}
+        properties = dict(image.properties)
+        for operation in call.body:
+            name = operation["path"].removeprefix("/").replace("~1", "/").replace("~0", "~")
+            _apply(operation, name, said, properties)
+        values = _values(call, said, properties)
+        return view(await images.change(connection, image, values))
+
+
+def _apply(operation: Mapping[str, Any], name: str, said: dict[str, Any], properties: dict[str, str]) -> None:
+    known = name in GIVEN or name in properties or name in said
+    if name in (*READ_ONLY, "id"):
+        raise Forbidden(f"Attribute '{name}' is read-only.")
+    if operation["op"] != "add" and not known:
+        raise Conflict(f"Property {name} does not exist.")
+    if operation["op"] == "remove":
+        if name in GIVEN:
+            raise Forbidden(f"Property {name} may not be removed.")
+        properties.pop(name, None)
+        said.pop(name, None)
+        return
+    if "value" not in operation:
+        raise Invalid(f"Operation '{operation['op']}' requires a member named 'value'.")
+    if name in GIVEN:
+        _PATCHED[name].check_body({name: operation["value"]}, nova_sentence)
+    said[name] = operation["value"]
+
+
+@routes.delete("/images/{image_id}", rule="delete_image", owned=True, status=204)
+async def delete(call: Call) -> Reply:
+    """Delete an image, and its data."""
+    async with call.services.database.begin() as connection:
+        image = await owned(call, connection, "delete_image")
+        await images.delete(connection, image)
+    call.services.image_files.remove(image.id)
+    return None
+
+
+@routes.post("/images/{image_id}/actions/deactivate", rule="deactivate", owned=True, status=204)
+async def deactivate(call: Call) -> Reply:
+    """Keep an image from being used or downloaded."""
+    await _set_status(call, "deactivate", "deactivated")
+    return None
+
+
+@routes.post("/images/{image_id}/actions/reactivate", rule="reactivate", owned=True, status=204)
+async def reactivate(call: Call) -> Reply:
+    """Let an image be used again."""
+    await _set_status(call, "reactivate", "active")
+    return None
+
+
+async def _set_status(call: Call, rule: str, status: str) -> None:
+    async with call.services.database.begin() as connection:
+        image = await owned(call, connection, rule)
+        if image.status == "queued":
+            raise Forbidden(f"Not allowed to {rule} image in status 'queued'")
+        await images.change(connection, image, {"status": status})
+
+
+@routes.put("/images/{image_id}/tags/{tag}", rule="modify_image", owned=True, status=204)
+async def add_tag(call: Call) -> Reply:
+    """Give an image a tag."""
+    tag = call.path["tag"]
+    async with call.services.database.begin() as connection:
+        image = await owned(call, connection, "modify_image")
+        if tag not in image.tags:
+            if len(tag) > _TAG["maxLength"]:
+                raise Invalid(f"A tag has at most {_TAG['maxLength']} characters.")
+            if len(image.tags) >= MOST:
+                raise TooLarge(f"An image can have {MOST} tags.")
+            await images.change(connection, image, {"tags": [*image.tags, tag]})
+    return None
+
+
+@routes.delete("/images/{image_id}/tags/{tag}", rule="modify_image", owned=True, status=204)
+async def remove_tag(call: Call) -> Reply:
+    """Take a tag off an image."""
+    tag = call.path["tag"]
+    async with call.services.database.begin() as connection:
+        image = await owned(call, connection, "modify_image")
+        if tag not in image.tags:
+            raise NotFound(f"Could not find tag {tag} for image {image.id}")
+        await images.change(connection, image, {"tags": [each for each in image.tags if each != tag]})
+    return None

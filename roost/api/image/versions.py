@@ -1,7 +1,8 @@
-"""What versions of the image API there are, and what an image looks like to clients that ask."""
+"""What versions of the image API there are, and what its things look like to clients that ask."""
 
 from starlette.responses import JSONResponse
 
+from roost.api.image.images import GIVEN
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, TRUTH, Schema, array, thing, version_document
 
@@ -11,23 +12,29 @@ _VERSIONS = thing({"versions": array(version_document())})
 _READ_ONLY = {"readOnly": True}
 _PROPERTIES: dict[str, Schema] = {
     **{key: {**STRING, **_READ_ONLY} for key in ("status", "created_at", "updated_at", "self", "file", "schema")},
+    **{key: {**NULLABLE_STRING, **_READ_ONLY} for key in ("checksum", "os_hash_algo", "os_hash_value")},
+    **{key: {"type": ["integer", "null"], **_READ_ONLY} for key in ("size", "virtual_size")},
+    **{key: {**TRUTH, **schema} for key, schema in GIVEN.items() if key in ("protected", "os_hidden")},
+    **{key: schema for key, schema in GIVEN.items() if key not in ("protected", "os_hidden")},
     "id": STRING,
-    "name": NULLABLE_STRING,
-    "visibility": {"type": "string", "enum": ["public", "private", "shared", "community"]},
-    "container_format": {"type": ["string", "null"], "enum": [None, "bare"]},
-    "disk_format": {"type": ["string", "null"], "enum": [None, "qcow2"]},
-    "owner": NULLABLE_STRING,
-    "checksum": {**NULLABLE_STRING, **_READ_ONLY},
-    "size": {"type": ["integer", "null"], **_READ_ONLY},
-    "min_disk": {"type": "integer"},
-    "min_ram": {"type": "integer"},
-    "protected": TRUTH,
-    "tags": array(STRING),
+}
+_MEMBER: Schema = {
+    "name": "member",
+    "properties": {
+        **dict.fromkeys(("created_at", "image_id", "member_id", "schema", "updated_at"), STRING),
+        "status": {"type": "string", "enum": ["pending", "accepted", "rejected"]},
+    },
 }
 _IMAGE: Schema = {"name": "image", "properties": _PROPERTIES, "additionalProperties": STRING}
-_IMAGES: Schema = {
-    "name": "images",
-    "properties": {"images": {"type": "array", "items": _IMAGE}, "first": STRING, "next": STRING, "schema": STRING},
+_PAGES = {**dict.fromkeys(("first", "next", "schema"), STRING)}
+_DOCUMENTS: dict[str, Schema] = {
+    "image": _IMAGE,
+    "images": {"name": "images", "properties": {"images": {"type": "array", "items": _IMAGE}, **_PAGES}},
+    "member": _MEMBER,
+    "members": {
+        "name": "members",
+        "properties": {"members": {"type": "array", "items": _MEMBER}, "schema": STRING},
+    },
 }
 _SCHEMA: Schema = {"type": "object"}
 
@@ -35,18 +42,33 @@ _SCHEMA: Schema = {"type": "object"}
 @routes.get("/", public=True, status=300, response=_VERSIONS)
 @routes.get("/versions", public=True, status=300, response=_VERSIONS)
 async def index(call: Call) -> Reply:
-    """The one version that the reads belong to."""
+    """The versions that are served: as many as their parts ask for."""
     links = [{"rel": "self", "href": f"{call.base}/v2/"}]
-    return JSONResponse({"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]}, 300)
+    versions = [
+        {"id": f"v2.{minor}", "status": "CURRENT" if minor == _NEWEST else "SUPPORTED", "links": links}
+        for minor in range(_NEWEST, -1, -1)
+    ]
+    return JSONResponse({"versions": versions}, 300)
 
 
-@routes.get("/v2/schemas/image", rule="get_image", response=_SCHEMA)
-async def show_image(call: Call) -> Reply:
-    """What an image looks like."""
-    return _IMAGE
+_NEWEST = 7
+"""With hidden images and the hash of their data."""
 
 
-@routes.get("/v2/schemas/images", rule="get_images", response=_SCHEMA)
-async def show_images(call: Call) -> Reply:
-    """What a list of images looks like."""
-    return _IMAGES
+def _document(name: str) -> None:
+    @routes.get(f"/v2/schemas/{name}", rule="get_image", response=_SCHEMA)
+    async def show(call: Call) -> Reply:
+        """What it looks like, as a JSON schema."""
+        return _DOCUMENTS[name]
+
+
+for _name in _DOCUMENTS:
+    _document(_name)
+
+_IMPORT = thing({"import-methods": thing({"description": STRING, "type": STRING, "value": array(STRING)})})
+
+
+@routes.get("/v2/info/import", rule="get_image", response=_IMPORT)
+async def show_import(call: Call) -> Reply:
+    """How images can be imported: not at all, they are uploaded."""
+    return {"import-methods": {"description": "Import methods available.", "type": "array", "value": []}}

@@ -1,17 +1,21 @@
-"""Images: enough of them to boot a simulated server."""
+"""Images: who sees which, what may be changed about them, and the usual ones that every simulated host has."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.errors import NotFound
-from roost.store import pages
+from roost.errors import Conflict, Forbidden, NotFound, OverQuota, TooLarge
+from roost.store import pages, rows
 from roost.store.pages import EVERYTHING, PageRequest, SortKey
-from roost.store.tables.compute import images
+from roost.store.tables.compute import image_members, images
 from roost.store.uuids import is_uuid
+
+MOST = 128
+"""Tags, properties and members that one image can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +35,156 @@ USUAL = (Image("cirros-0.6.2-x86_64-disk", 21_430_272), Image("cirros-0.5.2-x86_
 
 
 async def add(connection: AsyncConnection, *new: Image) -> None:
-    """Add images."""
-    rows = [{"id": image.id, "name": image.name, "size": image.size} for image in new]
-    await connection.execute(images.insert(), rows)
+    """Add images that all projects may use."""
+    await connection.execute(
+        images.insert(), [{"id": image.id, "name": image.name, "size": image.size} for image in new]
+    )
 
 
-async def show(connection: AsyncConnection, image_id: str) -> sa.Row[tuple[object, ...]]:
-    """One image; a name is not an id, so the clients go on to search."""
-    query = sa.select(images).where(images.c.id == image_id)
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks at images: a project, or an admin, who sees those of all projects."""
+
+    project_id: str | None
+    is_admin: bool = False
+
+    def sees(self, statuses: Sequence[str] = ("pending", "accepted", "rejected")) -> sa.ColumnElement[bool]:
+        """Which images exist for this viewer: of the shared ones, those whose sharing has one of these statuses."""
+        if self.is_admin:
+            return sa.true()
+        member = sa.exists().where(
+            image_members.c.image_id == images.c.id,
+            image_members.c.member_id == self.project_id,
+            image_members.c.status.in_(statuses),
+        )
+        return sa.or_(
+            images.c.visibility.in_(("public", "community")),
+            images.c.project_id == self.project_id,
+            sa.and_(images.c.visibility == "shared", member),
+        )
+
+    def owns(self, image: Any) -> bool:
+        """Whether the image is the viewer's to change."""
+        return self.is_admin or (image.project_id is not None and image.project_id == self.project_id)
+
+
+async def find(connection: AsyncConnection, viewer: Viewer, image_id: str, *, lock: bool = False) -> Any:
+    """One image that the viewer sees; a name is not an id, so the clients go on to search."""
+    query = sa.select(images).where(images.c.id == image_id, viewer.sees())
+    if lock:
+        query = query.with_for_update()
     row = (await connection.execute(query)).one_or_none() if is_uuid(image_id) else None
     if row is None:
         raise NotFound(f"No image found with ID {image_id}")
     return row
 
 
+async def usable(connection: AsyncConnection, viewer: Viewer, image_id: str) -> Any | None:
+    """An image that the viewer's servers can be made from; None if there is no such image."""
+    try:
+        image = await find(connection, viewer, image_id)
+    except NotFound:
+        return None
+    return image if image.status == "active" else None
+
+
 async def index(
     connection: AsyncConnection,
-    *,
-    name: str | None = None,
-    ids: Sequence[str] | None = None,
+    viewer: Viewer,
+    *conditions: sa.ColumnElement[bool],
+    statuses: Sequence[str] = ("accepted",),
+    keys: Sequence[SortKey] = (),
     page: PageRequest = EVERYTHING,
-) -> Sequence[sa.Row[tuple[object, ...]]]:
-    """Images by name, or of these ids, a page at a time."""
-    conditions = [] if name is None else [images.c.name == name]
-    if ids is not None:
-        conditions.append(images.c.id.in_(filter(is_uuid, ids)))
-    keys = (SortKey(images.c.name), SortKey(images.c.id))
-    return await pages.read(connection, sa.select(images), keys, page, *conditions, named=images.c.id)
+) -> Sequence[Any]:
+    """The images that the viewer sees and that meet the conditions, a page at a time."""
+    visible = sa.select(images).where(viewer.sees(statuses))
+    return await pages.read(connection, visible, [*keys, SortKey(images.c.id)], page, *conditions, named=images.c.id)
+
+
+def named(wanted: Sequence[str]) -> sa.ColumnElement[bool]:
+    """Whether an image has one of these ids."""
+    return images.c.id.in_(filter(is_uuid, wanted))
+
+
+async def create(connection: AsyncConnection, values: Mapping[str, Any], most: int) -> Any:
+    """Add an image of a project that has fewer than `most`."""
+    await connection.execute(_LOCK, {"project_id": values["project_id"]})
+    mine = sa.select(sa.func.count()).where(images.c.project_id == values["project_id"])
+    if (await connection.scalar(mine) or 0) >= most:
+        raise OverQuota(f"The project has {most} images already, which is as many as it may have.")
+    taken = Conflict(f"Image ID {values['id']} already exists!")
+    return await rows.add(connection, images, {"size": 0, **values}, taken)
+
+
+async def change(connection: AsyncConnection, image: Any, values: Mapping[str, Any]) -> Any:
+    """Change what is said about an image."""
+    return await rows.change(connection, images, {**values, "updated_at": sa.func.now()}, id=image.id)
+
+
+async def complete(connection: AsyncConnection, image: Any, data: Mapping[str, Any], most: int) -> None:
+    """Make an image that waits for its data active; `data` says what came. The images of a project take up `most`
+    bytes at most."""
+    await connection.execute(_LOCK, {"project_id": image.project_id})
+    if data["size"] > await room(connection, image.project_id, most):
+        raise TooLarge(f"The images of a project may take up {most} bytes altogether.")
+    changed = {**data, "status": "active", "stored": True, "updated_at": sa.func.now()}
+    if await rows.change(connection, images, changed, id=image.id, status="queued") is None:
+        raise Conflict(f"The data of image {image.id} is there already.")
+
+
+async def room(connection: AsyncConnection, project_id: str | None, most: int) -> int:
+    """How many bytes the project has left of `most`."""
+    used = sa.select(sa.func.sum(images.c.size)).where(images.c.project_id == project_id, images.c.stored)
+    return most - int(await connection.scalar(used) or 0)
+
+
+async def delete(connection: AsyncConnection, image: Any) -> None:
+    """Forget an image that is not protected."""
+    if image.protected:
+        raise Forbidden(f"Image {image.id} is protected and cannot be deleted.")
+    await rows.remove(connection, images, id=image.id)
+
+
+async def ids(connection: AsyncConnection) -> set[str]:
+    """The ids of all images."""
+    return set(await connection.scalars(sa.select(images.c.id)))
+
+
+_LOCK = sa.text("SELECT pg_advisory_xact_lock(hashtextextended('images of ' || :project_id, 0))")
+
+
+# Members: the projects that a shared image is shared with
+
+
+async def members(connection: AsyncConnection, viewer: Viewer, image: Any) -> Sequence[Any]:
+    """The members of an image: all of them for its owner, else the viewer itself."""
+    found = await rows.index(connection, image_members, "created_at", "member_id", image_id=image.id)
+    return found if viewer.owns(image) else [each for each in found if each.member_id == viewer.project_id]
+
+
+async def member(connection: AsyncConnection, viewer: Viewer, image: Any, member_id: str) -> Any:
+    """One member of an image."""
+    for each in await members(connection, viewer, image):
+        if each.member_id == member_id:
+            return each
+    raise NotFound(f"{member_id} not found in the member list of the image {image.id}.")
+
+
+async def share(connection: AsyncConnection, image: Any, member_id: str) -> Any:
+    """Share an image with a project, which may accept it."""
+    count = sa.select(sa.func.count()).where(image_members.c.image_id == image.id)
+    if (await connection.scalar(count) or 0) >= MOST:
+        raise TooLarge(f"An image can be shared with {MOST} projects.")
+    taken = Conflict(f"{member_id} is already associated with image with ID {image.id}.")
+    return await rows.add(connection, image_members, {"image_id": image.id, "member_id": member_id}, taken)
+
+
+async def answer(connection: AsyncConnection, image: Any, member_id: str, status: str) -> Any:
+    """Note what a member makes of an image that is shared with it."""
+    values = {"status": status, "updated_at": sa.func.now()}
+    return await rows.change(connection, image_members, values, image_id=image.id, member_id=member_id)
+
+
+async def unshare(connection: AsyncConnection, image: Any, member_id: str) -> None:
+    """Share an image with a project no longer."""
+    await rows.remove(connection, image_members, image_id=image.id, member_id=member_id)

@@ -151,7 +151,9 @@ _LOOK = sa.text(f"""
     (SELECT jsonb_agg(flavor_id) FROM flavor_access
      WHERE flavor_id = ANY (:flavors) AND project_id = :project_id) AS granted,
     (SELECT jsonb_agg(jsonb_build_array(id, min_memory_mb, min_disk_gb)) FROM images
-     WHERE id = ANY (CAST(:images AS uuid[]))) AS images,
+     WHERE id = ANY (CAST(:images AS uuid[])) AND status = 'active'
+     AND (visibility IN ('public', 'community') OR project_id = :project_id OR visibility = 'shared'
+          AND EXISTS (SELECT FROM image_members WHERE image_id = images.id AND member_id = :project_id))) AS images,
     (SELECT jsonb_agg(jsonb_build_array(user_id, name)) FROM keypairs WHERE user_id = ANY (:owners)) AS keys,
     (SELECT jsonb_object_agg(client_token, id) FROM servers WHERE client_token = ANY (:tokens)) AS tokens,
     (SELECT jsonb_agg(jsonb_build_array(id, project_id, host_id)) FROM servers

@@ -91,6 +91,7 @@ STATUSES: Mapping[str, Mapping[str, str]] = {
     "error": {"": "ERROR", "rebuilding": "REBUILD"},
     "shelved": {"": "SHELVED"},
     "shelved_offloaded": {"": "SHELVED_OFFLOADED"},
+    "rescued": {"": "RESCUE"},
     "deleted": {"": "DELETED"},
 }
 
@@ -120,6 +121,8 @@ STATE_CHANGES: Mapping[str, StateChange] = {
     "resume": _change("resume", "suspended", "resuming", "active", RUNNING),
     "SOFT": _change("reboot", "active", "rebooting", "active", RUNNING),
     "HARD": _change("reboot", "active stopped paused suspended error", "rebooting_hard", "active", RUNNING),
+    "rescue": _change("rescue", "active stopped error", "rescuing", "rescued", RUNNING),
+    "unrescue": _change("unrescue", "rescued", "unrescuing", "active", RUNNING),
     "rebuild": _change("rebuild", "active stopped paused suspended error", "rebuilding", "active", RUNNING),
 }
 

@@ -161,7 +161,32 @@ images = sa.Table(
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("min_disk_gb", sa.Integer, nullable=False, server_default="0"),
     sa.Column("min_memory_mb", sa.Integer, nullable=False, server_default="0"),
+    # Null for the images of the cloud itself.
+    sa.Column("project_id", sa.Text),
+    sa.Column("status", sa.Text, nullable=False, server_default="active"),
+    sa.Column("visibility", sa.Text, nullable=False, server_default="public"),
+    sa.Column("container_format", sa.Text, server_default="bare"),
+    sa.Column("disk_format", sa.Text, server_default="qcow2"),
+    sa.Column("protected", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("hidden", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("tags", ARRAY(sa.Text), nullable=False, server_default="{}"),
+    sa.Column("properties", JSONB, nullable=False, server_default="{}"),
+    sa.Column("checksum", sa.Text),
+    sa.Column("sha512", sa.Text),
+    # Whether its data is in the folder of images; simulated images have none.
+    sa.Column("stored", sa.Boolean, nullable=False, server_default=sa.false()),
     created_at(),
+    updated_at(),
+)
+
+image_members = sa.Table(
+    "image_members",
+    metadata,
+    sa.Column("image_id", sa.ForeignKey(images.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("member_id", sa.Text, primary_key=True, index=True),
+    sa.Column("status", sa.Text, nullable=False, server_default="pending"),
+    created_at(),
+    updated_at(),
 )
 
 keypairs = sa.Table(

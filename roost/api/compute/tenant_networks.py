@@ -1,0 +1,83 @@
+"""Networks through compute, as clients asked for them before 2.36: those of the network API, in the words of old."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.api.permissions import READER, Permission
+from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import NULL, NULLABLE_STRING, STRING, array, thing
+from roost.errors import NotFound
+from roost.store.tables.network import networks, subnets
+from roost.store.uuids import is_uuid
+
+_NETWORKS, _TENANT = "os_compute_api:os-networks:", "os_compute_api:os-tenant-networks:"
+
+RULES = tuple(
+    Permission(rule + verb, READER, f"{word} that the project can use, through compute.")
+    for rule in (_NETWORKS, _TENANT)
+    for verb, word in (("list", "List the networks"), ("show", "Show a network"))
+)
+
+routes = Table(prefix="/v2.1")
+
+_UNKNOWN = (
+    *("bridge", "bridge_interface", "broadcast", "cidr_v6", "created_at", "deleted", "deleted_at", "dhcp_server"),
+    *("dhcp_start", "dns1", "dns2", "enable_dhcp", "gateway_v6", "host", "injected", "mtu", "multi_host", "netmask"),
+    *("netmask_v6", "priority", "project_id", "rxtx_base", "share_address", "updated_at", "vlan"),
+    *("vpn_private_address", "vpn_public_address", "vpn_public_port"),
+)
+"""What nova-network knew of a network, and no network service tells."""
+_BRIEF = thing({"id": STRING, "label": STRING, "cidr": NULLABLE_STRING})
+_FULL = thing(
+    {"id": STRING, "label": STRING, "cidr": NULLABLE_STRING, "gateway": NULLABLE_STRING} | dict.fromkeys(_UNKNOWN, NULL)
+)
+
+
+async def _found(call: Call, connection: AsyncConnection, network_id: str | None = None) -> list[Any]:
+    first = (
+        sa.select(subnets.c.cidr, subnets.c.gateway_ip)
+        .where(subnets.c.network_id == networks.c.id)
+        .order_by(subnets.c.created_at)
+        .limit(1)
+        .lateral()
+    )
+    query = (
+        sa.select(networks.c.id, networks.c.name, first.c.cidr, first.c.gateway_ip)
+        .join(first, sa.true(), isouter=True)
+        .where(sa.or_(networks.c.shared, networks.c.project_id == call.caller.project_id))
+        .order_by(networks.c.created_at, networks.c.id)
+        .limit(call.services.settings.max_limit)
+    )
+    if network_id is not None:
+        query = query.where(networks.c.id == network_id if is_uuid(network_id) else sa.false())
+    return list(await connection.execute(query))
+
+
+def _brief(row: Any) -> dict[str, Any]:
+    return {"id": row.id, "label": row.name, "cidr": row.cidr}
+
+
+def _full(row: Any) -> dict[str, Any]:
+    return {**dict.fromkeys(_UNKNOWN), **_brief(row), "gateway": row.gateway_ip}
+
+
+def _declare(path: str, rule: str, shape: Any, view: Any) -> None:
+    @routes.get(path, until="2.35", rule=rule + "list", response=thing({"networks": array(shape)}))
+    async def index(call: Call) -> Reply:
+        """List the networks that the project can use."""
+        async with call.services.database.begin() as connection:
+            return {"networks": [view(row) for row in await _found(call, connection)]}
+
+    @routes.get(path + "/{network_id}", until="2.35", rule=rule + "show", response=thing({"network": shape}))
+    async def show(call: Call) -> Reply:
+        """Show a network that the project can use."""
+        async with call.services.database.begin() as connection:
+            for row in await _found(call, connection, call.path["network_id"]):
+                return {"network": view(row)}
+        raise NotFound(f"Network not found: {call.path['network_id']}")
+
+
+_declare("/os-networks", _NETWORKS, _FULL, _full)
+_declare("/os-tenant-networks", _TENANT, _BRIEF, _brief)
