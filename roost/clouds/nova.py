@@ -304,6 +304,13 @@ class Nova:
         answer = await self._post(f"{_server_path(server_id)}/action", body)
         return answer.headers["X-OpenStack-Request-ID"]
 
+    async def disable(self, host: str, reason: str) -> None:
+        """Let a host take no new servers; one that takes none already keeps its reason."""
+        for service in (await self._get("/os-services", host=host, binary="nova-compute"))["services"]:
+            if service["status"] == "enabled":
+                body = {"status": "disabled", "disabled_reason": reason}
+                await self._send_json("PUT", f"/v2.1/os-services/{service['id']}", body)
+
     async def is_migrating(self, server_id: str) -> bool:
         """Whether a live migration of a server is under way: it may be where it goes, and not all of it gone."""
         answer = await self._get("/os-migrations", instance_uuid=server_id, migration_type="live-migration")
@@ -316,8 +323,11 @@ class Nova:
         return next((event["details"] for event in events if event["result"] == "Error" and event["details"]), None)
 
     async def _post(self, path: str, body: Any, token: str | None = None) -> Answer:
+        return await self._send_json("POST", path, body, token)
+
+    async def _send_json(self, method: str, path: str, body: Any, token: str | None = None) -> Answer:
         content = json.dumps(body).encode()
-        answer = await self.ask("POST", path, token=token, headers={"Content-Type": "application/json"}, body=content)
+        answer = await self.ask(method, path, token=token, headers={"Content-Type": "application/json"}, body=content)
         return answer.accepted()
 
     def close(self) -> None:

@@ -35,6 +35,7 @@ class AdvisoryLock(IntEnum):
     CONTINUOUS_REPAIRS = 7_266_018
     HISTORY = 7_266_019
     IMPORT = 7_266_020
+    DRAINS = 7_266_021
 
 
 class Rounds:

@@ -112,6 +112,25 @@ async def test_a_repair_moves_servers_behind_to_where_it_said(broken: Broken) ->
     assert await violations(broken) == [], "known as soon as the move has ended"
 
 
+async def test_a_drain_disables_the_host_behind_and_moves_its_members(broken: Broken) -> None:
+    operator = broken.cloud.operator
+    host = await broken.cloud.host(broken.servers[0])
+    answer = await operator.ask("POST", "/os-drains", {"drain": {"scope": "host", "identifier": host}})
+    assert answer.status_code == 200, answer.text
+    path = f"/os-services?host={host}"
+    [service] = (await operator.ask("GET", path, version="2.87", straight=True)).json()["services"]
+    assert (service["status"], service["disabled_reason"]) == ("disabled", "Being drained.")
+    for _ in range(300):
+        await broken.work()
+        shown = (await operator.ask("GET", f"/os-drains/{answer.json()['drain']['id']}")).json()["drain"]
+        if shown["status"] != "running":
+            break
+    assert shown["status"] == "done"
+    assert await broken.cloud.host(broken.servers[0]) != host
+    body = {"status": "enabled"}
+    await operator.ask("PUT", f"/os-services/{service['id']}", body, version="2.87", straight=True)
+
+
 @pytest.mark.parametrize("fault", [503, 500, Cut.BEFORE, Cut.AFTER])
 async def test_a_server_moves_once_whatever_happens_to_the_request(broken: Broken, fault: Cut | int) -> None:
     begun = await broken.begin()

@@ -7,6 +7,7 @@ from roost.api.compute import (
     audits,
     availability_zones,
     console,
+    drains,
     explanations,
     extensions,
     external_events,
@@ -50,6 +51,7 @@ _NOUNS = (
     explanations,
     plans,
     repairs,
+    drains,
     rule_meanings,
     policy_scopes,
     aggregates,
@@ -81,7 +83,9 @@ COMPUTE_API = Api(
     request_id_header="X-Compute-Request-Id",
 )
 
-_OWN = (versions, server_groups, audits, explanations, plans, repairs, rule_meanings, policy_scopes, fleet, console)
+_OWN = (
+    versions, server_groups, audits, explanations, plans, repairs, drains, rule_meanings, policy_scopes, fleet, console
+)  # fmt: skip
 
 FRONT_API = replace(COMPUTE_API, table=Table().include(*(noun.routes for noun in _OWN)))
 """What of it is Roost's own where everything else is a Nova's."""

@@ -1,6 +1,6 @@
 """Repairs: mend a server group with the fewest live migrations, and watch it being mended."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -23,52 +23,54 @@ _RULE = "os_compute_api:os-server-groups:"
 REPAIR, WATCH = _RULE + "repair", _RULE + "repair:show"
 
 RULES = (
-    Permission(REPAIR, ADMIN, "Mend a server group by moving servers, or stop that."),
+    Permission(REPAIR, ADMIN, "Mend a server group by moving servers, or pause or stop that."),
     Permission(WATCH, READER, "See which moves would mend a server group, and how far its repairs have come."),
 )
 
 _NUMBER: Schema = {"type": "integer", "minimum": 1}
-_BUDGET: dict[str, Schema] = {
+BUDGET: dict[str, Schema] = {
     "max_moves": {"type": ["integer", "null"], "minimum": 1},
     "max_parallel": _NUMBER,
     "cooldown": {"type": "integer", "minimum": 0, "maximum": 86_400},
 }
 _PLACE = {"type": "object", "additionalProperties": schemas.STRING}
-_SHOWN = thing(
-    {
-        "id": schemas.NULLABLE_STRING,
-        "status": {"enum": ["planned", "running", "stopping", "stopped", "done", "failed"]},
-        "reason": schemas.NULLABLE_STRING,
-        "sentence": schemas.STRING,
-        "moves": array(
-            thing(
-                {
-                    "server_id": schemas.STRING,
-                    "source": _PLACE,
-                    "target": _PLACE,
-                    "state": schemas.STRING,
-                    "reason": schemas.NULLABLE_STRING,
-                }
-            )
-        ),
-        "fewest": {"type": "boolean"},
-        "repairs_all": {"type": "boolean"},
-        "budget": thing(_BUDGET),
-        "created_at": schemas.NULLABLE_STRING,
-        "updated_at": schemas.NULLABLE_STRING,
-    }
-)
-_MODE = thing({"repair": thing({"continuous": {"type": "boolean"}, **_BUDGET})})
+SHOWN: dict[str, Schema] = {
+    "id": schemas.NULLABLE_STRING,
+    "status": {"enum": ["planned", "running", "stopping", "stopped", "done", "failed"]},
+    "paused": {"type": "boolean"},
+    "reason": schemas.NULLABLE_STRING,
+    "sentence": schemas.STRING,
+    "moves": array(
+        thing(
+            {
+                "server_id": schemas.STRING,
+                "source": _PLACE,
+                "target": _PLACE,
+                "state": schemas.STRING,
+                "reason": schemas.NULLABLE_STRING,
+            }
+        )
+    ),
+    "fewest": {"type": "boolean"},
+    "repairs_all": {"type": "boolean"},
+    "budget": thing(BUDGET),
+    "created_at": schemas.NULLABLE_STRING,
+    "updated_at": schemas.NULLABLE_STRING,
+}
+_SHOWN = thing(SHOWN)
+_MODE = thing({"repair": thing({"continuous": {"type": "boolean"}, **BUDGET})})
+PAUSED = thing({"paused": {"type": "boolean"}})
 
 _GROUP = "/os-server-groups/{server_group_id}"
 
 
-def _budget(asked: Mapping[str, Any]) -> Budget:
-    return Budget(**{name: asked[name] for name in _BUDGET if name in asked})
+def asked_budget(asked: Mapping[str, Any]) -> Budget:
+    """How much a request lets move."""
+    return Budget(**{name: asked[name] for name in BUDGET if name in asked})
 
 
 def _budget_view(budget: Any) -> dict[str, Any]:
-    return {name: getattr(budget, name) for name in _BUDGET}
+    return {name: getattr(budget, name) for name in BUDGET}
 
 
 class _View:
@@ -91,6 +93,7 @@ class _View:
         return {
             "id": None,
             "status": "planned",
+            "paused": False,
             "reason": None,
             "sentence": _planned_sentence(planned),
             "moves": moves,
@@ -117,6 +120,7 @@ class _View:
         return {
             "id": row.id,
             "status": row.status,
+            "paused": row.paused,
             "reason": row.reason,
             "sentence": row.reason or f"{done} of {len(told.moves)} moves done.",
             "moves": moves,
@@ -140,13 +144,11 @@ def _planned_sentence(planned: ProposedRepair) -> str:
 
 
 async def _place_names(
-    call: Call, connection: AsyncConnection, group_id: str, told: list[StoredRepair]
+    call: Call, connection: AsyncConnection, scopes: Sequence[str], told: list[StoredRepair]
 ) -> dict[int, Any]:
     """Where the hosts of the moves are; a host that is gone has no places."""
     live = call.services.scheduler.live
     await live.sync(connection)
-    rules = (await groups.rules_of(connection, [group_id]))[group_id]
-    scopes = [rule.scope for rule in rules]
     ids = {host for each in told for step in each.moves for host in (step.source_id, step.target_id)}
     indexes = {host: live.index(host) for host in ids}
     nowhere = {"host": "", "places": {}}
@@ -155,11 +157,14 @@ async def _place_names(
     }
 
 
-async def _all_told(
-    call: Call, connection: AsyncConnection, group: groups.Group, told: list[StoredRepair]
-) -> list[Any]:
-    view = _View(await explanations.view(call, connection, group.project_id))
-    places = await _place_names(call, connection, group.id, told)
+async def views(
+    call: Call, connection: AsyncConnection, group: groups.Group | None, told: list[StoredRepair]
+) -> list[dict[str, Any]]:
+    """Repairs of a group, or drains, as the caller may see them."""
+    rules = () if group is None else (await groups.rules_of(connection, [group.id]))[group.id]
+    owner = (call.caller.project_id or "") if group is None else group.project_id
+    view = _View(await explanations.view(call, connection, owner))
+    places = await _place_names(call, connection, [rule.scope for rule in rules], told)
     return [view.told(each, places) for each in told]
 
 
@@ -169,13 +174,13 @@ async def _all_told(
     rule=WATCH,
     expensive=True,
     owned=True,
-    body=thing({"repair": thing({}, {"dry_run": {"type": "boolean"}, **_BUDGET})}),
+    body=thing({"repair": thing({}, {"dry_run": {"type": "boolean"}, **BUDGET})}),
     response=thing({"repair": _SHOWN}),
 )
 async def create(call: Call) -> Reply:
     """Mend a group with the fewest live migrations, within a budget; with `dry_run`, only say which these are."""
     asked = call.body["repair"]
-    budget, dry = _budget(asked), asked.get("dry_run", False)
+    budget, dry = asked_budget(asked), asked.get("dry_run", False)
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, WATCH)
         if not dry:
@@ -187,7 +192,7 @@ async def create(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         kept = {"fewest": planned.fewest, "repairs_all": planned.repairs_all}
         repair_id = await repairs.begin(connection, group.id, planned.steps, budget, actor(call), **kept)
-        (shown,) = await _all_told(call, connection, group, [await repairs.find(connection, group.id, repair_id)])
+        (shown,) = await views(call, connection, group, [await repairs.find(connection, group.id, repair_id)])
     return {"repair": shown}
 
 
@@ -197,7 +202,7 @@ async def index(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, WATCH)
         told = await repairs.index(connection, group.id)
-        return {"repairs": await _all_told(call, connection, group, told)}
+        return {"repairs": await views(call, connection, group, told)}
 
 
 @routes.get(_GROUP + "/repairs/{repair_id}", since=FIRST, rule=WATCH, owned=True, response=thing({"repair": _SHOWN}))
@@ -206,7 +211,7 @@ async def show(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, WATCH)
         told = await repairs.find(connection, group.id, call.path["repair_id"])
-        (shown,) = await _all_told(call, connection, group, [told])
+        (shown,) = await views(call, connection, group, [told])
     return {"repair": shown}
 
 
@@ -215,8 +220,27 @@ async def stop(call: Call) -> Reply:
     """Stop a repair cleanly: no further move begins, those under way end."""
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, REPAIR)
-        await repairs.stop(connection, group.id, call.path["repair_id"])
+        await repairs.stop(connection, (await repairs.find(connection, group.id, call.path["repair_id"])).repair)
     return None
+
+
+@routes.put(
+    _GROUP + "/repairs/{repair_id}",
+    since=FIRST,
+    rule=REPAIR,
+    owned=True,
+    body=thing({"repair": PAUSED}),
+    response=thing({"repair": _SHOWN}),
+)
+async def pause(call: Call) -> Reply:
+    """Begin no further move until the repair is to go on (`paused`); those under way end."""
+    async with call.services.database.begin() as connection:
+        group = await server_groups.find(call, connection, REPAIR)
+        told = await repairs.find(connection, group.id, call.path["repair_id"])
+        await repairs.pause(connection, told.repair, call.body["repair"]["paused"])
+        told = await repairs.find(connection, group.id, call.path["repair_id"])
+        (shown,) = await views(call, connection, group, [told])
+    return {"repair": shown}
 
 
 async def _mode(connection: AsyncConnection, group_id: str) -> dict[str, Any]:
@@ -236,7 +260,7 @@ async def show_mode(call: Call) -> Reply:
     since=FIRST,
     rule=REPAIR,
     owned=True,
-    body=thing({"repair": thing({"continuous": {"type": "boolean"}}, _BUDGET)}),
+    body=thing({"repair": thing({"continuous": {"type": "boolean"}}, BUDGET)}),
     response=_MODE,
 )
 async def set_mode(call: Call) -> Reply:
@@ -244,5 +268,5 @@ async def set_mode(call: Call) -> Reply:
     asked = call.body["repair"]
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, REPAIR)
-        await repairs.keep_repaired(connection, group.id, asked["continuous"], _budget(asked), actor(call))
+        await repairs.keep_repaired(connection, group.id, asked["continuous"], asked_budget(asked), actor(call))
         return await _mode(connection, group.id)

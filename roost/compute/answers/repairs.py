@@ -82,17 +82,22 @@ async def plan(scheduler: Scheduler, group_id: str, budget: Budget, owner: str) 
 
 async def begin(
     connection: AsyncConnection,
-    group_id: str,
+    group_id: str | None,
     steps: Sequence[RepairStep],
     budget: Budget,
     actor: Actor,
     *,
     fewest: bool = False,
     repairs_all: bool = True,
+    scope: str | None = None,
+    identifier: str | None = None,
 ) -> str:
-    """Write a repair down for the engine to carry out; its id. Raises `Conflict` while another one is under way."""
+    """Write a repair down for the engine to carry out; its id. Raises `Conflict` while another one is under way.
+    Without a group it is a drain, of the place that `scope` and `identifier` name."""
     row = {
         "group_id": group_id,
+        "scope": scope,
+        "identifier": identifier,
         "status": "running" if steps else "done",
         "reason": None if steps else "There was nothing to move.",
         "fewest": fewest,
@@ -139,8 +144,13 @@ class StoredRepair:
 
 async def index(connection: AsyncConnection, group_id: str) -> list[StoredRepair]:
     """The latest repairs of a group, the newest first."""
-    latest = sa.select(repairs.c.id).where(repairs.c.group_id == group_id).order_by(repairs.c.number.desc()).limit(100)
-    found = await repair_steps.load(connection, repairs.c.id.in_(latest))
+    return await latest(connection, repairs.c.group_id == group_id)
+
+
+async def latest(connection: AsyncConnection, *conditions: sa.ColumnElement[bool]) -> list[StoredRepair]:
+    """The latest repairs and drains that meet these conditions, the newest first."""
+    newest = sa.select(repairs.c.id).where(*conditions).order_by(repairs.c.number.desc()).limit(100)
+    found = await repair_steps.load(connection, repairs.c.id.in_(newest))
     moves: dict[str, list[RepairMove]] = {each.id: [] for each in found}
     for move in await repair_steps.load_moves(connection, *moves):
         moves[move.repair_id].append(move)
@@ -149,20 +159,26 @@ async def index(connection: AsyncConnection, group_id: str) -> list[StoredRepair
 
 async def find(connection: AsyncConnection, group_id: str, repair_id: str) -> StoredRepair:
     """One repair of a group."""
-    asked = repairs.c.group_id == group_id, sa.cast(repairs.c.id, sa.Text) == repair_id
-    found = await repair_steps.load(connection, *asked)
+    found = await latest(connection, repairs.c.group_id == group_id, sa.cast(repairs.c.id, sa.Text) == repair_id)
     if not found:
         raise NotFound(f"Repair {repair_id} could not be found.")
-    return StoredRepair(found[0], tuple(await repair_steps.load_moves(connection, found[0].id)))
+    return found[0]
 
 
-async def stop(connection: AsyncConnection, group_id: str, repair_id: str) -> None:
+async def stop(connection: AsyncConnection, repair: Repair) -> None:
     """Start no further move; those under way end."""
-    found = await find(connection, group_id, repair_id)
-    if found.repair.status not in ("running", "stopping"):
-        raise Conflict(f"Repair {repair_id} has ended.")
-    change = repairs.update().where(repairs.c.id == repair_id, UNDER_WAY)
-    await connection.execute(change.values(status="stopping"))
+    await _change(connection, repair, status="stopping")
+
+
+async def pause(connection: AsyncConnection, repair: Repair, paused: bool) -> None:
+    """Start no further move until it is to go on; those under way end."""
+    await _change(connection, repair, paused=paused)
+
+
+async def _change(connection: AsyncConnection, repair: Repair, **values: Any) -> None:
+    change = repairs.update().where(repairs.c.id == repair.id, UNDER_WAY)
+    if not (await connection.execute(change.values(values))).rowcount:
+        raise Conflict(f"{repair.noun} {repair.id} has ended.")
 
 
 # Continuous mode

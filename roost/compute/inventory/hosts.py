@@ -84,6 +84,15 @@ async def change(connection: AsyncConnection, host_id: int, **values: Any) -> sa
     return row
 
 
+async def disable(connection: AsyncConnection, host_ids: Sequence[int], reason: str) -> None:
+    """Let these hosts take no new servers; those that take none already keep their reason."""
+    taking = sa.select(hosts.c.id).where(hosts.c.id.in_(host_ids), hosts.c.enabled).order_by(hosts.c.id)
+    found = list(await connection.scalars(taking.with_for_update()))
+    change = hosts.update().where(hosts.c.id.in_(found))
+    await connection.execute(change.values(enabled=False, disabled_reason=reason))
+    await host_changed(connection, found)
+
+
 async def delete(connection: AsyncConnection, *, host_id: int | None = None, service_uuid: str | None = None) -> None:
     """Take a host out of the inventory, and out of its aggregates."""
     host = await find(connection, host_id=host_id, service_uuid=service_uuid, lock=True)

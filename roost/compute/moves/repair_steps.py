@@ -1,4 +1,4 @@
-"""How a repair is carried out: live migrations, step by step, within its budget.
+"""How a repair or a drain is carried out: live migrations, step by step, within its budget.
 
 Every step is a row, and an engine that takes a repair up goes on from what the rows say. A `Mover` moves the servers:
 the embedded cloud starts a migration in the transaction that writes it down, a Nova is asked after that. Each migration
@@ -38,11 +38,16 @@ UNDER_WAY = repairs.c.status.in_(("running", "stopping"))
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair, as its row has it."""
+    """A repair, or a drain, as its row has it."""
 
     id: str
-    group_id: str
+    group_id: str | None
+    """None for a drain."""
+    scope: str | None
+    """With the identifier, the place that is drained."""
+    identifier: str | None
     status: str
+    paused: bool
     reason: str | None
     fewest: bool
     repairs_all: bool
@@ -54,6 +59,11 @@ class Repair:
     request_id: str
     created_at: datetime
     updated_at: datetime | None
+
+    @property
+    def noun(self) -> str:
+        """What it is."""
+        return "Drain" if self.group_id is None else "Repair"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +165,11 @@ async def _look_after(database: Database, mover: Mover, repair: Repair) -> None:
 async def _advance(connection: AsyncConnection, mover: Mover, repair: Repair) -> None:
     steps = await load_moves(connection, repair.id)
     running = sum(step.state == "running" for step in steps)
-    if repair.status == "running":
+    if repair.status == "stopping":
+        if not running:
+            await _skip_waiting(connection, repair.id)
+    elif not repair.paused:
         await _start_more(connection, mover, repair, steps, running)
-    elif not running:
-        await _skip_waiting(connection, repair.id)
     steps = await load_moves(connection, repair.id)
     if not any(step.state in ("waiting", "running") for step in steps):
         await _end(connection, repair, steps)
@@ -192,7 +203,7 @@ async def _start(
         server = await servers_room.find(connection, step.server_id, lock=True)
     except NotFound:
         return StepState("skipped", "the server was deleted")
-    if server.group_id != repair.group_id or server.host_id != step.source_id:
+    if repair.group_id not in (None, server.group_id) or server.host_id != step.source_id:
         return StepState("skipped", LEFT)
     try:
         async with connection.begin_nested():

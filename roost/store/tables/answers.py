@@ -24,8 +24,12 @@ repairs = sa.Table(
     metadata,
     sa.Column("id", UUID(as_uuid=False), primary_key=True, server_default=sa.func.gen_random_uuid()),
     sa.Column("number", sa.BigInteger, sa.Identity(), nullable=False, unique=True),
-    sa.Column("group_id", sa.ForeignKey(server_groups.c.id, ondelete="CASCADE"), nullable=False),
+    # A drain is a repair of no group: it has the place that is drained.
+    sa.Column("group_id", sa.ForeignKey(server_groups.c.id, ondelete="CASCADE")),
+    sa.Column("scope", sa.Text),
+    sa.Column("identifier", sa.Text),
     sa.Column("status", sa.Text, nullable=False),
+    sa.Column("paused", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("reason", sa.Text),
     sa.Column("fewest", sa.Boolean, nullable=False),
     sa.Column("repairs_all", sa.Boolean, nullable=False),
@@ -39,6 +43,7 @@ repairs = sa.Table(
     updated_at(),
     # A group is repaired by one at a time.
     sa.Index("uq_repairs_group_id", "group_id", unique=True, postgresql_where="status IN ('running', 'stopping')"),
+    sa.Index("ix_repairs_drains", "number", postgresql_where="group_id IS NULL"),
     sa.Index("ix_repairs_ended", "updated_at", postgresql_where="status IN ('stopped', 'done', 'failed')"),
     sa.CheckConstraint("status IN ('running', 'stopping', 'stopped', 'done', 'failed')", name="status"),
 )

@@ -124,6 +124,23 @@ async def test_a_repair_stops_after_the_moves_under_way(compute: Compute) -> Non
     assert (status, message) == (409, f"Repair {begun['id']} has ended.")
 
 
+async def test_a_paused_repair_begins_no_move_until_it_goes_on(compute: Compute) -> None:
+    group = await broken_group(compute)
+    begun = await repair(compute, group)
+    path = f"/os-server-groups/{group}/repairs/{begun['id']}"
+    await work(compute, finish=False)
+    assert (await compute.put(path, {"repair": {"paused": True}}, version=VERSION))["repair"]["paused"]
+    await work(compute, 3)
+    assert [move["state"] for move in (await shown(compute, group, begun["id"]))["moves"]] == ["done", "waiting"]
+    status, _ = await compute.refusal("PUT", path, {"repair": {"paused": False}}, version=VERSION, cloud="roost")
+    assert status == 404
+    await compute.put(path, {"repair": {"paused": False}}, version=VERSION)
+    await work(compute, 3)
+    assert (await shown(compute, group, begun["id"]))["status"] == "done"
+    status, message = await compute.refusal("PUT", path, {"repair": {"paused": True}}, version=VERSION)
+    assert (status, message) == (409, f"Repair {begun['id']} has ended.")
+
+
 async def test_a_group_is_repaired_by_one_at_a_time(compute: Compute) -> None:
     group = await broken_group(compute)
     await repair(compute, group)
