@@ -52,6 +52,7 @@ OPERATORS = {
     **{"aggregate_id": "1", "host_name": "host", "hypervisor_id": "1", "service_id": "1"},
     **{"group_id": "1", "implied_id": "1", "endpoint_id": "1", "region_id": "RegionOne", "kind": "servers"},
     "migration_id": "1",
+    "drain_id": "1",
 }
 _NAMED = {
     "/compute/v2.1/os-quota-class-sets/{name}": "quota_class",
@@ -275,6 +276,12 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
     ),
     f"POST {_V21}/os-server-groups/plan": (_filled(_AGGREGATE),),
     f"POST {_OWNED_GROUP}/repairs": (_always({"repair": {"dry_run": True}}), _always({"repair": {}})),
+    f"PUT {_OWNED_GROUP}/repairs/{{repair_id}}": (_always({"repair": {"paused": True}}),),
+    f"POST {_V21}/os-server-groups/explain": (
+        _filled({"explain": {"flavorRef": "<flavor_id>", "policies": [{"name": "anti-affinity"}]}}),
+    ),
+    f"POST {_V21}/os-drains": (_always({"drain": {"scope": "host", "identifier": "host"}}),),
+    f"PUT {_V21}/os-drains/{{drain_id}}": (_always({"drain": {"paused": True}}),),
     f"PUT {_OWNED_GROUP}/repair": (_always({"repair": {"continuous": True}}),),
     f"POST {_V21}/os-rule-meanings": (_always({"groups": [[{"name": "anti-affinity"}]]}),),
     f"POST {_V21}/os-policy-scopes": (_always({"policy_scope": {"name": "probe"}}),),

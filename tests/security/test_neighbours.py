@@ -51,6 +51,12 @@ async def _explain(cloud: Cloud, group: str) -> Attack:
     return Attack("POST", f"/os-server-groups/{group}/explain", {"explain": {"flavorRef": "1", "count": 1000}})
 
 
+async def _compose(cloud: Cloud, group: str) -> Attack:
+    policies = [{"name": "anti-affinity", "scope": "rack", "rules": {"max_server_per_aggregate": 2}}]
+    body = {"explain": {"flavorRef": "1", "count": 1000, "policies": policies}}
+    return Attack("POST", "/os-server-groups/explain", body)
+
+
 async def _plan(cloud: Cloud, group: str) -> Attack:
     return Attack("POST", f"/os-server-groups/{group}/plan", {"plan": {"create": {"flavorRef": "1", "count": 1000}}})
 
@@ -76,6 +82,7 @@ async def _explanation(cloud: Cloud, group: str) -> Attack:
 
 ATTACKS: dict[str, Callable[[Cloud, str], Awaitable[Attack]]] = {
     "POST /compute/v2.1/os-server-groups/{server_group_id}/explain": _explain,
+    "POST /compute/v2.1/os-server-groups/explain": _compose,
     "POST /compute/v2.1/os-server-groups/{server_group_id}/plan": _plan,
     "POST /compute/v2.1/os-server-groups/plan": _plan_all,
     "POST /compute/v2.1/os-server-groups/{server_group_id}/repairs": _repair,

@@ -31,6 +31,7 @@ NEVER = {
     "GET /compute/v2.1/flavors/{flavor_id}/os-extra_specs/{key}",
     "PUT /compute/v2.1/os-server-groups/{server_group_id}/repair",
     "DELETE /compute/v2.1/os-server-groups/{server_group_id}/repairs/{repair_id}",
+    "PUT /compute/v2.1/os-server-groups/{server_group_id}/repairs/{repair_id}",
     "GET /scheduler/adopted",
     "POST /scheduler/choices",
 }

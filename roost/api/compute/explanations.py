@@ -11,10 +11,12 @@ from roost.api.permissions import READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.compute.answers import explain, what_if
+from roost.compute.groups import groups
 from roost.compute.inventory import claims, flavors, quotas
 from roost.compute.inventory.claims import Usage
 from roost.compute.inventory.flavors import resources_of
 from roost.errors import Invalid, NotFound, OverQuota
+from roost.placement.decision import Request
 
 routes = Table(prefix="/v2.1")
 
@@ -72,18 +74,13 @@ EXPLANATION = thing(
         "advice": schemas.NULLABLE_STRING,
     }
 )
-_QUESTION = thing(
-    {
-        "explain": thing(
-            {"flavorRef": {"type": ["string", "integer"]}},
-            {
-                "count": {"type": "integer", "minimum": 1, "maximum": 1000},
-                "availability_zone": schemas.STRING,
-                "partition": server_groups.PARTITION,
-            },
-        )
-    }
-)
+_FLAVOR: dict[str, Schema] = {"flavorRef": {"type": ["string", "integer"]}}
+_MANY: dict[str, Schema] = {
+    "count": {"type": "integer", "minimum": 1, "maximum": 1000},
+    "availability_zone": schemas.STRING,
+}
+_QUESTION = thing({"explain": thing(_FLAVOR, {**_MANY, "partition": server_groups.PARTITION})})
+_COMPOSED = thing({"explain": thing({**_FLAVOR, "policies": server_groups.POLICIES}, _MANY)})
 
 
 async def view(call: Call, connection: AsyncConnection, project_id: str) -> explain.View:
@@ -142,6 +139,30 @@ async def ask(call: Call) -> Reply:
         )
         seen = await view(call, connection, group.project_id)
     trial = await what_if.decide(call.services.scheduler, wanted, call.caller.project_id or "", helping=True)
+    return {"explanation": seen.explanation(trial.record, trial.help)}
+
+
+@routes.post(
+    "/os-server-groups/explain",
+    since=FIRST,
+    rule=GROUP,
+    expensive=True,
+    body=_COMPOSED,
+    response=thing({"explanation": EXPLANATION}),
+)
+async def ask_composed(call: Call) -> Reply:
+    """Where the first members of a group would go under these `policies`, and why there or why nowhere. Nothing is
+    made."""
+    asked, project_id = call.body["explain"], call.caller.project_id or ""
+    policies, count = server_groups.asked_policies(call, asked), asked.get("count", 1)
+    async with call.services.database.begin() as connection:
+        rules = await groups.check_policies(connection, policies, project_id)
+        flavor = await wanted_flavor(call, connection, asked, project_id)
+        if not call.may(REAL):
+            await check_quota(call, connection, project_id, flavor, count)
+        seen = await view(call, connection, project_id)
+    wanted = Request(resources_of(flavor), count, rules, zone=asked.get("availability_zone"))
+    trial = await what_if.decide(call.services.scheduler, wanted, project_id, helping=True)
     return {"explanation": seen.explanation(trial.record, trial.help)}
 
 

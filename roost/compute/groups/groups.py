@@ -133,9 +133,14 @@ async def create(
     return group
 
 
-async def check_policies(connection: AsyncConnection, policies: Sequence[GroupPolicy], project_id: str) -> None:
-    """Raise `Invalid` if a project cannot use these policies, or not together."""
-    await _resolve(connection, policies, project_id)
+async def check_policies(
+    connection: AsyncConnection, policies: Sequence[GroupPolicy], project_id: str
+) -> tuple[Rule, ...]:
+    """Raise `Invalid` if a project cannot use these policies, or not together; else their rules, with real identifiers:
+    for deciding, never for showing."""
+    rows = await _resolve(connection, policies, project_id)
+    real = (row["zone"] if row["aggregate_id"] is None else str(row["aggregate_id"]) for row in rows)
+    return tuple(replace(policy.rule, identifier=each) for policy, each in zip(policies, real, strict=True))
 
 
 async def adopt(

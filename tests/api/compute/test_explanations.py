@@ -124,6 +124,30 @@ async def test_a_request_that_is_only_asked_about_makes_nothing(compute: Compute
     assert group_now["server_group"]["members"] == []
 
 
+async def composed(compute: Compute, policies: list[dict[str, Any]], cloud: str = "roost", **question: Any) -> Any:
+    body = {"explain": {"flavorRef": "1", "policies": policies, **question}}
+    return await compute.ask("POST", "/os-server-groups/explain", json=body, version=VERSION, cloud=cloud)
+
+
+async def test_rules_are_tried_before_there_is_a_group(compute: Compute) -> None:
+    zones = [{"name": "anti-affinity", "scope": "availability_zone"}]
+    fits = (await composed(compute, zones, count=3)).json()["explanation"]
+    assert (fits["verdict"], len(fits["chosen"])) == ("placed", 3)
+    assert not any("host" in each for each in fits["chosen"])
+    refused = (await composed(compute, zones, count=4)).json()["explanation"]
+    assert refused["verdict"] == "refused"
+    assert refused["help"]
+    assert (await compute.get("/os-server-groups", version=VERSION))["server_groups"] == []
+
+
+async def test_rules_that_cannot_be_are_refused_as_when_a_group_is_made(compute: Compute) -> None:
+    nowhere = await composed(compute, [{"name": "affinity", "scope": "galaxy"}])
+    assert nowhere.status_code == 400
+    both = [{"name": "affinity", "scope": "rack"}, {"name": "anti-affinity", "scope": "rack"}]
+    assert (await composed(compute, both)).status_code == 400
+    assert (await composed(compute, [{"name": "affinity"}], count=1000)).status_code == 403
+
+
 async def test_a_tenant_does_not_learn_how_much_room_a_host_has(compute: Compute) -> None:
     """With a member on the host, "asking for 63 would help" became 62 when a stranger's server came there."""
     cloud = Cloud(compute.api)
