@@ -62,3 +62,20 @@ async def test_a_refusal_is_told_with_its_reason(house: House) -> None:
     assert not told["accepted"]
     assert "max_size" in told["refusal"]
     assert told["sentence"].startswith("CLUSTER_SCALE_OUT would be refused: ")
+
+
+async def test_policies_that_come_and_go_are_rehearsed_with_what_speaks_against_them(house: House) -> None:
+    cluster = await house.cluster(desired_capacity=0)
+    await attach(house, cluster, ZONES)
+    [attached] = await house.get(f"/clusters/{cluster['id']}/policies")
+    told = await rehearse(house, cluster, {"policy_detach": {"policy_id": attached["policy_id"]}})
+    assert told["accepted"]
+    assert told["sentence"].startswith("CLUSTER_DETACH_POLICY would do nothing to nodes")
+    other = (await house.post("/policies", {"policy": {"name": "other", "spec": ZONES}})).json()["policy"]
+    body = {"policy_attach": {"policy_id": other["id"]}}
+    refused = await house.post(f"/clusters/{cluster['id']}/actions?dry_run=true", body)
+    assert refused.status_code == 400
+    assert "Only one instance of policy type" in refused.text
+    assert [each["policy_id"] for each in await house.get(f"/clusters/{cluster['id']}/policies")] == [
+        attached["policy_id"]
+    ]

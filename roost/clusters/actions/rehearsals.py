@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters import bindings
-from roost.clusters.actions import cluster_plans, context
+from roost.clusters.actions import attachments, cluster_plans, context
 from roost.clusters.actions.context import PlanningContext
 from roost.clusters.actions.program import ActionPlan
 from roost.clusters.actions.work import ActionRefused, Engine, Work
@@ -42,7 +42,7 @@ class Rehearsal:
             sentence = f"{self.action} would be refused: {self.refusal}"
         else:
             counts = Counter(step["action"] for step in self.steps)
-            listed = ", ".join(f"{number} {action}" for action, number in counts.items()) or "nothing"
+            listed = ", ".join(f"{number} {action}" for action, number in counts.items()) or "nothing to nodes"
             sentence = f"{self.action} would do {listed}; the cluster would go from {self.now} to {self.then} nodes."
         return {
             "action": self.action,
@@ -62,9 +62,11 @@ async def rehearse(engine: Engine, connection: AsyncConnection, action_id: str) 
     work = Work.of(engine, dict((await connection.execute(query)).mappings().one()))
     [found] = await context.read(connection, [work])
     found.connection = connection
-    if found.found is None or work.action not in cluster_plans.PLANNERS:
+    if found.found is None or work.action not in (*cluster_plans.PLANNERS, *attachments.HANDLERS):
         raise Invalid(f"The action {work.action} cannot be rehearsed.")
     rehearsal = Rehearsal(work.action, now=found.count, then=found.count)
+    if work.action in attachments.HANDLERS:
+        return rehearsal  # What speaks against it was said when it was accepted; it touches no node.
     try:
         await _consult(work, found, rehearsal)
         plan = await cluster_plans.PLANNERS[work.action](found)
