@@ -10,6 +10,7 @@ print(client.explain(group, flavor="m1.small", count=13).advice)
 from roost.client.answers import (
     AuditAnswer,
     CandidateAnswer,
+    DrainAnswer,
     ExplanationAnswer,
     GroupAnswer,
     Help,
@@ -27,6 +28,7 @@ __all__ = [
     "AuditAnswer",
     "CandidateAnswer",
     "Client",
+    "DrainAnswer",
     "ExplanationAnswer",
     "GroupAnswer",
     "Help",

@@ -1,7 +1,7 @@
 """What Roost answers, as values. Each is made from the JSON of an answer by `of`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 Json = Mapping[str, Any]
@@ -256,11 +256,12 @@ class RepairAnswer:
     fewest: bool
     repairs_all: bool
     budget: Json
+    paused: bool
 
     @classmethod
     def of(cls, data: Json) -> Self:
         """From an answer."""
-        names = ("id", "status", "reason", "sentence", "fewest", "repairs_all", "budget")
+        names = (each.name for each in fields(cls) if each.name != "moves")
         return cls(moves=tuple(map(MigrationAnswer.of, data["moves"])), **{name: data[name] for name in names})
 
     @property
@@ -272,3 +273,11 @@ class RepairAnswer:
     def ended(self) -> bool:
         """Whether nothing more will happen."""
         return self.status in ("planned", "done", "failed", "stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class DrainAnswer(RepairAnswer):
+    """The moves that empty a place."""
+
+    scope: str
+    identifier: str

@@ -9,6 +9,7 @@ from openstack import exceptions
 
 from roost.client.answers import (
     AuditAnswer,
+    DrainAnswer,
     ExplanationAnswer,
     GroupAnswer,
     Json,
@@ -194,11 +195,39 @@ class Client:
         """Start no further move; those under way end."""
         self._ask("DELETE", f"/os-server-groups/{group_id}/repairs/{repair_id}")
 
+    def pause_repair(self, group_id: str, repair_id: str, paused: bool) -> RepairAnswer:
+        """Start no further move until it is to go on, or let it go on."""
+        path = f"/os-server-groups/{group_id}/repairs/{repair_id}"
+        return RepairAnswer.of(self._ask("PUT", path, json={"repair": {"paused": paused}})["repair"])
+
     def keep_repaired(self, group_id: str, continuous: bool, **budget: int) -> Json:
         """Mend a group whenever an audit finds it broken, or no longer."""
         body = {"repair": {"continuous": continuous, **budget}}
         answer: Json = self._ask("PUT", f"/os-server-groups/{group_id}/repair", json=body)["repair"]
         return answer
+
+    # Drain
+
+    def drain(self, scope: str, identifier: str, **budget: int) -> DrainAnswer:
+        """Disable the hosts of a place, and have the engine move their servers; for operators."""
+        body = {"drain": {"scope": scope, "identifier": identifier, **budget}}
+        return DrainAnswer.of(self._ask("POST", "/os-drains", json=body)["drain"])
+
+    def drains(self) -> list[DrainAnswer]:
+        """The latest drains, the newest first."""
+        return [DrainAnswer.of(each) for each in self._ask("GET", "/os-drains")["drains"]]
+
+    def get_drain(self, drain_id: str) -> DrainAnswer:
+        """One drain, as far as it has come."""
+        return DrainAnswer.of(self._ask("GET", f"/os-drains/{drain_id}")["drain"])
+
+    def pause_drain(self, drain_id: str, paused: bool) -> DrainAnswer:
+        """Start no further move until it is to go on, or let it go on."""
+        return DrainAnswer.of(self._ask("PUT", f"/os-drains/{drain_id}", json={"drain": {"paused": paused}})["drain"])
+
+    def stop_drain(self, drain_id: str) -> None:
+        """Start no further move; those under way end. The hosts stay disabled."""
+        self._ask("DELETE", f"/os-drains/{drain_id}")
 
     def _ask(self, method: str, path: str, **more: Any) -> Any:
         return _body(self._send(method, path, **more))

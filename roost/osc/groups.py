@@ -251,7 +251,8 @@ class ExplainServerGroup(_OfGroup, ShowOne):
 # Plan
 
 
-def _aggregate(text: str) -> dict[str, str]:
+def aggregate(text: str) -> dict[str, str]:
+    """A place, as it is written."""
     scope, equals, identifier = text.partition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"'{text}' is not SCOPE=IDENTIFIER")
@@ -281,12 +282,12 @@ class PlanServerGroup(ShowOne):
             option("--add-server", metavar="<server>", action="append", help="Add servers that exist"),
             option("--remove-server", metavar="<server>", action="append", help="Take servers out"),
             option(
-                "--drain", metavar="<scope>=<identifier>", type=_aggregate, help="Move all members out of an aggregate"
+                "--drain", metavar="<scope>=<identifier>", type=aggregate, help="Move all members out of an aggregate"
             ),
             option(
                 "--lose",
                 metavar="<scope>=<identifier>",
-                type=_aggregate,
+                type=aggregate,
                 help="Lose an aggregate with all that is in it",
             ),
             required=True,
@@ -344,7 +345,7 @@ def _planned(plan: PlanAnswer) -> One:
         plan.applied,
         plan.generation,
         LinesColumn([_placed(each) for each in plan.placements]),
-        LinesColumn([_move(each) for each in plan.moves]),
+        LinesColumn([move_text(each) for each in plan.moves]),
         LinesColumn([f"{each['server_id']}: {each['sentence']}" for each in plan.stranded]),
         LinesColumn([each["message"] for each in plan.violations]),
     ]
@@ -368,7 +369,8 @@ def _placed(new: Placed) -> str:
     return f"{new.name}: {_places({'host': new.host, **new.placements, 'partition': new.partition})}"
 
 
-def _move(move: MigrationAnswer) -> str:
+def move_text(move: MigrationAnswer) -> str:
+    """A move in one line."""
     state = "" if move.state is None else f" [{move.state}]"
     reason = "" if move.reason is None else f": {move.reason}"
     return f"{move.server_id}: {_places(move.source)} -> {_places(move.target)}{state}{reason}"
@@ -388,6 +390,8 @@ class RepairServerGroup(_OfGroup, ShowOne):
         option("--wait", action="store_true", help="Wait until all moves have ended"),
         one_of(
             option("--stop", action="store_true", help="Stop the repair under way, after the moves under way"),
+            option("--pause", dest="paused", action="store_true", default=None, help="Begin no further move for now"),
+            option("--resume", dest="paused", action="store_false", help="Let a paused repair go on"),
             option("--status", action="store_true", help="Show how far the last repair has come"),
             option(
                 "--continuous",
@@ -406,10 +410,12 @@ class RepairServerGroup(_OfGroup, ShowOne):
         limits = {key: value for key, value in budget.items() if value is not None}
         if given.continuous is not None:
             return commands.shown(dict(self.roost.keep_repaired(group.id, given.continuous, **limits)))
-        if given.stop or given.status:
+        if given.stop or given.status or given.paused is not None:
             repair = self._latest(group)
             if given.stop:
                 self.roost.stop_repair(group.id, repair.id or "")
+            if given.paused is not None:
+                repair = self.roost.pause_repair(group.id, repair.id or "", given.paused)
         else:
             repair = self.roost.repair(group.id, dry_run=given.dry_run, **limits)
         return _repaired(self._awaited(group, repair) if given.wait else repair)
@@ -433,7 +439,7 @@ class RepairServerGroup(_OfGroup, ShowOne):
 
 def _repaired(repair: RepairAnswer) -> One:
     columns = ("id", "status", "sentence", "reason", "moves", "fewest", "repairs_all", "budget")
-    moves = LinesColumn([_move(each) for each in repair.moves])
+    moves = LinesColumn([move_text(each) for each in repair.moves])
     return columns, (
         repair.id, repair.status, repair.sentence, repair.reason, moves, repair.fewest, repair.repairs_all,
         JsonColumn(repair.budget),

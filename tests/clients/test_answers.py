@@ -199,6 +199,19 @@ def test_a_group_is_repaired_and_watched(openstack: Openstack, group: str, boot:
     assert not openstack.json(f"server group repair --no-continuous {group}", ADMIN)["continuous"]
 
 
+def test_a_host_is_drained_and_watched(openstack: Openstack, group: str, boot: Callable[..., str]) -> None:
+    server = boot("drained", group)
+    host = openstack.json(f"server show {server}", ADMIN)["OS-EXT-SRV-ATTR:host"]
+    done = openstack.json(f"drain start host={host} --max-parallel 2 --wait", ADMIN)
+    assert (done["status"], done["identifier"], done["paused"]) == ("done", host, False)
+    assert openstack.json(f"server show {server}", ADMIN)["OS-EXT-SRV-ATTR:host"] != host
+    assert openstack.json("drain list", ADMIN)[0]["id"] == done["id"]
+    assert openstack.fails(f"drain set --pause {done['id']}", ADMIN) == f"Drain {done['id']} has ended."
+    assert openstack.fails("drain start nowhere", ADMIN).endswith("'nowhere' is not SCOPE=IDENTIFIER")
+    assert openstack.fails("drain list") == "Policy doesn't allow os_compute_api:os-drains to be performed."
+    openstack(f"compute service set --enable {host} nova-compute", ADMIN)
+
+
 def test_the_loss_of_a_zone_is_told_for_all(openstack: Openstack, group: str, boot: Callable[..., str]) -> None:
     boot("zoned", group, "--availability-zone zone1")
     told = openstack.json("server group plan --all --lose availability_zone=zone1")
