@@ -22,12 +22,19 @@ export function button(name, act) {
     } catch (error) {
       const said = /** @type {Error} */ (error).message;
       say(said);
-      node.closest(".panel")?.querySelector(".answer")?.replaceChildren(html("p", { class: "bad-text" }, said));
+      const near = node.closest("details, .doing")?.querySelector(".answer") ?? node.closest(".panel")?.querySelector(".answer");
+      near?.replaceChildren(html("p", { class: "bad-text" }, said));
     } finally {
       node.removeAttribute("aria-busy");
     }
   });
   return node;
+}
+
+/** Where previews and answers are shown, and what shows them. */
+export function answerBox() {
+  const node = html("div", { class: "answer", role: "status" });
+  return { node, tell: (/** @type {any[]} */ ...content) => node.replaceChildren(...content.flat().filter(Boolean)) };
 }
 
 /** Where the map is below the panel, a way to it. @param {import("./map.js").FleetMap} map */
@@ -37,15 +44,18 @@ export function toMap(map) {
   return node;
 }
 
+/** @typedef {Map<string, string>} Names The names of servers that the map does not show, by id. */
+
 /**
  * Servers that would move, one a line.
  * @param {any[]} moves
  * @param {Fleet} fleet
  * @param {Places} places
+ * @param {Names} [names]
  */
-export function moveList(moves, fleet, places) {
+export function moveList(moves, fleet, places, names) {
   const item = (/** @type {any} */ move) =>
-    html("li", {}, `${nameOf(fleet, move.server_id)}: ${places.describe(move.source)} → ${places.describe(move.target)}`);
+    html("li", {}, `${nameOf(fleet, move.server_id, names)}: ${places.way(move.source, move.target)}`);
   return list("ol", moves, item);
 }
 
@@ -53,10 +63,11 @@ export function moveList(moves, fleet, places) {
  * Servers that would find no place, and why.
  * @param {any[]} stranded
  * @param {Fleet} fleet
+ * @param {Names} [names]
  */
-export function strandedList(stranded, fleet) {
+export function strandedList(stranded, fleet, names) {
   const item = (/** @type {any} */ each) =>
-    html("li", { class: "bad-text" }, `${nameOf(fleet, each.server_id)} would find no place: ${each.sentence}`);
+    html("li", { class: "bad-text" }, `${nameOf(fleet, each.server_id, names)} would find no place: ${each.sentence}`);
   return list("ul", stranded, item);
 }
 
@@ -67,7 +78,7 @@ export function strandedList(stranded, fleet) {
  */
 export function placementList(placements, places) {
   const item = (/** @type {any} */ each) =>
-    html("li", {}, `${each.name} → ${places.describe({ ...each.placements, host: each.host })}`);
+    html("li", {}, `${each.name} → ${places.describe({ ...each.placements, host: each.host }) || "a host"}`);
   return list("ul", placements, item);
 }
 
@@ -96,9 +107,9 @@ export function ruleChanges(plan) {
   );
 }
 
-/** @param {Fleet} fleet @param {string} serverId */
-function nameOf(fleet, serverId) {
-  return fleet.find(serverId)?.server.name ?? serverId.slice(0, 8);
+/** @param {Fleet} fleet @param {string} serverId @param {Names} [names] */
+function nameOf(fleet, serverId, names) {
+  return names?.get(serverId) ?? fleet.find(serverId)?.server.name ?? serverId.slice(0, 8);
 }
 
 /**

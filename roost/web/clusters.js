@@ -1,16 +1,19 @@
 // Clusters: how large they are and want to be, what their policies decided, and what is happening now.
 
+import { bar, unfinished } from "./actions.js";
+import { button } from "./answers.js";
 import { byName, gauge } from "./charts.js";
 import { html, refill } from "./dom.js";
+import { eventItems } from "./nodes.js";
 import { back } from "./overview.js";
-import { get, session } from "./session.js";
-import { actionName, chain, count, kindOf, outcome, progress, reasonOf, story, moment } from "./words.js";
+import { get, mayChange, session } from "./session.js";
+import { Steering } from "./steering.js";
+import { actionName, chain, count, kindOf, moment, outcome, reasonOf, story } from "./words.js";
 
 const API = "/clustering/v1";
-const ENDED = ["SUCCEEDED", "FAILED", "CANCELLED"];
 const MOST_ASKED = 60;
-/** @type {Record<string, string>} */
-const PHASES = { start: "began", end: "ended", error: "failed" };
+const MOST_CARDS = 200;
+const MOST_NODES = 50;
 
 /** The list of clusters, and one of them. */
 export class Clusters {
@@ -33,6 +36,10 @@ export class Clusters {
     this._panel = panel;
     this._id = id;
     if (!id) this._map.emphasise(null);
+    this._head = html("div", {});
+    this._rest = html("div", {});
+    this._steering = id && mayChange() ? new Steering(id) : null;
+    panel.replaceChildren(...(id ? [back("#/clusters"), this._head, this._steering?.node ?? "", this._rest] : [this._rest]));
     await this._draw();
   }
 
@@ -56,9 +63,7 @@ export class Clusters {
     try {
       while (this._again) {
         this._again = false;
-        const id = this._id;
-        const content = id ? await this._one(id) : await this._list();
-        if (id === this._id && this._panel) refill(this._panel, content);
+        await (this._id ? this._one(this._id) : this._list());
       }
     } finally {
       this._busy = false;
@@ -67,7 +72,7 @@ export class Clusters {
 
   async _list() {
     const everybody = session.roles.includes("admin") ? "&global_project=true" : "";
-    const { clusters } = await get(`${API}/clusters?limit=200${everybody}`);
+    const { clusters } = await get(`${API}/clusters?limit=${MOST_CARDS}${everybody}`);
     const cards = clusters.map((/** @type {any} */ cluster) =>
       html(
         "li",
@@ -77,10 +82,13 @@ export class Clusters {
         gauge(cluster),
       ),
     );
-    return [
+    if (this._id || !this._rest) return;
+    const more = clusters.length === MOST_CARDS && html("p", {}, html("a", { href: "#/lists/clusters" }, "All clusters"));
+    refill(this._rest, [
       html("h2", {}, "Clusters"),
       html("ul", { class: "cards" }, ...(cards.length ? cards : [html("li", { class: "muted" }, "There are no clusters.")])),
-    ];
+      more,
+    ]);
   }
 
   /** @param {string} id */
@@ -94,21 +102,26 @@ export class Clusters {
       get(`${API}/events?cluster_id=${id}&sort=timestamp:desc&limit=20${everybody}`),
     ]);
     this._emphasise(id, nodes);
+    const zones = nodes.length ? byName(await this._byZone(nodes)) : html("p", { class: "muted" }, "It has no nodes.");
+    if (this._id !== id || !this._head || !this._rest) return;
     const asked = actions.find((/** @type {any} */ each) => decided(each)) ?? null;
-    return [
-      back("#/clusters"),
+    this._steering?.know(cluster, bindings);
+    refill(this._head, [
       html("h2", {}, cluster.name, status(cluster.status)),
       html("p", { class: "muted" }, reasonOf(cluster.status_reason ?? "")),
       gauge(cluster),
-      ...running(actions),
-      html("h3", {}, "Nodes by zone"),
-      nodes.length ? byName(await this._byZone(nodes)) : html("p", { class: "muted" }, "It has no nodes."),
+      ...actions.filter(unfinished).map(running),
+    ]);
+    refill(this._rest, [
       html("h3", {}, "Policies, in the order in which they are asked"),
-      policies(bindings, asked),
+      policies(bindings, asked, this._steering),
       asked && lastAction(asked),
+      html("h3", {}, "Nodes by zone"),
+      zones,
+      ...nodeList(id, nodes),
       html("h3", {}, "Events"),
-      eventList(events),
-    ];
+      eventItems(events),
+    ]);
   }
 
   /** The cluster's own servers stand out on the map. @param {string} id @param {any[]} nodes */
@@ -155,25 +168,21 @@ function status(word) {
   return html("span", { class: `badge ${kind}` }, word.toLowerCase());
 }
 
-/** @param {any[]} actions */
-function running(actions) {
-  const open = actions.filter((each) => !ENDED.includes(each.status));
-  return open.map((action) => {
-    const far = progress(action);
-    const left = action.depends_on.length;
-    const status = action.status.toLowerCase().replaceAll("_", " ");
-    const said = `${actionName(action.action)}: ${status}${left ? `, ${count(left, "node")} left` : ""}`;
-    return html(
-      "p",
-      { class: "running" },
-      html("span", {}, said),
-      html("progress", far === null ? { "aria-label": said } : { max: 1, value: far, "aria-label": said }),
-    );
-  });
+/** @param {any} action */
+function running(action) {
+  const left = action.depends_on.length;
+  const status = action.status.toLowerCase().replaceAll("_", " ");
+  const said = `: ${status}${left ? `, ${count(left, "node")} left` : ""}`;
+  return html("p", { class: "running" }, html("span", {}, actionLink(action, actionName(action.action)), said), bar(action));
 }
 
-/** @param {any[]} bindings @param {any} asked */
-function policies(bindings, asked) {
+/** @param {any} action @param {string} words */
+function actionLink(action, words) {
+  return html("a", { href: `#/action/${action.id}` }, words);
+}
+
+/** @param {any[]} bindings @param {any} asked @param {Steering|null|undefined} steering */
+function policies(bindings, asked, steering) {
   if (!bindings.length) return html("p", { class: "muted" }, "No policy governs this cluster.");
   const items = chain(bindings).map((each) =>
     html(
@@ -182,9 +191,32 @@ function policies(bindings, asked) {
       html("strong", {}, each.policy_name),
       html("span", { class: "muted" }, ` ${kindOf(each.policy_type).replaceAll("_", " ")} policy`),
       html("p", {}, each.enabled ? story(each.policy_type, asked) : "Switched off."),
+      steering &&
+        html(
+          "p",
+          { class: "buttons" },
+          button(`${each.enabled ? "Switch off" : "Switch on"} ${each.policy_name}`, () => steering.toggle(each)),
+          button(`Detach ${each.policy_name}`, () => steering.detach(each)),
+        ),
     ),
   );
   return html("ol", { class: "chain" }, ...items);
+}
+
+/** @param {string} id @param {any[]} nodes */
+function nodeList(id, nodes) {
+  const unwell = nodes.filter((each) => each.status !== "ACTIVE");
+  const shown = [...unwell, ...nodes.filter((each) => each.status === "ACTIVE")].slice(0, MOST_NODES);
+  const items = shown.map((each) =>
+    html(
+      "li",
+      {},
+      html("a", { href: `#/node/${each.id}` }, each.name),
+      html("span", { class: each.status === "ERROR" ? "bad-text" : "muted" }, ` ${each.status.toLowerCase()}`),
+    ),
+  );
+  const all = html("a", { href: `#/lists/nodes?cluster_id=${id}` }, `All ${nodes.length} nodes`);
+  return [html("ul", { class: "plain" }, ...items), nodes.length > MOST_NODES && html("p", {}, all)];
 }
 
 /** @param {any} action */
@@ -192,22 +224,7 @@ function lastAction(action) {
   return html(
     "p",
     { class: "last-action" },
-    html("strong", {}, `Last ${actionName(action.action)}`),
+    html("strong", {}, actionLink(action, `Last ${actionName(action.action)}`)),
     ` (${action.status.toLowerCase()}, ${moment(action.created_at)}): ${outcome(action)}`,
   );
-}
-
-/** @param {any[]} events */
-function eventList(events) {
-  if (!events.length) return html("p", { class: "muted" }, "Nothing has happened.");
-  const items = events.map((each) =>
-    html(
-      "li",
-      {},
-      html("time", { class: "muted" }, moment(each.timestamp)),
-      ` ${actionName(each.action)} ${PHASES[String(each.status).toLowerCase()] ?? String(each.status).toLowerCase()}`,
-      each.status_reason && html("span", { class: "muted" }, ` – ${each.status_reason}`),
-    ),
-  );
-  return html("ul", { class: "plain events" }, ...items);
 }

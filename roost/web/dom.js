@@ -65,8 +65,30 @@ export function refill(node, children) {
   fill(node, children);
   if (!inside || node.contains(at)) return;
   const alike = [...node.querySelectorAll(at.tagName)];
-  const next = alike.find((each) => each.textContent === at.textContent) ?? alike[place];
+  const same = (/** @type {Element|undefined} */ each) => each?.textContent === at.textContent;
+  const next = same(alike[place]) ? alike[place] : (alike.find(same) ?? alike[place]);
   /** @type {HTMLElement|undefined} */ (next)?.focus({ preventScroll: true });
+}
+
+/**
+ * Show a page as it is now, and leave alone what is in use: opened details, and parts with an answer or the focus.
+ * @param {Element} node
+ * @param {(Node|string|null|undefined|false)[]} children
+ */
+export function renew(node, children) {
+  const fresh = html("div", {}, ...children);
+  const at = /** @type {HTMLElement|null} */ (document.activeElement);
+  for (const part of node.querySelectorAll(".doing")) {
+    const used = part.contains(at) || part.querySelector("[aria-busy], .answer:not(:empty)");
+    if (used) fresh.querySelector(`.doing[aria-label="${part.getAttribute("aria-label")}"]`)?.replaceWith(part);
+  }
+  const keyOf = (/** @type {Element} */ each) => `${each.closest("li")?.textContent ?? ""} ${each.textContent}`;
+  const open = new Set([...node.querySelectorAll("details[open] > summary")].map(keyOf));
+  for (const each of fresh.querySelectorAll("details > summary")) {
+    if (open.has(keyOf(each))) each.parentElement?.setAttribute("open", "");
+  }
+  refill(node, [...fresh.childNodes]);
+  if (at?.isConnected && at !== document.activeElement) at.focus({ preventScroll: true });
 }
 
 /**

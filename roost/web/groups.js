@@ -4,6 +4,7 @@ import { button, explained, moveList, placementList, ruleChanges, strandedList, 
 import { distribution } from "./charts.js";
 import { html, refill, set } from "./dom.js";
 import { hueOf, titleOf } from "./map.js";
+import { followMoves, isUnderWay } from "./moves.js";
 import { back } from "./overview.js";
 import { Places } from "./places.js";
 import { composer } from "./composer.js";
@@ -58,6 +59,7 @@ export class Groups {
     if (!this._id) {
       if (groups !== undefined) await this._mark();
     } else if (groups === null || groups?.includes(this._id) || change.aggregates !== undefined) {
+      if (groups?.includes(this._id)) this._outdate();
       await this._facts(this._id);
     }
   }
@@ -215,7 +217,7 @@ export class Groups {
       const made = await post(`${GROUPS}/${id}/plan`, { plan: { ...change, generation: plan.generation } });
       this._page.map.arrows([]);
       this._tell(html("p", { class: "good" }, made.plan.sentence));
-      if (made.plan.repair_id) await this._underWay(id);
+      if (made.plan.repair_id) this._follow(id, made.plan.repair_id).catch(() => {});
     };
     const fleet = this._page.fleet;
     const can = (change.create && mayChange()) || (change.drain && plan.moves.length > 0 && mayOperate());
@@ -226,7 +228,8 @@ export class Groups {
       strandedList(plan.stranded, fleet),
       ...ruleChanges(plan),
       this._look(),
-      can && html("p", { class: "buttons" }, button("Apply this plan", apply), this._never()),
+      command(planLine(id, change, plan.generation)),
+      can && this._offering("Apply this plan", apply, () => this._plan(id, change)),
     );
   }
 
@@ -235,15 +238,16 @@ export class Groups {
     const { repair } = await post(`${GROUPS}/${id}/repairs`, { repair: { dry_run: true } });
     const places = this._draw(repair.moves);
     const apply = async () => {
-      await post(`${GROUPS}/${id}/repairs`, { repair: {} });
-      await this._underWay(id);
+      const { repair: begun } = await post(`${GROUPS}/${id}/repairs`, { repair: {} });
+      this._follow(id, begun.id).catch(() => {});
     };
     const moves = repair.moves.length > 0;
     this._tell(
       html("p", {}, repair.sentence),
       moveList(repair.moves, this._page.fleet, places),
       this._look(),
-      moves && mayOperate() && html("p", { class: "buttons" }, button("Apply this repair", apply), this._never()),
+      moves && command(`openstack server group repair ${id}`),
+      moves && mayOperate() && this._offering("Apply this repair", apply, () => this._repair(id)),
       moves && !mayOperate() && html("p", { class: "muted" }, "Ask the operator to move them."),
     );
   }
@@ -260,33 +264,38 @@ export class Groups {
     return this._arrows ? toMap(this._page.map) : null;
   }
 
-  /** Follow a repair until it ends. @param {string} id */
+  /** Follow the repair that is under way, if one is. @param {string} id */
   async _underWay(id) {
-    for (;;) {
-      const { repairs } = await get(`${GROUPS}/${id}/repairs`);
-      const [last] = repairs;
-      if (this._id !== id || !last || (last.status !== "running" && last.status !== "stopping")) {
-        if (this._id === id && this._repairing && last) this._ended(last);
-        return;
-      }
-      this._repairing = true;
-      const left = last.moves.filter((/** @type {any} */ each) => each.state !== "done");
-      this._draw(left);
-      const done = last.moves.length - left.length;
-      this._tell(
-        html("p", {}, `Repairing: ${done} of ${last.moves.length} moves done.`),
-        html("progress", { max: last.moves.length, value: done, "aria-label": "Repair" }),
-        button("Stop", () => request("DELETE", `${GROUPS}/${id}/repairs/${last.id}`)),
-      );
-      await new Promise((woken) => setTimeout(woken, 700));
-    }
+    const { repairs } = await get(`${GROUPS}/${id}/repairs`);
+    if (repairs.length && isUnderWay(repairs[0])) await this._follow(id, repairs[0].id);
   }
 
-  /** @param {any} repair */
-  _ended(repair) {
-    this._repairing = false;
-    this._page.map.arrows([]);
-    this._tell(html("p", { class: repair.status === "done" ? "good" : "bad-text" }, `Repair ${repair.status}: ${repair.sentence}`));
+  /** Show how far a repair has come. @param {string} id @param {string} repairId */
+  _follow(id, repairId) {
+    return followMoves(`${GROUPS}/${id}/repairs/${repairId}`, "repair", {
+      tell: (...content) => this._tell(...content),
+      still: () => this._id === id,
+      seen: (left) => this._draw(left),
+    });
+  }
+
+  /**
+   * Offer to do what is shown; no longer once the group has changed.
+   * @param {string} name
+   * @param {() => Promise<any>} apply
+   * @param {() => Promise<any>} again
+   */
+  _offering(name, apply, again) {
+    this._offered = html("p", { class: "buttons" }, button(name, apply), this._never());
+    this._again = again;
+    return this._offered;
+  }
+
+  /** What was planned before the group changed is not to be applied. */
+  _outdate() {
+    if (!this._offered?.isConnected || this._offered.querySelector("[aria-busy]")) return;
+    const again = button("Plan again", async () => this._again?.());
+    refill(this._offered, [html("span", { class: "muted" }, "The group has changed since."), again, this._never()]);
   }
 
   _never() {
@@ -418,6 +427,13 @@ function auditTable(group, audit, fleet, where) {
     html("table", {}, html("thead", {}, html("tr", {}, ...heads)), html("tbody", {}, ...rows)),
     more > 0 && html("p", { class: "muted" }, `and ${more} more`),
   );
+}
+
+/** The command that does what a plan says. @param {string} id @param {any} change @param {string} generation */
+function planLine(id, change, generation) {
+  const [[kind, asked]] = Object.entries(change);
+  const what = kind === "create" ? `--create ${asked.count} --flavor ${asked.flavorRef}` : `--${kind} ${asked.scope}=${asked.identifier}`;
+  return `openstack server group plan ${id} ${what}${kind === "lose" ? "" : ` --apply ${generation}`}`;
 }
 
 /** A new server as an arrow from nowhere. @param {any} each */

@@ -3,19 +3,18 @@
 import { html } from "./dom.js";
 
 const PAGES = {
-  servers: "#/server/", hosts: "#/host/", groups: "#/groups/", clusters: "#/clusters/", aggregates: "#/lists/hosts?q=",
-  nodes: "#/lists/nodes?q=", actions: "#/lists/actions?q=", projects: "#/lists/servers?project=",
+  servers: "#/server/", hosts: "#/host/", groups: "#/groups/", clusters: "#/clusters/", aggregates: "#/aggregate/",
+  nodes: "#/node/", actions: "#/action/", projects: "#/project/",
 };
 
 /**
- * The address of a thing. Hosts and projects are known by their names.
+ * The address of a thing. Hosts are known by their names.
  * @param {string} kind
  * @param {{id: any, name: string}} thing
  */
 export function addressOf(kind, thing) {
   const page = PAGES[/** @type {keyof typeof PAGES} */ (kind)] ?? "#/";
-  const named = kind === "hosts" || kind === "projects" || kind === "aggregates";
-  return page + encodeURIComponent(named ? thing.name : String(thing.id));
+  return page + encodeURIComponent(kind === "hosts" ? thing.name : String(thing.id));
 }
 
 /** @param {string} kind @param {{id: any, name: string}} thing */

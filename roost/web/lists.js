@@ -117,6 +117,8 @@ function cell(kind, row, name) {
   if (name === "name") return html("th", { scope: "row" }, linkTo(kind, row));
   if (name === "group" && row.group_id) return html("td", {}, html("a", { href: `#/groups/${row.group_id}` }, row.group));
   if (name === "host" && row.host) return html("td", {}, html("a", { href: `#/host/${encodeURIComponent(row.host)}` }, row.host));
+  if (name === "cluster" && row.cluster_id) return html("td", {}, html("a", { href: `#/clusters/${row.cluster_id}` }, row.cluster));
+  if (name === "project" && row.project_id) return html("td", {}, html("a", { href: `#/project/${row.project_id}` }, row.project));
   if (name === "load") return html("td", {}, `${Math.round(row.load * 100)} %`);
   if (name.endsWith("_at")) return html("td", {}, moment(row[name]));
   const bad = row[name] === "ERROR" || row[name] === "down" || (name === "failed" && row.failed) || (name === "broken" && row.broken);

@@ -1,19 +1,28 @@
 // The panel beside the map: the fleet as a whole, or the one thing that was picked.
 
+import { actionPage } from "./actions.js";
+import { aggregatePage } from "./aggregates.js";
 import { button, moveList, ruleChanges, strandedList, toMap } from "./answers.js";
-import { html, refill } from "./dom.js";
-import { keyOf } from "./layout.js";
+import { html, refill, renew } from "./dom.js";
+import { command } from "./links.js";
 import { download } from "./lists.js";
-import { hueOf, loadOf, titleOf } from "./map.js";
+import { hueOf } from "./map.js";
+import { followMoves, isUnderWay } from "./moves.js";
+import { nodePage } from "./nodes.js";
 import { Places } from "./places.js";
-import { post } from "./session.js";
-import { factList, hostPage, serverPage } from "./things.js";
+import { projectPage } from "./projects.js";
+import { get, mayOperate, post } from "./session.js";
+import { hostPage, serverPage } from "./things.js";
 import { loadTroubles, troubleList } from "./troubles.js";
 import { count, nouns } from "./words.js";
 
 /** @typedef {import("./fleet.js").Fleet} Fleet */
+/** @typedef {import("./answers.js").Names} Names */
+/** @typedef {{scope: string, identifier: string}} Place */
 
+const DRAINS = "/compute/v2.1/os-drains";
 const MOST_ARROWS = 60;
+const LATER = 250;
 
 /** The overview, and what is known of a tile. */
 export class Overview {
@@ -25,6 +34,10 @@ export class Overview {
     this._answer = html("div", { class: "answer", role: "status" });
     /** @type {{kind: string|undefined, id: string|undefined}|undefined} */
     this._picked = undefined;
+    /** What the panel shows. @type {any} */
+    this._shown = undefined;
+    /** The drain that is followed. */
+    this._following = "";
   }
 
   /**
@@ -35,35 +48,51 @@ export class Overview {
     this._panel = panel;
     if (this._picked?.id !== id) this.close();
     this._picked = { kind, id };
+    this._shown = undefined;
     await this.fleetChanged();
   }
 
   close() {
+    this._following = "";
     this._answer.replaceChildren();
     this._map.arrows([]);
   }
 
-  /** A page of its own is not filled anew while somebody works in it, also not by what was asked for before. */
   async fleetChanged() {
     const { kind, id } = this._picked ?? {};
-    const again = this._shown === `${kind}/${id}`;
-    if (again && this._inUse()) return;
-    this._shown = `${kind}/${id}`;
     const content = await this._content(kind, id);
-    if (this._picked?.id === id && this._panel && !(again && this._inUse())) refill(this._panel, content);
-  }
-
-  /** Whether something is opened, being worked out, or answered in the panel. */
-  _inUse() {
-    return Boolean(this._panel?.querySelector('details[open], [aria-busy="true"], .answer:not(:empty)'));
+    if (!this._panel || this._picked?.id !== id || this._picked?.kind !== kind) return;
+    // What is being pressed or selected stays under the pointer.
+    if (this._panel.matches(":active") || selecting(this._panel)) {
+      clearTimeout(this._later);
+      this._later = setTimeout(() => this.fleetChanged().catch(() => {}), LATER);
+      return;
+    }
+    if (this._shown === this._picked) return renew(this._panel, content);
+    this._shown = this._picked;
+    refill(this._panel, content);
   }
 
   /** @param {string|undefined} kind @param {string} [id] */
   async _content(kind, id = "") {
-    if (kind === "aggregate") return this._aggregate(id);
-    if (kind === "host") return this._host(id);
-    if (kind === "server") return this._server(id);
-    return this._whole();
+    /** @type {(scope: string, place: string, names: Names) => any[]} */
+    const ask = (scope, place, names) => this._questions(scope, place, names);
+    /** @type {Record<string, () => any>} */
+    const pages = {
+      aggregate: () => aggregatePage(id, this._fleet, ask),
+      host: () => (this._fleet.all ? hostPage(id, ask) : this._ownHost(id)),
+      server: () => serverPage(id),
+      node: () => nodePage(id),
+      action: () => actionPage(id),
+      project: () => projectPage(id, this._fleet.all),
+    };
+    return kind && kind in pages ? [back(), ...(await pages[kind]())] : this._whole();
+  }
+
+  /** @param {any} change */
+  async changed(change) {
+    const concerned = ["node", "action"].includes(this._picked?.kind ?? "");
+    if (concerned && change.clusters !== undefined) await this.fleetChanged();
   }
 
   async _whole() {
@@ -83,41 +112,11 @@ export class Overview {
     ];
   }
 
-  /** @param {string} key */
-  _aggregate(key) {
-    const found = this._fleet.aggregates.find((each) => keyOf(each) === key);
-    if (!found) return [back(), html("p", {}, "This place is no longer on the map.")];
-    const facts = [
-      ["Zone", found.zone],
-      ["Servers", found.servers],
-      found.host_count !== undefined && ["Hosts", found.host_count],
-      found.disabled !== undefined && ["Disabled", found.disabled],
-      found.load !== undefined && ["Load", `${Math.round(found.load * 100)} %`],
-      ["Broken rules", found.violations],
-    ];
-    const opens = this._fleet.all && button(
-      found.hosts ? "Close on the map" : "Open on the map",
-      () => this._fleet.toggle(found.id),
-    );
-    const hosts = (found.hosts ?? []).map((host) => hostItem(host));
-    return [
-      back(),
-      html("h2", {}, heading(this._fleet.scope, titleOf(found))),
-      factList(facts),
-      opens,
-      ...this._questions(this._fleet.scope, found.id),
-      hosts.length > 0 && html("h3", {}, "Hosts"),
-      hosts.length > 0 && html("ul", { class: "plain" }, ...hosts),
-    ];
-  }
-
-  /** @param {string} name */
-  _host(name) {
-    if (this._fleet.all) return this._hostOfAll(name);
+  /** What a tenant sees of a host. @param {string} name */
+  _ownHost(name) {
     const host = this._fleet.aggregates.flatMap((each) => each.hosts ?? []).find((each) => each.name === name);
-    if (!host) return [back(), html("p", {}, "This host is not open on the map.")];
+    if (!host) return [html("p", {}, "This host is not open on the map.")];
     return [
-      back(),
       html("h2", {}, "A host"),
       html("p", { class: "muted" }, "Only operators see which host this is."),
       html("h3", {}, count(host.servers.length, "server")),
@@ -125,59 +124,113 @@ export class Overview {
     ];
   }
 
-  /** @param {string} name */
-  async _hostOfAll(name) {
-    return [back(), ...(await hostPage(name, (place) => this._questions(place.scope, place.identifier)))];
-  }
-
   /**
    * The questions that an operator asks before touching a place, and a tenant before trusting one.
    * @param {string} scope
-   * @param {string} id
+   * @param {string} identifier
+   * @param {Names} names
    */
-  _questions(scope, id) {
-    if (scope === this._fleet.scope && (!this._fleet.named || id === "none")) return [];
-    const ask = (/** @type {string} */ change) => this._ask(change, { scope, identifier: id });
+  _questions(scope, identifier, names) {
+    const named = this._fleet.scopes.find((each) => each.name === scope)?.named;
+    if (identifier === "none" || (scope !== "host" && !named)) return [];
+    const place = { scope, identifier };
+    if (mayOperate()) this._takeUp(place).catch(() => {});
     return [
       html(
         "p",
         { class: "buttons" },
-        button("What if we lose it?", () => ask("lose")),
-        button("What if we drain it?", () => ask("drain")),
+        button("What if we lose it?", () => this._ask("lose", place, names)),
+        button("What if we drain it?", () => this._ask("drain", place, names)),
       ),
       this._answer,
     ];
   }
 
-  /** @param {string} change @param {{scope: string, identifier: string}} place */
-  async _ask(change, place) {
+  /** @param {string} change @param {Place} place @param {Names} names */
+  async _ask(change, place, names) {
     const fleet = this._fleet;
     const all = fleet.all ? "?all_projects=1" : "";
     const { plan } = await post(`/compute/v2.1/os-server-groups/plan${all}`, { plan: { [change]: place } });
-    const places = new Places(fleet);
     const moves = plan.groups.flatMap((/** @type {any} */ each) => each.moves);
-    this._map.arrows(moves.slice(0, MOST_ARROWS), (scope, id) => places.name(scope, id));
+    const places = this._draw(moves);
     const shown = plan.groups.flatMap((/** @type {any} */ each) => [
       html("h4", {}, groupLink(fleet, each.server_group_id), ` ${each.affected} affected`),
-      moveList(each.moves, fleet, places),
-      strandedList(each.stranded, fleet),
+      moveList(each.moves, fleet, places, names),
+      strandedList(each.stranded, fleet, names),
       ...ruleChanges(each),
     ]);
     const forget = button("Leave it", () => this.close());
-    const content = [html("p", {}, plan.sentence), ...shown, moves.length > 0 && toMap(this._map), forget];
-    this._answer.replaceChildren(...content.filter(Boolean));
+    const drains = change === "drain" && mayOperate();
+    this._tell(
+      html("p", {}, plan.sentence),
+      ...shown,
+      moves.length > 0 && toMap(this._map),
+      ...(drains ? this._draining(place, forget) : [forget]),
+    );
   }
 
-  /** @param {string} id */
-  async _server(id) {
-    return [back(), ...(await serverPage(id))];
+  /** @param {Place} place @param {Element} forget */
+  _draining(place, forget) {
+    const many = /** @type {HTMLInputElement} */ (html("input", { type: "number", id: "parallel", min: 1, max: 100, value: 2 }));
+    const line = command(drainLine(place, 2));
+    many.addEventListener("input", () => line.replaceChildren(...command(drainLine(place, Number(many.value) || 1)).childNodes));
+    const begin = async () => {
+      const { drain } = await post(DRAINS, { drain: { ...place, max_parallel: Number(many.value) || 1 } });
+      this._follow(drain.id).catch(() => {});
+    };
+    return [
+      html("p", {}, "To drain it is to disable its hosts, and to have the engine move these servers."),
+      html("p", {}, html("label", { for: "parallel" }, "At once "), many),
+      line,
+      html("p", { class: "buttons" }, button("Disable and drain it", begin), forget),
+    ];
+  }
+
+  /** Show a drain of this place that is under way. @param {Place} place */
+  async _takeUp(place) {
+    if (this._following || this._answer.childElementCount) return;
+    const { drains } = await get(`${DRAINS}?${new URLSearchParams(place)}`);
+    const [last] = drains.filter(isUnderWay);
+    if (last) await this._follow(last.id);
+  }
+
+  /** @param {string} drainId */
+  async _follow(drainId) {
+    if (this._following === drainId) return;
+    this._following = drainId;
+    try {
+      await followMoves(`${DRAINS}/${drainId}`, "drain", {
+        tell: (...content) => this._tell(...content),
+        still: () => this._following === drainId,
+        seen: (left) => this._draw(left),
+      });
+    } finally {
+      if (this._following === drainId) this._following = "";
+    }
+  }
+
+  /** Draw arrows; the names of the places in the answer that they come from. @param {any[]} moves */
+  _draw(moves) {
+    const places = new Places(this._fleet);
+    this._map.arrows(moves.slice(0, MOST_ARROWS), (scope, id) => places.name(scope, id));
+    return places;
+  }
+
+  /** @param {...any} content */
+  _tell(...content) {
+    this._answer.replaceChildren(...content.filter(Boolean));
   }
 }
 
-/** @param {string} scope @param {string} name */
-function heading(scope, name) {
-  const kind = scope.replaceAll("_", " ");
-  return name.startsWith(`${kind} `) ? name : `${kind} ${name}`;
+/** Whether text in there is selected. @param {Element} panel */
+function selecting(panel) {
+  const selection = getSelection();
+  return Boolean(selection && !selection.isCollapsed && panel.contains(selection.anchorNode));
+}
+
+/** @param {Place} place @param {number} many */
+function drainLine({ scope, identifier }, many) {
+  return `openstack drain start ${scope}=${identifier} --max-parallel ${many}`;
 }
 
 /** @param {Fleet} fleet @param {string|null} groupId */
@@ -204,14 +257,6 @@ function total(name, number) {
 
 export function back(href = "#/") {
   return html("p", {}, html("a", { href, class: "back" }, "← All"));
-}
-
-/** @param {any} host */
-function hostItem(host) {
-  const load = loadOf(host);
-  const said = `${count(host.servers.length, "server")}${load === null ? "" : `, ${Math.round(load * 100)} %`}`;
-  const name = html("a", { href: `#/host/${encodeURIComponent(host.name)}` }, host.vcpus ? host.name : "a host");
-  return html("li", {}, name, html("span", { class: "muted" }, ` ${said}${host.enabled ? "" : ", disabled"}`));
 }
 
 /** @param {any} server */

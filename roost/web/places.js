@@ -26,7 +26,18 @@ export class Places {
   describe({ host, ...rest }) {
     if (host && this._fleet.all) return host;
     const said = Object.entries(rest).map(([scope, id]) => this.name(scope, id));
-    return said.join(", ") || "another host";
+    return said.join(", ");
+  }
+
+  /**
+   * From where a server moves and to where. Tenants cannot tell hosts apart: to them it is another one.
+   * @param {Record<string, string>} source
+   * @param {Record<string, string>} target
+   */
+  way(source, target) {
+    const [from, to] = [this.describe(source), this.describe(target)];
+    if (!from || !to) return "from its host to another";
+    return from === to ? `to another host in ${to}` : `${from} → ${to}`;
   }
 
   /** @param {string} scope @param {string} id */

@@ -1,6 +1,6 @@
 // A server's and a host's own page: what it is, what is wrong with it, what can be done, what happened to it.
 
-import { button, explained } from "./answers.js";
+import { answerBox, button, explained } from "./answers.js";
 import { html } from "./dom.js";
 import { historyOf } from "./feed.js";
 import { command } from "./links.js";
@@ -8,7 +8,6 @@ import { get, mayChange, mayOperate, post, request } from "./session.js";
 import { count, moment } from "./words.js";
 
 const COMPUTE = "/compute/v2.1";
-const POLL = 700;
 
 /** @param {any[]} facts */
 export function factList(facts) {
@@ -30,7 +29,7 @@ export async function serverPage(id) {
     row.host && ["Host", html("a", { href: `#/host/${encodeURIComponent(row.host)}` }, row.host)],
     ["Flavor", row.flavor],
     row.group_id && ["Group", html("a", { href: `#/groups/${row.group_id}` }, row.group)],
-    ["Project", row.project],
+    ["Project", html("a", { href: `#/project/${row.project_id}` }, row.project)],
     ["Created", moment(row.created_at)],
     ["Id", row.id],
   ];
@@ -57,8 +56,7 @@ async function serverActions(row) {
   const { flavors } = await get(`${COMPUTE}/flavors`);
   const options = flavors.map((/** @type {any} */ each) => html("option", { value: each.id }, each.name));
   const size = html("select", { "aria-label": "New flavor" }, ...options);
-  const answer = html("div", { class: "answer", role: "status" });
-  const say = (/** @type {any[]} */ ...content) => answer.replaceChildren(...content);
+  const { node, tell: say } = answerBox();
   const resize = () => {
     const { value, selectedOptions } = /** @type {HTMLSelectElement} */ (size);
     const name = selectedOptions[0].textContent ?? value;
@@ -80,14 +78,15 @@ async function serverActions(row) {
         say(html("p", { class: "good" }, "It is being deleted."));
       }),
     );
-  return [
-    html("h3", {}, "Do"),
-    html("p", { class: "buttons" }, size, button("Resize…", resize), button("Delete…", remove)),
-    answer,
-  ];
+  const buttons = html("p", { class: "buttons" }, size, button("Resize…", resize), button("Delete…", remove));
+  return [html("section", { class: "doing", "aria-label": "Do" }, html("h3", {}, "Do"), buttons, node)];
 }
 
-/** Everything about a host, for operators. @param {string} name @param {(place: any) => Node[]} questions */
+/**
+ * Everything about a host, for operators.
+ * @param {string} name
+ * @param {(scope: string, id: string, names: Map<string, string>) => any[]} questions
+ */
 export async function hostPage(name, questions) {
   const path = `${COMPUTE}/os-lists/hosts?q=${encodeURIComponent(name)}`;
   const host = (await get(path)).list.rows.find((/** @type {any} */ each) => each.name === name);
@@ -113,7 +112,7 @@ export async function hostPage(name, questions) {
     html("h2", {}, host.name),
     factList(facts),
     ...(mayOperate() ? hostActions(host) : []),
-    ...questions({ scope: "host", identifier: name }),
+    ...questions("host", name, new Map(list.rows.map((/** @type {any} */ each) => [each.id, each.name]))),
     html("h3", {}, count(list.total, "server")),
     html("ul", { class: "plain" }, ...items),
     ...(await historyOf({ host: name })),
@@ -127,67 +126,22 @@ function gib(megabytes) {
 
 /** @param {any} host */
 function hostActions(host) {
-  const answer = html("div", { class: "answer", role: "status" });
-  const say = (/** @type {any[]} */ ...content) => answer.replaceChildren(...content.filter(Boolean));
-  const toggle = button(host.state === "up" ? "Disable" : "Enable", async () => {
-    await setEnabled(host.name, host.state !== "up");
-    say(html("p", { class: "good" }, host.state === "up" ? "It takes no new servers." : "It takes servers again."));
+  const { node, tell } = answerBox();
+  let up = host.state === "up";
+  const line = html("div", {});
+  const toggle = button("", async () => {
+    const { services } = await get(`${COMPUTE}/os-services?host=${encodeURIComponent(host.name)}`);
+    const body = up ? { status: "disabled", disabled_reason: "Disabled from the dashboard." } : { status: "enabled" };
+    await request("PUT", `${COMPUTE}/os-services/${services[0].id}`, { body });
+    tell(html("p", { class: "good" }, up ? "It takes no new servers." : "It takes servers again."));
+    up = !up;
+    say();
   });
-  const preview = button("Disable and drain…", async () => {
-    const moves = await drainMoves(host.name);
-    say(
-      html("p", {}, `${host.name} would take no new servers, and ${count(moves.length, "server")} would move:`),
-      html("ol", {}, ...moves.map((each) => html("li", {}, `${each.server_id.slice(0, 8)} → ${each.target.host}`))),
-      command(`openstack compute service set --disable ${host.name} nova-compute`),
-      ...moves.slice(0, 3).map((each) => command(`openstack server migrate --live-migration --host ${each.target.host} ${each.server_id}`)),
-      button("Drain it now", () => drain(host.name, moves, say)),
-    );
-  });
-  const shown = `openstack compute service set --${host.state === "up" ? "disable" : "enable"} ${host.name} nova-compute`;
-  return [html("h3", {}, "Do"), html("p", { class: "buttons" }, toggle, preview), command(shown), answer];
-}
-
-/** @param {string} name @returns {Promise<any[]>} */
-async function drainMoves(name) {
-  const change = { drain: { scope: "host", identifier: name } };
-  const { plan } = await post(`${COMPUTE}/os-server-groups/plan?all_projects=1`, { plan: change });
-  return plan.groups.flatMap((/** @type {any} */ each) => each.moves);
-}
-
-/** @param {string} name @param {boolean} enabled */
-async function setEnabled(name, enabled) {
-  const { services } = await get(`${COMPUTE}/os-services?host=${encodeURIComponent(name)}`);
-  const body = enabled ? { status: "enabled" } : { status: "disabled", disabled_reason: "Disabled from the dashboard." };
-  await request("PUT", `${COMPUTE}/os-services/${services[0].id}`, { body });
-}
-
-/**
- * Take no new servers, then move one after the other, and say how far it has come.
- * @param {string} name
- * @param {any[]} moves
- * @param {(...content: any[]) => void} say
- */
-async function drain(name, moves, say) {
-  await setEnabled(name, false);
-  for (const [done, move] of moves.entries()) {
-    say(
-      html("p", {}, `Draining ${name}: ${done} of ${count(moves.length, "server")} moved.`),
-      html("progress", { max: moves.length, value: done, "aria-label": "Drain" }),
-    );
-    const body = { "os-migrateLive": { host: move.target.host, block_migration: "auto" } };
-    await post(`${COMPUTE}/servers/${move.server_id}/action`, body);
-    await arrived(move.server_id);
-  }
-  const { list } = await get(`${COMPUTE}/os-lists/servers?host=${encodeURIComponent(name)}&limit=1`);
-  const left = list.total ? `, and ${count(list.total, "server")} could not` : "";
-  say(html("p", { class: list.total ? "bad-text" : "good" }, `Drained: ${count(moves.length, "server")} moved${left}.`));
-}
-
-/** @param {string} id */
-async function arrived(id) {
-  for (;;) {
-    await new Promise((woken) => setTimeout(woken, POLL));
-    const { server } = await get(`${COMPUTE}/servers/${id}`);
-    if (!server["OS-EXT-STS:task_state"]) return;
-  }
+  const say = () => {
+    toggle.textContent = up ? "Disable" : "Enable";
+    line.replaceChildren(command(`openstack compute service set --${up ? "disable" : "enable"} ${host.name} nova-compute`));
+  };
+  say();
+  const parts = [html("h3", {}, "Do"), html("p", { class: "buttons" }, toggle), line, node];
+  return [html("section", { class: "doing", "aria-label": "Do" }, ...parts)];
 }

@@ -43,6 +43,12 @@ export function reasonOf(reason) {
   return said.charAt(0).toUpperCase() + said.slice(1);
 }
 
+/** How an event left an action. @param {string} status */
+export function phase(status) {
+  const word = String(status).toLowerCase();
+  return { start: "began", end: "ended", error: "failed" }[word] ?? word;
+}
+
 /** @param {Record<string, number>} places */
 function spread(places) {
   return Object.entries(places)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+ZOOMED = {"width": 720, "height": 450}
+"""What is left of a wide window at 200 %."""
 PATIENCE = 60_000
 _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),

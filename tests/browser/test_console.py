@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from tests.browser.conftest import PHONE, Client, Visit, World, faults, until
+from tests.browser.conftest import PHONE, Client, Visit, World, faults, sign_in, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -93,29 +93,191 @@ def test_a_link_opens_in_a_new_tab_without_signing_in(visit: Visit, world: World
     other.get_by_role("heading", name=re.compile("^db-")).wait_for()
 
 
-def test_a_host_is_drained_with_a_preview_and_progress(visit: Visit, world: World) -> None:
+def enable(world: World, *hosts: str) -> None:
+    """Let hosts take servers again."""
+    for host in hosts:
+        (service,) = world.admin.ask("GET", f"/compute/v2.1/os-services?host={host}")["services"]
+        world.admin.ask("PUT", f"/compute/v2.1/os-services/{service['id']}", {"status": "enabled"})
+
+
+def test_a_host_is_drained_by_the_engine_also_when_the_tab_is_closed(visit: Visit, world: World) -> None:
     host = world.host(world.members[0])
     page = visit(world.admin, f"#/host/{host}")
-    page.get_by_role("button", name="Disable and drain").click()
-    page.get_by_text(re.compile("would take no new servers")).wait_for()
-    page.get_by_text(f"openstack compute service set --disable {host} nova-compute").last.wait_for()
-    page.get_by_role("button", name="Drain it now").click()
-    page.get_by_text(re.compile("^Drained:")).wait_for()
-    assert world.host(world.members[0]) != host
+    page.get_by_role("button", name="What if we drain it?").click()
+    page.get_by_text(re.compile("would be affected")).wait_for()
+    page.get_by_text(re.compile("^db-[0-9]: ")).first.wait_for()
+    page.get_by_text(f"openstack drain start host={host} --max-parallel 2").wait_for()
+    assert faults(page) == []
+    with world.standstill():
+        page.get_by_role("button", name="Disable and drain it").click()
+        page.get_by_text(re.compile("^Draining: 0 of ")).wait_for()
+        page.get_by_role("button", name="Pause").click()
+        page.get_by_text(re.compile("^Paused: ")).wait_for()
+        assert faults(page) == []
+        page.get_by_role("button", name="Go on").click()
+        page.get_by_text(re.compile("^Draining: ")).wait_for()
+    page.close()
+    until(lambda: world.host(world.members[0]) != host)
+    other = visit(world.admin, f"#/host/{host}")
+    other.get_by_text("disabled: Being drained.").wait_for()
+    until(lambda: world.admin.ask("GET", "/compute/v2.1/os-drains")["drains"][0]["status"] == "done")
+    enable(world, host)
+
+
+def test_a_rack_has_a_page_and_is_drained_from_it(visit: Visit, world: World) -> None:
+    rack = world.host(world.members[1]).rpartition("-")[0]
+    page = visit(world.admin, f"#/lists/aggregates?q={rack}")
+    page.get_by_role("link", name=rack, exact=True).click()
+    page.get_by_role("heading", name=f"rack {rack}").wait_for()
+    page.get_by_label("Divide by").select_option("switch")
+    page.reload()
+    page.get_by_role("heading", name=f"rack {rack}").wait_for()
+    page.get_by_role("button", name="What if we drain it?").click()
+    page.get_by_role("button", name="Disable and drain it").click()
+    page.get_by_text(re.compile("^Drain done: ")).wait_for()
+    assert not any(world.host(member).startswith(f"{rack}-") for member in world.members)
+    page.get_by_label("Divide by").select_option("rack")
+    enable(world, *(f"{rack}-host{number}" for number in range(1, 5)))
 
 
 def test_a_group_is_composed_in_words_and_created(visit: Visit, world: World) -> None:
     page = visit(world.demo, "#/groups")
     page.get_by_text("Create a group").click()
     page.get_by_label("Name").fill("composed")
-    page.get_by_label("Over").select_option("rack")
+    page.get_by_label("Over").select_option("availability_zone")
     page.get_by_label("At most, in each").fill("2")
+    page.get_by_label("Room for").fill("7")
     page.get_by_role("button", name="Add this rule").click()
-    page.get_by_text("At most 2 per rack.").wait_for()
-    page.get_by_text("--policy anti-affinity:rack,max_server_per_aggregate=2").wait_for()
+    page.get_by_text(re.compile("^At most 2 per .*zone")).wait_for()
+    page.get_by_text(re.compile("^No place for 7 servers")).wait_for()
+    page.get_by_label("Room for").fill("6")
+    page.get_by_label("Room for").press("Tab")
+    page.get_by_text("There is room for 6 servers.").wait_for()
+    page.get_by_text("--policy anti-affinity:availability_zone,max_server_per_aggregate=2").wait_for()
     assert faults(page) == []
     page.get_by_role("button", name="Create the group").click()
     page.get_by_role("heading", name="composed").wait_for()
+
+
+def test_a_plan_is_no_longer_offered_once_the_group_has_changed(visit: Visit, world: World) -> None:
+    group = world.demo.group("changing", {"name": "anti-affinity", "scope": "rack"})
+    page = visit(world.demo, f"#/groups/{group}")
+    page.get_by_role("button", name="Plan").click()
+    page.get_by_role("button", name="Apply this plan").wait_for()
+    page.get_by_text(re.compile(f"openstack server group plan {group} --create 1 .*--apply")).wait_for()
+    world.demo.boot("changing", 1, group)
+    page.get_by_text("The group has changed since.").wait_for()
+    assert page.get_by_role("button", name="Apply this plan").count() == 0
+    page.get_by_role("button", name="Plan again").click()
+    page.get_by_role("button", name="Apply this plan").wait_for()
+
+
+def test_a_tenant_reads_moves_without_hosts(visit: Visit, world: World) -> None:
+    group = world.demo.group("apart", {"name": "anti-affinity", "scope": "host"})
+    one, two = world.demo.boot("apart", 2, group)
+    path = f"/compute/v2.1/os-server-groups/{group}/action"
+    world.admin.ask("POST", path, {"remove_instance": {"instance_id": two}})
+    world.move(two, world.host(one))
+    world.admin.ask("POST", path, {"add_instance": {"instance_id": two}})
+    page = visit(world.demo, f"#/groups/{group}")
+    page.get_by_role("button", name="Repair").click()
+    page.get_by_text(re.compile("^apart-[12]: from its host to another$")).wait_for()
+    page.get_by_text("Ask the operator to move them.").wait_for()
+
+
+def test_a_cluster_is_scaled_after_a_preview(visit: Visit, world: World) -> None:
+    page = visit(world.demo, f"#/clusters/{world.cluster}", forgiving=True)
+    page.get_by_label("What to do").select_option("resize to")
+    page.get_by_label("Nodes", exact=True).fill("5")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_text("It would go from 3 to 5 nodes.").wait_for()
+    page.get_by_text(re.compile("^zone-placement: New nodes go ")).wait_for()
+    page.get_by_text(f"openstack cluster resize --capacity 5 {world.cluster}").wait_for()
+    assert faults(page) == []
+    page.get_by_role("button", name="Resize", exact=True).click()
+    page.get_by_role("link", name="Follow it").wait_for()
+    page.get_by_role("img", name="5 nodes, 5 wanted, between 2 and 12").wait_for()
+    page.get_by_label("Nodes", exact=True).fill("50")
+    page.get_by_role("button", name="Preview").click()
+    page.locator(".answer .bad-text").filter(has_text="max_size").wait_for()
+    assert page.get_by_role("button", name="Resize", exact=True).count() == 0
+
+
+def test_policies_are_attached_and_detached_with_conflicts_shown(visit: Visit, world: World) -> None:
+    spec = {"type": "senlin.policy.deletion", "version": "1.0", "properties": {"criteria": "RANDOM"}}
+    world.demo.ask("POST", "/clustering/v1/policies", {"policy": {"name": "random", "spec": spec}})
+    page = visit(world.demo, f"#/clusters/{world.cluster}", forgiving=True)
+    page.get_by_label("Policy to attach").select_option("random (deletion)")
+    page.get_by_role("button", name="Attach").click()
+    page.locator(".answer .bad-text").filter(has_text="Only one instance of policy type").wait_for()
+    page.get_by_role("button", name="Detach deletion").click()
+    page.get_by_text(re.compile("openstack cluster policy detach --policy ")).wait_for()
+    page.locator(".answer").get_by_role("button", name="Detach deletion").click()
+    page.get_by_role("link", name="Follow it").wait_for()
+    page.locator(".chain").filter(has_not_text="deletion").wait_for()
+    page.get_by_label("Policy to attach").select_option("random (deletion)")
+    page.get_by_role("button", name="Attach", exact=False).first.click()
+    page.get_by_role("button", name="Attach random (deletion)").click()
+    page.locator(".chain").get_by_text("random", exact=True).wait_for()
+
+
+def test_an_action_is_paused_resumed_and_cancelled_from_its_page(visit: Visit, world: World) -> None:
+    page = visit(world.demo, f"#/clusters/{world.cluster}")
+    with world.standstill():
+        world.demo.act(world.cluster, "scale_out", wait=False, count=1)
+        page.locator(".running").get_by_role("link", name="scale out").click()
+        page.get_by_role("heading", name="scale out").wait_for()
+        page.get_by_text(re.compile("openstack cluster action update --status SUSPENDED ")).wait_for()
+        assert faults(page) == []
+        page.get_by_role("button", name="Pause").click()
+        page.get_by_text("It pauses when the step under way has ended.").wait_for()
+        page.get_by_role("button", name="Cancel…").click()
+        page.get_by_text(re.compile("openstack cluster action update --status CANCELLED ")).wait_for()
+        page.get_by_role("button", name="Cancel it by force").click()
+        page.get_by_text("It is cancelled.").wait_for()
+        page.locator(".facts").get_by_text("cancelled", exact=True).wait_for()
+
+
+def test_a_reader_is_offered_nothing_that_would_be_refused(visit: Visit, world: World) -> None:
+    page = visit(sign_in(world.served, "roost-reader"), f"#/clusters/{world.cluster}")
+    page.get_by_role("heading", name="Nodes by zone").wait_for()
+    for at in (f"#/clusters/{world.cluster}", f"#/groups/{world.database}", f"#/server/{world.members[0]}", "#/groups"):
+        page.evaluate("at => { location.hash = at }", at)
+        page.wait_for_timeout(700)
+        names = page.locator(".panel button").all_inner_texts()
+        assert not [name for name in names if re.match("Preview|Attach|Detach|Delete|Resize|Create|Apply", name)], at
+
+
+def test_the_keyboard_alone_suffices(visit: Visit, world: World) -> None:
+    page = visit(None)
+    page.get_by_label("User").focus()
+    for text in (world.demo.name, world.demo.password, ""):
+        page.keyboard.type(text)
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.locator("svg.map .aggregate").first.wait_for(state="attached")
+    page.keyboard.press("/")
+    page.keyboard.type("shop")
+    page.locator("#found a[href*=clusters]").first.wait_for()
+    while "#/clusters/" not in page.evaluate("document.activeElement.getAttribute('href') ?? ''"):
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name=re.compile("^shop")).wait_for()
+    reach(page, "Preview")
+    page.keyboard.press("Enter")
+    page.get_by_text(re.compile("It would go from ")).wait_for()
+    reach(page, "Leave it")
+    page.keyboard.press("Enter")
+    page.locator(".answer:empty").first.wait_for(state="attached")
+
+
+def reach(page: "Page", name: str) -> None:
+    """Press Tab until the button of this name has the focus."""
+    for _ in range(80):
+        if page.evaluate("document.activeElement.textContent") == name:
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"no way to {name}")
 
 
 def test_what_happened_is_listed_and_linked(visit: Visit, world: World) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.conftest import PATIENCE, PHONE, WIDE, Client, Gate, Visit, World, faults, picture, until
+from tests.browser.conftest import PATIENCE, PHONE, WIDE, ZOOMED, Client, Gate, Visit, World, faults, picture, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -290,10 +290,18 @@ def test_who_signs_out_is_signed_out(visit: Visit, world: World) -> None:
     until(lambda: world.alt.http.get("/image/v2/images", headers={"X-Auth-Token": token}).status_code == 401)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("name", "size"), [("wide", WIDE), ("phone", PHONE)])
+@pytest.mark.parametrize(
+    ("name", "size", "scheme"),
+    [
+        ("wide", WIDE, "light"),
+        ("wide", WIDE, "dark"),
+        ("phone", PHONE, "light"),
+        ("phone", PHONE, "dark"),
+        ("zoomed", ZOOMED, "light"),
+    ],
+)
 def test_every_view_is_accessible_and_fits(
-    visit: Visit, world: World, scheme: str, name: str, size: dict[str, int]
+    visit: Visit, world: World, name: str, size: dict[str, int], scheme: str
 ) -> None:
     page = visit(world.admin, size=size, scheme=scheme)
     views = {
@@ -304,6 +312,13 @@ def test_every_view_is_accessible_and_fits(
         "feed": "#/feed",
     }
     views |= {"group": f"#/groups/{world.database}", "cluster": f"#/clusters/{world.cluster}"}
+    (node, *_) = world.demo.ask("GET", f"/clustering/v1/nodes?cluster_id={world.cluster}")["nodes"]
+    (action, *_) = world.demo.ask("GET", f"/clustering/v1/actions?target={world.cluster}")["actions"]
+    views |= {"node": f"#/node/{node['id']}", "action": f"#/action/{action['id']}"}
+    views |= {
+        "project": f"#/project/{world.demo.project_id}",
+        "aggregate": f"#/aggregate/{rack_id(world, 'zone1-rack1')}",
+    }
     views |= {"server": f"#/server/{world.members[0]}", "host": "#/host/zone1-rack1-host1", "hosts": "#/lists/hosts"}
     for view, at in views.items():
         look(page, at)
