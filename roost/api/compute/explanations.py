@@ -158,7 +158,7 @@ async def ask_composed(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         rules = await groups.check_policies(connection, policies, project_id)
         flavor = await wanted_flavor(call, connection, asked, project_id)
-        if not call.may(REAL):
+        if not server_groups.sees_real_names(call):
             await check_quota(call, connection, project_id, flavor, count)
         seen = await view(call, connection, project_id)
     wanted = Request(resources_of(flavor), count, rules, zone=asked.get("availability_zone"))
