@@ -37,7 +37,7 @@ class StartDrain(ShowOne):
         with commands.progress("drain", len(drain.moves)) as update:
             while not drain.ended:
                 time.sleep(0.5)
-                drain = self.roost.get_drain(drain.id)
+                drain = self.roost.get_drain(drain.id or "")
                 update(drain.done)
         if drain.status == "failed":
             raise CommandError(f"The drain failed: {drain.reason}")

@@ -190,8 +190,7 @@ async def create(call: Call) -> Reply:
     if dry:
         return {"repair": view.planned(planned, budget)}
     async with call.services.database.begin() as connection:
-        kept = {"fewest": planned.fewest, "repairs_all": planned.repairs_all}
-        repair_id = await repairs.begin(connection, group.id, planned.steps, budget, actor(call), **kept)
+        repair_id = await repairs.begin_planned(connection, group.id, planned, budget, actor(call))
         (shown,) = await views(call, connection, group, [await repairs.find(connection, group.id, repair_id)])
     return {"repair": shown}
 

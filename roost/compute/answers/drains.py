@@ -44,8 +44,8 @@ async def begin(
         # Of two who begin at the same time, the second waits here, and finds the first.
         await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(int(AdvisoryLock.DRAINS))))
         await _check(connection, place)
-        named = {"scope": place.scope, "identifier": place.identifier}
-        return await repairs.begin(connection, None, steps, budget, actor, repairs_all=whole, **named)
+        named = place.scope, place.identifier
+        return await repairs.begin(connection, None, steps, budget, actor, repairs_all=whole, place=named)
 
 
 async def _check(connection: AsyncConnection, place: Displace) -> None:

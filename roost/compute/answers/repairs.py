@@ -89,11 +89,11 @@ async def begin(
     *,
     fewest: bool = False,
     repairs_all: bool = True,
-    scope: str | None = None,
-    identifier: str | None = None,
+    place: tuple[str, str] | None = None,
 ) -> str:
     """Write a repair down for the engine to carry out; its id. Raises `Conflict` while another one is under way.
-    Without a group it is a drain, of the place that `scope` and `identifier` name."""
+    Without a group it is a drain of this `place`, a scope and an identifier."""
+    scope, identifier = place or (None, None)
     row = {
         "group_id": group_id,
         "scope": scope,
@@ -126,6 +126,14 @@ async def begin(
     if rows:
         await connection.execute(repair_moves.insert(), rows)
     return repair_id
+
+
+async def begin_planned(
+    connection: AsyncConnection, group_id: str, planned: ProposedRepair, budget: Budget, actor: Actor
+) -> str:
+    """Write down the repair that was planned; its id."""
+    steps, fewest, whole = planned.steps, planned.fewest, planned.repairs_all
+    return await begin(connection, group_id, steps, budget, actor, fewest=fewest, repairs_all=whole)
 
 
 async def _host_ids(connection: AsyncConnection, steps: Sequence[RepairStep]) -> dict[str, int]:
@@ -228,6 +236,5 @@ async def _mend(database: Database, scheduler: Scheduler, kept: _Kept) -> None:
     planned = await plan(scheduler, kept.group_id, budget, kept.project_id)
     if planned.steps:
         actor = Actor(kept.user_id, kept.project_id, "continuous-repair", is_admin=True)
-        whole = {"fewest": planned.fewest, "repairs_all": planned.repairs_all}
         async with database.begin() as connection:
-            await begin(connection, kept.group_id, planned.steps, budget, actor, **whole)
+            await begin_planned(connection, kept.group_id, planned, budget, actor)
