@@ -14,7 +14,8 @@ from roost.errors import Invalid
 
 _LONGEST = 255
 _PLAIN = re.compile(r"[\w -]*")
-_ATOM = r"(?:\\[^\w]|\\[dws]|\[\^?\]?[^\]\[\\]*\]|[^\\\[\](){}|*+?^$])[*+?]?"
+# The pattern is itself judged in time in proportion to its length: what was taken once is not taken in another way.
+_ATOM = r"(?>\\[^\w]|\\[dws]|\[\^?+\]?+[^\]\[\\]*+\]|[^\\\[\](){}|*+?^$])[*+?]?+"
 _CHOICE = rf"\((?:{_ATOM})*(?:\|(?:{_ATOM})*)*\)(?![*+?])"
 _ALTERNATIVE = rf"\^?(?:{_ATOM}|{_CHOICE})*\$?"
 _SAFE = re.compile(rf"{_ALTERNATIVE}(?:\|{_ALTERNATIVE})*", re.DOTALL)

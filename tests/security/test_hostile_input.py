@@ -3,7 +3,9 @@
 import itertools
 import json
 import logging
-from collections.abc import AsyncIterator
+import re
+import time
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
@@ -11,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from roost import logs
+from roost.api.app import all_routes
 from tests.clusters.house import House, clustering
 from tests.compute.cloud import IMAGE
 from tests.conftest import Api
@@ -218,3 +221,26 @@ async def test_no_format_with_references_is_read(api: Api, kind: str) -> None:
     for path in ("/identity/v3/users", "/compute/v2.1/servers", "/clustering/v1/policies"):
         answer = await api.request("POST", path, content=laughs, headers=headers)
         assert answer.status_code == 415, path
+
+
+def patterns(schema: Any) -> Iterator[tuple[str, int]]:
+    """The regular expressions in a schema, each with the longest text that it is tried on."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("pattern"), str):
+            yield schema["pattern"], schema.get("maxLength", 20_000)
+        for expression in schema.get("patternProperties", {}):
+            yield expression, 20_000
+    for each in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from patterns(each)
+
+
+def test_no_pattern_of_a_schema_takes_long() -> None:
+    schemas = [each.schema for _, route in all_routes() for each in (route.body, route.query) if each is not None]
+    found = {pattern for schema in schemas for pattern in patterns(schema)}
+    assert len(found) > 10
+    for expression, longest in found:
+        for part in ("a", "A", "0", "-", ".", " ", "a-", "a ", ":", "0:", "é"):
+            text = (part * longest)[: longest - 1] + "!"
+            started = time.thread_time()
+            re.search(expression, text)
+            assert time.thread_time() - started < 0.015, (expression, part)

@@ -56,13 +56,13 @@ _HOSTNAME: Schema = {
     "type": "string",
     "minLength": 1,
     "maxLength": 63,
-    "pattern": "^[a-zA-Z0-9]+[a-zA-Z0-9-]*[a-zA-Z0-9]*$",
+    "pattern": "^[a-zA-Z0-9][a-zA-Z0-9-]*$",
 }
 _FULL_HOSTNAME: Schema = {
     "type": "string",
     "minLength": 2,
     "maxLength": 255,
-    "pattern": r"^[a-zA-Z0-9]+[a-zA-Z0-9-.]*[a-zA-Z0-9]*$",
+    "pattern": "^[a-zA-Z0-9][a-zA-Z0-9-.]*$",
 }
 _ZONE: Schema = {"anyOf": [NAME, {"type": "null"}]}
 DESCRIPTION: Schema = {
