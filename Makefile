@@ -87,8 +87,10 @@ oracle: install
 soak: install
 	$(BIN)/python -m tests.faults.soak
 
+# Sustained traffic, and then a hostile tenant beside an ordinary one, for so many minutes.
 load: install
 	$(BIN)/python -m tests.faults.load
+	$(BIN)/python -m tests.faults.hostile --minutes $${HOSTILE_MINUTES:-30}
 
 check: install web-check
 	$(BIN)/ruff check .

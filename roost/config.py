@@ -108,9 +108,17 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             help="How many such questions of one project may be worked on or wait in one process. More are refused at "
             "once, with 429 and Retry-After.",
         ),
+        cfg.IntOpt(
+            "project_requests",
+            default=4,
+            min=1,
+            help="Requests of one project that each API process works on at once, not counting those that wait for the "
+            "scheduler. More wait, and projects take turns; one that would have more than half of max_requests gets "
+            "429 and Retry-After. The role service is exempt.",
+        ),
         cfg.FloatOpt(
             "project_rate",
-            default=500.0,
+            default=2000.0,
             min=0,
             help="Requests a second of one project that each API process answers on average, and twice as many in a "
             "burst. More are refused, with 429 and Retry-After. 0 is no limit. The role service is exempt.",
@@ -123,6 +131,7 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             "limit.",
         ),
         cfg.IntOpt("max_body_depth", default=64, min=4, help="Deepest nesting of a JSON body."),
+        cfg.IntOpt("max_body_values", default=10_000, min=100, help="Most values in a JSON body: each is checked."),
         cfg.IntOpt("max_limit", default=1000, min=1, help="Most items in one page of a list."),
     ],
     "images": [
@@ -342,9 +351,11 @@ class Settings:
     max_connections: int
     worker_processes: int
     project_questions: int
+    project_requests: int
     project_rate: float
     address_rate: float
     max_body_depth: int
+    max_body_values: int
     max_limit: int
     auth_strategy: str
     max_failures: int
@@ -429,9 +440,11 @@ def _freeze(source: cfg.ConfigOpts) -> Settings:
         max_connections=source.api.max_connections,
         worker_processes=source.api.worker_processes,
         project_questions=source.api.project_questions,
+        project_requests=source.api.project_requests,
         project_rate=source.api.project_rate,
         address_rate=source.api.address_rate,
         max_body_depth=source.api.max_body_depth,
+        max_body_values=source.api.max_body_values,
         max_limit=source.api.max_limit,
         auth_strategy=source.auth.strategy,
         max_failures=source.auth.max_failures,

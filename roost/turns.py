@@ -2,21 +2,27 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from roost.errors import TooManyRequests, Unavailable
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 
 class FairTurns:
-    """At most `at_once` owners' turns at a time, `each` asked for by one owner, and `waiting` by all together.
+    """At most `at_once` turns at a time, `share` of them of one owner; an owner may have or await `each`, and all
+    together may await `waiting`.
 
     A free turn goes to the owner that has the fewest, and among those to the one that waits longest. Belongs to one
     event loop.
     """
 
-    def __init__(self, *, at_once: int, each: int, waiting: int) -> None:
+    def __init__(self, *, at_once: int, each: int, waiting: int, share: int | None = None) -> None:
         self._at_once, self._each, self._waiting = at_once, each, waiting
+        self._share = share or at_once
         self._working: Counter[str] = Counter()
         self._queue: deque[tuple[str, asyncio.Future[None]]] = deque()
 
@@ -24,18 +30,31 @@ class FairTurns:
     async def turn(self, owner: str) -> AsyncIterator[None]:
         """Wait for a turn and have it. Raises `TooManyRequests` where the owner has or awaits too many, `Unavailable`
         where too many wait altogether."""
+        await self.take(owner)
+        try:
+            yield
+        finally:
+            self.give_back(owner)
+
+    async def take(self, owner: str) -> None:
+        """Wait for a turn, which must be given back."""
+        if not self._queue and self._may_work(owner) and self._working[owner] < self._each:
+            self._working[owner] += 1
+            return
         if self._working[owner] + sum(owner == each for each, _ in self._queue) >= self._each:
             raise TooManyRequests("Too many of your requests like this one are being worked on; try again in a moment.")
         if len(self._queue) >= self._waiting:
             raise Unavailable("Too many requests like this one are being worked on; try again in a moment.")
-        await self._begin(owner)
-        try:
-            yield
-        finally:
-            self._working[owner] -= 1
-            self._pass_on()
+        await self._wait(owner)
 
-    async def _begin(self, owner: str) -> None:
+    def give_back(self, owner: str) -> None:
+        """End a turn."""
+        self._working[owner] -= 1
+        if not self._working[owner]:
+            del self._working[owner]
+        self._pass_on()
+
+    async def _wait(self, owner: str) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append((owner, turn))
         self._pass_on()
@@ -43,18 +62,32 @@ class FairTurns:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._working[owner] -= 1
-                self._pass_on()
-            else:
-                self._queue.remove((owner, turn))
+                self.give_back(owner)
             raise
 
+    def _may_work(self, owner: str) -> bool:
+        return self._working.total() < self._at_once and self._working[owner] < self._share
+
     def _pass_on(self) -> None:
-        self._working += Counter()  # forgets those who have none
-        while self._queue and self._working.total() < self._at_once:
-            place = min(range(len(self._queue)), key=lambda place: self._working[self._queue[place][0]])
+        if self._queue and any(turn.done() for _, turn in self._queue):
+            self._queue = deque(each for each in self._queue if not each[1].done())
+        while places := [place for place, (owner, _) in enumerate(self._queue) if self._may_work(owner)]:
+            place = min(places, key=lambda place: self._working[self._queue[place][0]])
             owner, turn = self._queue[place]
             del self._queue[place]
-            if not turn.done():
-                self._working[owner] += 1
-                turn.set_result(None)
+            self._working[owner] += 1
+            turn.set_result(None)
+
+
+_PIECE = 50
+
+
+async def spread(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Do this with each item; where there are many, others are served in between."""
+    if len(items) <= _PIECE:
+        return [work(item) for item in items]
+    done: list[R] = []
+    for start in range(0, len(items), _PIECE):
+        done += [work(item) for item in items[start : start + _PIECE]]
+        await asyncio.sleep(0)
+    return done

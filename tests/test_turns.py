@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from roost.errors import TooManyRequests, Unavailable
-from roost.turns import FairTurns
+from roost.turns import FairTurns, spread
 
 
 async def have(shares: FairTurns, owner: str, log: list[str], release: asyncio.Event) -> None:
@@ -52,3 +52,47 @@ async def test_who_gives_up_waiting_or_working_leaves_nothing_behind() -> None:
     await tasks[2]
     for _ in range(3):
         await have(shares, "a", log, release)
+
+
+async def test_who_gives_up_in_the_moment_when_a_turn_is_passed_on_is_just_gone() -> None:
+    """Two that end in the same step of the event loop: the second was looked for in a queue that it had left."""
+    shares, log, release = FairTurns(at_once=1, each=9, waiting=9), list[str](), asyncio.Event()
+    tasks = [asyncio.create_task(have(shares, owner, log, release)) for owner in ("a", "b", "c")]
+    await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 3
+    release.set()
+    await have(shares, "d", log, release)
+    assert log == ["a", "d"]
+
+
+async def test_an_owner_never_has_more_than_its_share_at_once() -> None:
+    shares, log, release = FairTurns(at_once=4, share=2, each=9, waiting=9), list[str](), asyncio.Event()
+    greedy = [asyncio.create_task(have(shares, "greedy", log, release)) for _ in range(6)]
+    await asyncio.sleep(0)
+    assert log == ["greedy", "greedy"]
+    modest = asyncio.create_task(have(shares, "modest", log, release))
+    await asyncio.sleep(0)
+    assert log == ["greedy", "greedy", "modest"]
+    release.set()
+    await asyncio.gather(*greedy, modest)
+    assert log.count("greedy") == 6
+
+
+async def test_what_is_done_with_many_things_lets_others_be_served_in_between() -> None:
+    served = 0
+
+    async def serve() -> None:
+        nonlocal served
+        while True:
+            served += 1
+            await asyncio.sleep(0)
+
+    serving = asyncio.create_task(serve())
+    assert await spread(str, range(10)) == [str(number) for number in range(10)]
+    assert served == 0
+    assert await spread(str, range(1000)) == [str(number) for number in range(1000)]
+    serving.cancel()
+    assert served >= 19

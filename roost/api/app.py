@@ -6,8 +6,8 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,7 @@ from roost.identity.tokens import Caller
 from roost.network.addresses import AddressPool
 from roost.store.database import Database, is_unavailable
 from roost.store.watch import Watch
-from roost.turns import FairTurns
+from roost.turns import FairTurns, spread
 
 if TYPE_CHECKING:
     from roost.clouds.front import Front
@@ -54,6 +54,10 @@ APIS: tuple[Api, ...] = (IDENTITY_API, COMPUTE_API, IMAGE_API, NETWORK_API, CLUS
 NOBODY = Caller("", "", None, None, ())
 _REQUEST_ID = re.compile(r"^req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _EVENTS = "/os-server-external-events"
+_LONGEST_MESSAGE = 16_384
+"""Messages quote what was sent."""
+_SHARES = 8
+"""How many projects can have their whole share of a process at the same time."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -158,6 +162,12 @@ class App:
             each=settings.project_questions,
             waiting=8 * settings.worker_processes,
         )
+        self._ordinary = FairTurns(
+            at_once=_SHARES * settings.project_requests,
+            share=settings.project_requests,
+            each=max(settings.project_requests, settings.max_requests // 2),
+            waiting=settings.max_requests,
+        )
         self._projects, self._addresses = RateLimit(settings.project_rate), RateLimit(settings.address_rate)
         served = {IDENTITY_API.name: settings.auth_strategy == "roost", SCHEDULER_API.name: settings.in_front_of_nova}
         # In front of a Nova, its Neutron and its Glance are the ones to ask.
@@ -240,21 +250,19 @@ class App:
             call.permit(exchange.route.rule)
         if exchange.route.query is not None:
             exchange.route.query.check_query(call.query, api.invalid)
+        raw = b""
         if exchange.route.body is not None or (exchange.route.method != "GET" and not exchange.route.streamed):
-            settings = self._services.settings
+            settings, public = self._services.settings, exchange.route.public
             with self._admission.aside(), self._unhurried(exchange):
-                call.body = await bodies.read(
-                    exchange.receive, exchange.headers, settings, also=api.also_json, public=exchange.route.public
-                )
-        if exchange.route.body is not None:
-            exchange.route.body.check_body(call.body, api.invalid)
-        if exchange.route.expensive:
-            # A project has its share before a connection to the database is taken for it.
-            async with self._expensive.turn(caller.project_id or ""):
-                reply = await _while_connected(exchange, exchange.route.handler(call))
-        else:
-            reply = await exchange.route.handler(call)
-        response = reply if isinstance(reply, Response) else _json(reply, exchange.route.status)
+                raw = await bodies.read(exchange.receive, exchange.headers, settings, public=public)
+        # A project has its share before a connection to the database, or the time of the event loop, is taken for it.
+        async with self._turn(exchange.route, call):
+            call.body = bodies.parse(raw, exchange.headers, self._services.settings, api.also_json)
+            if exchange.route.body is not None:
+                exchange.route.body.check_body(call.body, api.invalid)
+            work = exchange.route.handler(call)
+            reply = await (_while_connected(exchange, work) if exchange.route.expensive else work)
+            response = reply if isinstance(reply, Response) else await _json(reply, exchange.route.status)
         response.headers.update(call.answer_headers)
         return web.compressed(exchange.headers, response)
 
@@ -262,6 +270,21 @@ class App:
         with self._admission.aside(), self._unhurried(exchange):
             async for piece in bodies.pieces(exchange.receive, self._services.settings):
                 yield piece
+
+    @asynccontextmanager
+    async def _turn(self, route: Route, call: Call) -> AsyncIterator[None]:
+        """Work on a request in the turn of its project. Services of the operator, sign-ins, which have turns of their
+        own, and bodies that come as slowly as the client likes do not wait."""
+        owner = call.caller.project_id or call.caller.user_id
+        if route.public or route.streamed or "service" in call.caller.roles:
+            yield
+            return
+        turns = self._expensive if route.expensive else self._ordinary
+        await turns.take(owner)
+        with ExitStack() as ending:
+            ending.callback(turns.give_back, owner)
+            call.leave = ending.close
+            yield
 
     @contextmanager
     def _unhurried(self, exchange: _Exchange) -> Iterator[None]:
@@ -279,7 +302,7 @@ class App:
             path=exchange.path,
             query=scope["query_string"].decode("latin-1"),
             headers=headers,
-            body=await bodies.read_raw(exchange.receive, headers, self._services.settings),
+            body=await bodies.read(exchange.receive, headers, self._services.settings),
             request_id=logs.request_id.get(),
             base=self._site(exchange) + exchange.api.prefix,
         )
@@ -346,7 +369,9 @@ class App:
         return self._services.settings.public_url or here
 
     def _refuse(self, exchange: _Exchange, status: int, message: str, kind: type[BaseException]) -> Response:
-        response = _json(exchange.api.error_body(status, message, kind), status)
+        said = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}..."
+        content = _dumps(exchange.api.error_body(status, said, kind)).encode()
+        response = Response(content, status, media_type="application/json")
         if status == 401:
             identity = self._authenticator.sign_in_at or f"{self._site(exchange)}/identity"
             response.headers["WWW-Authenticate"] = f'Keystone uri="{identity}"'
@@ -412,11 +437,23 @@ def _is_own(exchange: _Exchange) -> bool:
     return ("GET" if exchange.scope["method"] == "HEAD" else exchange.scope["method"]) in by_method
 
 
-def _json(reply: dict[str, Any] | list[Any] | None, status: int) -> Response:
+async def _json(reply: dict[str, Any] | list[Any] | None, status: int) -> Response:
     if reply is None:
         return Response(status_code=status)
-    content = json.dumps(reply, separators=(",", ":"), ensure_ascii=False).encode()
-    return Response(content, status, media_type="application/json")
+    if isinstance(reply, dict):
+        # A list of things is written thing by thing, and others are served in between.
+        parts = [f"{_dumps(key)}:{await _dumped(value)}" for key, value in reply.items()]
+        content = f"{{{','.join(parts)}}}"
+    else:
+        content = await _dumped(reply)
+    return Response(content.encode(), status, media_type="application/json")
+
+
+async def _dumped(value: Any) -> str:
+    return f"[{','.join(await spread(_dumps, value))}]" if isinstance(value, list) else _dumps(value)
+
+
+_dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def all_routes() -> Iterator[tuple[Api, Route]]:

@@ -24,13 +24,8 @@ _DRAINED_BYTES = 16 << 20
 _DRAIN_SECONDS = 2.0
 
 
-async def read(
-    receive: Receive, headers: Headers, settings: Settings, *, also: Collection[str] = (), public: bool = False
-) -> Any:
-    """The JSON body of a request, or None if it has none; `also` says what else JSON may be called. On a `public` route
-    it is short."""
-    limit = min(settings.max_body_bytes, PUBLIC_BYTES) if public else settings.max_body_bytes
-    raw = await read_raw(receive, headers, settings, limit)
+def parse(raw: bytes, headers: Headers, settings: Settings, also: Collection[str] = ()) -> Any:
+    """The JSON body of a request, or None if it has none; `also` says what else JSON may be called."""
     if not raw:
         return None
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -38,6 +33,8 @@ async def read(
         raise UnsupportedMedia("Unsupported Content-Type")
     if _is_deeper(raw, settings.max_body_depth):
         raise Invalid(MALFORMED)
+    if raw.count(b",") > settings.max_body_values and _STRING.sub(b"", raw).count(b",") > settings.max_body_values:
+        raise TooLarge(f"Request is too large: at most {settings.max_body_values} values are read.")
     try:
         body = json.loads(raw.decode(), parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):
@@ -47,11 +44,12 @@ async def read(
     return body
 
 
-async def read_raw(receive: Receive, headers: Headers, settings: Settings, limit: int | None = None) -> bytes:
-    """A request's body as it is."""
+async def read(receive: Receive, headers: Headers, settings: Settings, *, public: bool = False) -> bytes:
+    """A request's body as it is; on a `public` route it is short."""
+    limit = min(settings.max_body_bytes, PUBLIC_BYTES) if public else settings.max_body_bytes
     try:
         async with asyncio.timeout(settings.body_seconds):
-            return await _read(receive, headers, limit or settings.max_body_bytes)
+            return await _read(receive, headers, limit)
     except TimeoutError:
         raise TooSlow(f"The body did not come within {settings.body_seconds:g} seconds.") from None
 

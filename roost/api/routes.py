@@ -88,6 +88,8 @@ class Call:
     """Who the token speaks for by now: for answers that go on for long. Raises `Unauthorized` once it is not valid."""
     pieces: "Callable[[], AsyncGenerator[bytes]]"
     """The body of a route that is `streamed`, as it comes."""
+    leave: Callable[[], None] = lambda: None
+    """Ends the turn of this request early: what it waits for from here on is shared out by itself."""
     answer_headers: dict[str, str] = field(default_factory=dict)
     """Headers that the answer carries besides those of every answer."""
 

@@ -72,7 +72,8 @@ def thing(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None 
 
 def array(items: Schema, **more: Any) -> Schema:
     """A list of these."""
-    return {"type": "array", "items": items, **more}
+    # In this order: a list that is too long is refused before anybody looks at its items.
+    return {"type": "array", **more, "items": items}
 
 
 def since(version: Version, known: Mapping[str, Version], properties: Mapping[str, Schema], **more: Schema) -> Schema:

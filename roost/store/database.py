@@ -32,6 +32,7 @@ _POOL_SECONDS = 5.0
 _ANSWER_SECONDS = 2.0
 """Beyond the server's own limit on a statement: a server that says nothing by then does not work."""
 _CANCEL_SECONDS = 1.0
+_ROWS_AT_A_TIME = 100
 _LISTENING_SECONDS = 5.0
 """How often a listener asks whether its server is still there, and may be written to."""
 
@@ -93,6 +94,20 @@ class Connection(psycopg.AsyncConnection[Any]):
             self._unreplicated = True
 
 
+class PatientCursor(psycopg.AsyncCursor[Any]):
+    """Reads the rows of a long answer piece by piece, and lets others be served in between."""
+
+    async def fetchall(self) -> list[Any]:
+        """All rows that are left."""
+        rows: list[Any] = []
+        while piece := await self.fetchmany(_ROWS_AT_A_TIME):
+            rows += piece
+            if len(piece) < _ROWS_AT_A_TIME:
+                break
+            await asyncio.sleep(0)
+        return rows
+
+
 class Database:
     """A pool of connections to one PostgreSQL database, for one kind of work."""
 
@@ -143,6 +158,7 @@ class Database:
         try:
             connection.answer_seconds = self.limits.statement + _ANSWER_SECONDS
             connection.add_notice_handler(connection.notice)
+            connection.cursor_factory = PatientCursor
             if not self._shared:
                 await connection.execute(_settings(self.limits, connection.info.server_version))
             await connection.set_autocommit(False)

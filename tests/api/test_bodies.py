@@ -1,5 +1,6 @@
 """What is read of a body, and what is said of one that cannot be."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -7,6 +8,7 @@ import httpx
 import pytest
 
 from tests.conftest import Api
+from tests.loop import stretches
 
 PATH = "/identity/v3/users"
 JSON = {"Content-Type": "application/json"}
@@ -85,6 +87,24 @@ async def test_a_body_over_the_limit_is_413_whether_or_not_its_size_was_announce
             yield large[start : start + 100_000]
 
     assert said(await api.request("POST", PATH, content=pieces(), headers=JSON)) == expected
+
+
+async def test_a_body_of_too_many_values_is_413_before_they_are_looked_at(api: Api) -> None:
+    wanted = {"server": {"name": "x", "metadata": {f"k{number}": "v" for number in range(60_000)}}}
+    content = json.dumps(wanted).encode()
+    with stretches() as found:
+        await asyncio.sleep(0)
+        answer = await api.request("POST", "/compute/v2.1/servers", content=content, headers=JSON)
+    assert answer.status_code == 413
+    assert answer.json()["overLimit"]["message"] == "Request is too large: at most 10000 values are read."
+    assert found.longest < 0.1, found
+    # Commas in a text are none between values.
+    assert (await send(api, json.dumps({"user": {"name": "a", "text": "," * 20_000}}).encode())).status_code == 201
+
+
+async def test_a_message_quotes_no_more_than_some_of_what_was_sent(api: Api) -> None:
+    status, message = said(await send(api, json.dumps("x" * 1_000_000).encode()))
+    assert (status, len(message)) == (400, 16_387)
 
 
 async def test_no_body_where_one_is_needed_is_a_wrong_type(api: Api) -> None:

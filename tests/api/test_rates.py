@@ -1,16 +1,20 @@
 """A project and an address have a share of requests; the role service has no limit."""
 
+import asyncio
 import time
 from dataclasses import replace
 
 import httpx
 import pytest
+import sqlalchemy as sa
 
 from roost.api.app import App, make_services
 from roost.api.auth import RoostAuthenticator
 from roost.api.rates import RateLimit, TooFast
+from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.store.database import Database
+from tests.compute.cloud import IMAGE
 from tests.conftest import Api
 
 
@@ -52,3 +56,53 @@ async def test_a_project_that_asks_too_often_is_told_when_to_come_again(
         assert (await ask("roost-alt")).status_code == 200
         assert [(await ask(None)).status_code for _ in range(12)][-1] == 429
         assert (await ask("roost-admin")).status_code == 200
+
+
+async def test_requests_of_one_project_take_turns_and_others_do_not_wait_for_them(
+    api: Api, settings: Settings, database: Database
+) -> None:
+    """What waits for a row that another transaction has locked holds up its own project alone."""
+    few = replace(settings, project_requests=2, max_requests=16)
+    app = App(make_services(few, database), RoostAuthenticator(database, 60))
+    async with (
+        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://roost.test") as http,
+        database.begin() as holding,
+    ):
+
+        async def ask(cloud: str, path: str) -> httpx.Response:
+            headers = {"X-Auth-Token": await api.token(cloud), "OpenStack-API-Version": "compute 2.1003"}
+            return await http.get(f"/compute/v2.1{path}", headers=headers)
+
+        assert (await ask("roost", "/flavors")).status_code == 200
+        await holding.execute(sa.text("LOCK TABLE server_groups IN ACCESS EXCLUSIVE MODE"))
+        stuck = [asyncio.create_task(ask("roost", "/os-server-groups")) for _ in range(20)]
+        await asyncio.sleep(0.5)
+        refused = [task.result() for task in stuck if task.done()]
+        assert {answer.status_code for answer in refused} == {429}
+        assert len(refused) == 20 - 16 // 2
+        assert all(answer.headers["Retry-After"] == "1" for answer in refused)
+        async with asyncio.timeout(5):
+            assert (await ask("roost-alt", "/flavors")).status_code == 200
+        await holding.rollback()
+        assert {(await task).status_code for task in stuck} == {200, 429}
+
+
+async def test_a_server_that_is_being_placed_keeps_no_turn(api: Api, settings: Settings, database: Database) -> None:
+    services = make_services(replace(settings, project_requests=1), database)
+    app = App(services, RoostAuthenticator(database, 60))
+    placing = asyncio.Event()
+
+    async def create(_: object, request: object) -> None:
+        placing.set()
+        await asyncio.sleep(60)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scheduler, "create", create)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://roost.test") as http:
+            headers = {"X-Auth-Token": await api.token("roost"), "OpenStack-API-Version": "compute 2.1003"}
+            wanted = {"name": "server", "flavorRef": "1", "imageRef": IMAGE, "networks": "none"}
+            asked = asyncio.create_task(http.post("/compute/v2.1/servers", json={"server": wanted}, headers=headers))
+            async with asyncio.timeout(30):
+                await placing.wait()
+                assert (await http.get("/compute/v2.1/flavors", headers=headers)).status_code == 200
+            asked.cancel()

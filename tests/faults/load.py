@@ -190,11 +190,11 @@ class Load:
         if self.statuses["in a crowd"] and not self.statuses["in a crowd"][200]:
             yield "in a crowd nobody was served"
         for name, samples in self.memory.items() if flat else ():
-            before, after = _thirds(samples)
+            before, after = thirds(samples)
             if after > before * (1 + MOST_GROWTH):
                 yield f"the memory of {name} grew from {before:.0f} to {after:.0f} MiB"
         if flat:
-            before, after = _thirds([float(each) for each in self.connections])
+            before, after = thirds([float(each) for each in self.connections])
             if after > before * (1 + MOST_GROWTH) + 2:
                 yield f"connections to the database grew from {before:.0f} to {after:.0f}"
 
@@ -202,10 +202,10 @@ class Load:
         """What was measured."""
         return {
             "requests": sum(statuses.total() for statuses in self.statuses.values()),
-            "milliseconds": {kind: _percentiles(values) for kind, values in sorted(self.latencies.items())},
+            "milliseconds": {kind: percentiles(values) for kind, values in sorted(self.latencies.items())},
             "statuses": {kind: dict(statuses) for kind, statuses in sorted(self.statuses.items())},
-            "memory_mib": {name: [round(each) for each in _thirds(samples)] for name, samples in self.memory.items()},
-            "connections": [round(each) for each in _thirds([float(each) for each in self.connections])],
+            "memory_mib": {name: [round(each) for each in thirds(samples)] for name, samples in self.memory.items()},
+            "connections": [round(each) for each in thirds([float(each) for each in self.connections])],
             "most_connections": max(self.connections, default=0),
         }
 
@@ -214,13 +214,16 @@ _EXPECTED = (409, 429, 503)
 _ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 
-def _thirds(samples: list[float]) -> tuple[float, float]:
+def thirds(samples: list[float]) -> tuple[float, float]:
     """The mean of the second third of the time, when everything is warm, and of the last."""
     size = max(len(samples) // 3, 1)
     return fmean(samples[size : 2 * size] or samples), fmean(samples[-size:])
 
 
-def _percentiles(seconds: list[float]) -> dict[str, float]:
+def percentiles(seconds: list[float]) -> dict[str, float]:
+    """How long requests took, in milliseconds."""
+    if not seconds:
+        return {"number": 0}
     cuts = quantiles(seconds, n=100) if len(seconds) > 1 else seconds * 99
     ranks = {"p50": cuts[49], "p95": cuts[94], "p99": cuts[98], "max": max(seconds)}
     return {"number": len(seconds)} | {name: round(value * 1000, 1) for name, value in ranks.items()}

@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from roost.store.database import Database, notify, violated, worth_retrying
 from roost.store.tables.identity import projects
+from tests.loop import stretches
 
 
 async def _names(database: Database) -> list[str]:
@@ -87,3 +88,14 @@ async def _until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < until
         await asyncio.sleep(0.01)
+
+
+async def test_a_long_answer_is_read_piece_by_piece(database: Database) -> None:
+    long = "SELECT n, jsonb_build_object('n', n, 'text', repeat('x', 1000)) FROM generate_series(1, 20000) AS n"
+    async with database.begin() as connection:
+        await connection.execute(sa.text(long.replace("20000", "10")))
+        with stretches() as found:
+            await asyncio.sleep(0)
+            rows = (await connection.execute(sa.text(long))).all()
+    assert [row.n for row in rows] == list(range(1, 20_001))
+    assert found.longest < 0.7 * found.total, found

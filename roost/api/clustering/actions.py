@@ -1,6 +1,7 @@
 """Actions: listed, shown, and cancelled."""
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +21,7 @@ from roost.clusters.actions import control
 from roost.clusters.errors import BadRequest
 from roost.clusters.states import ActionName, ActionStatus
 from roost.store.tables.clusters import UNFINISHED, actions, unfinished
+from roost.turns import spread
 
 RULES = (
     Permission("actions:index", READER, "List actions."),
@@ -115,7 +117,7 @@ async def index(call: Call) -> Reply:
         raise BadRequest("Invalid parameter cluster_id")
     async with call.services.database.begin() as connection:
         rows = await _LISTING.rows(connection, call, page, query=_query())
-    return {"actions": [_view(row, call.version) for row in rows]}
+    return {"actions": await spread(partial(_view, version=call.version), rows)}
 
 
 @routes.get("/{action_id}", rule="actions:get", response=lambda version: thing({"action": _shape(version)}))

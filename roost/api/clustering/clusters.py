@@ -29,6 +29,7 @@ from roost.clusters.sizes import ADJUSTMENTS, CHANGE_IN_PERCENTAGE, EXACT_CAPACI
 from roost.clusters.states import ActionName, ClusterStatus
 from roost.errors import Invalid
 from roost.store.tables import clusters as tables
+from roost.turns import spread
 
 _ACT = "clusters:action"
 
@@ -129,7 +130,7 @@ async def index(call: Call) -> Reply:
     page = _LISTING.read(call)
     async with call.services.database.begin() as connection:
         rows = await _LISTING.rows(connection, call, page, query=_query())
-    return {"clusters": [_view(row) for row in rows]}
+    return {"clusters": await spread(_view, rows)}
 
 
 def _sizes(most: int | None) -> Mapping[str, BodyField]:

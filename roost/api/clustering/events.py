@@ -15,6 +15,7 @@ from roost.clusters.errors import BadRequest
 from roost.clusters.events import Severity
 from roost.clusters.states import ActionName
 from roost.store.tables.clusters import events
+from roost.turns import spread
 
 RULES = (Permission("events:index", READER, "List events."), Permission("events:get", READER, "Show an event."))
 routes = Table("/v1/events")
@@ -71,7 +72,7 @@ async def index(call: Call) -> Reply:
     """The events of the project."""
     page = _LISTING.read(call)
     async with call.services.database.begin() as connection:
-        return {"events": [_view(row) for row in await _LISTING.rows(connection, call, page)]}
+        return {"events": await spread(_view, await _LISTING.rows(connection, call, page))}
 
 
 @routes.get("/{event_id}", rule="events:get", response=thing({"event": _EVENT}))

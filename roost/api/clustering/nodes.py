@@ -1,6 +1,7 @@
 """Nodes: made, listed, changed, deleted, adopted, and told what to do."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +21,7 @@ from roost.clusters import lookup, nodes
 from roost.clusters.errors import BadRequest, ResourceNotFound
 from roost.clusters.states import NodeStatus
 from roost.store.tables import clusters as tables
+from roost.turns import spread
 
 RULES = (
     Permission("nodes:index", READER, "List nodes."),
@@ -131,7 +133,7 @@ async def index(call: Call) -> Reply:
                 raise BadRequest(f"Cannot find the given cluster: {given}.") from None
             page.filters["cluster_id"][:] = [cluster.id]
         rows = await _LISTING.rows(connection, call, page, query=_query())
-    return {"nodes": [_view(row, call.version) for row in rows]}
+    return {"nodes": await spread(partial(_view, version=call.version), rows)}
 
 
 @routes.post("", rule="nodes:create", status=202, described=fields.enveloped("node", _CREATE), response=_one)

@@ -21,6 +21,7 @@ from roost.clusters.errors import BadRequest
 from roost.errors import Forbidden
 from roost.identity.tokens import Caller
 from roost.store.tables import clusters as tables
+from roost.turns import spread
 
 _NOTIFY = "receivers:notify"
 
@@ -116,7 +117,7 @@ async def index(call: Call) -> Reply:
     if "user" in page.filters and call.version < Version(1, 4):
         raise BadRequest("Invalid parameter user")
     async with call.services.database.begin() as connection:
-        return {"receivers": [_view(call, row) for row in await _LISTING.rows(connection, call, page)]}
+        return {"receivers": await spread(partial(_view, call), await _LISTING.rows(connection, call, page))}
 
 
 @routes.post("", rule="receivers:create", status=201, described=fields.enveloped("receiver", _CREATE), response=_ONE)

@@ -19,6 +19,7 @@ from roost.clusters.lookup import find
 from roost.clusters.spec import InvalidSpec
 from roost.clusters.spec_type import SpecType
 from roost.clusters.specs import SpecNoun
+from roost.turns import spread
 
 _SPEC = BodyField(fields.as_map, required=True)
 _NOT_KEPT = dict.fromkeys(("id", "created_at", "updated_at"), NULL)
@@ -76,7 +77,7 @@ def table(noun: SpecNoun, plural: str, changeable: Mapping[str, BodyField]) -> T
         """List those of the project."""
         page = listing.read(call)
         async with call.services.database.begin() as connection:
-            return {plural: [view(row) for row in await listing.rows(connection, call, page)]}
+            return {plural: await spread(view, await listing.rows(connection, call, page))}
 
     @routes.post("", rule=f"{plural}:create", status=201, described=fields.enveloped(one, creation), response=response)
     async def create(call: Call) -> Reply:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -21,7 +22,7 @@ from roost.compute.answers.violations import BrokenRule
 from roost.compute.groups import groups
 from roost.errors import Forbidden, Invalid, NotFound
 from roost.placement.phrases import sentence
-from roost.store.pages import PageRequest
+from roost.store.pages import PageRequest, UnknownMarker
 
 routes = Table(prefix="/v2.1")
 
@@ -141,6 +142,14 @@ async def _exported(call: Call, asked: ListRequest, marker: str | None) -> list[
         return await lists.read(connection, asked, PageRequest(_PAGE_OF_EXPORT, marker))
 
 
+async def _after(call: Call, asked: ListRequest, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The page after this one: after its last row that there still is, since others may delete them meanwhile."""
+    for row in reversed(rows):
+        with suppress(UnknownMarker):
+            return await _exported(call, asked, str(row["id"]))
+    return []
+
+
 async def _lines(call: Call, asked: ListRequest, form: str, rows: list[dict[str, Any]]) -> AsyncIterator[str]:
     """The whole list from its first page on, page by page, so that it is never held at once."""
     columns, first = list(asked.kind.shown(asked.project_id is None)), True
@@ -153,7 +162,7 @@ async def _lines(call: Call, asked: ListRequest, form: str, rows: list[dict[str,
             yield ("" if first else ",") + ",".join(json.dumps(row, ensure_ascii=False) for row in shown)
         if len(rows) < _PAGE_OF_EXPORT:
             break
-        rows, first = await _exported(call, asked, str(rows[-1]["id"])), False
+        rows, first = await _after(call, asked, rows), False
     yield "" if form == "csv" else "]"
 
 

@@ -25,6 +25,7 @@ from roost.compute.scheduling.servers import Actor, Filters, Server
 from roost.errors import Forbidden, Invalid, NotFound
 from roost.network import attachments
 from roost.network.attachments import ReservedPorts
+from roost.turns import spread
 
 _RULE = "os_compute_api:servers:"
 _FORCED_HOST = _RULE + "create:forced_host"
@@ -163,6 +164,7 @@ async def create(call: Call) -> Reply:
     _boot(call, ReservedPorts(({},) * count))
     reserved = await _reserve(call, count)
     try:
+        call.leave()  # the scheduler shares itself out, and claims for many requests at once
         booted = await call.services.scheduler.create(_boot(call, reserved))
     except BaseException:
         await attachments.release(call.services.database, reserved)
@@ -354,7 +356,8 @@ async def _list(call: Call, view: Callable[[Call, Server, Sequence[str]], dict[s
     async with call.services.database.begin() as connection:
         rows = await _found(call, connection, filters)
         secured = await attachments.group_names(connection, rows) if view is server_view.detailed else {}
-    body: dict[str, Any] = {"servers": [view(call, row, secured.get(row.id, ())) for row in rows]}
+    shown = await spread(lambda row: view(call, row, secured.get(row.id, ())), rows)
+    body: dict[str, Any] = {"servers": shown}
     following = next_page(call, body["servers"], "id") if "limit" in call.query else []
     if following:
         body["servers_links"] = following

@@ -22,6 +22,7 @@ from roost.store import pages, rows
 from roost.store.pages import PageRequest, SortKey, UnknownMarker
 from roost.store.tables import network as tables
 from roost.store.uuids import is_uuid
+from roost.turns import spread
 
 routes = Table(prefix="/v2.0")
 
@@ -105,7 +106,7 @@ class Noun:
     async def views(self, connection: AsyncConnection, found: Sequence[Any]) -> list[Values]:
         """As they are shown."""
         more = await self.more(connection, found)
-        return [{**_basics(self.table, row), **more[row.id]} for row in found]
+        return await spread(lambda row: {**_basics(self.table, row), **more[row.id]}, found)
 
 
 def _basics(table: sa.Table, row: Any) -> Values:

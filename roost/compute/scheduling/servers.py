@@ -20,6 +20,7 @@ from roost.store.pages import EVERYTHING, PageRequest, SortKey
 from roost.store.tables.compute import hosts, topologies
 from roost.store.tables.servers import instance_actions, migrations, server_groups, servers
 from roost.store.uuids import is_uuid
+from roost.turns import spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +232,7 @@ async def index(connection: AsyncConnection, filters: Filters) -> Sequence[Serve
     keys.append(SortKey(servers.c.number, not filters.sorts or filters.sorts[-1][1]))
     try:
         rows = await pages.read(connection, visible, keys, filters.page, *_conditions(filters), named=servers.c.id)
-        return [Server.of(row) for row in rows]
+        return await spread(Server.of, rows)
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) == "2201B":
             raise Invalid(f"Invalid regular expression '{filters.name}' for name.") from None

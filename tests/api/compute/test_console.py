@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from roost.api.compute import console
 from roost.compute.answers import history
+from roost.store.tables.servers import servers
 from tests.api.compute.conftest import Compute
 from tests.compute.cloud import NEWEST, Cloud
 
@@ -87,6 +89,25 @@ async def test_what_cannot_be_listed_is_refused(compute: Compute, path: str) -> 
     status, message = await compute.refusal("GET", path, version=NEWEST, cloud=ADMIN)
     assert status in (400, 404)
     assert message
+
+
+async def test_an_export_goes_on_when_the_last_of_a_page_is_deleted_meanwhile(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "_PAGE_OF_EXPORT", 2)
+    made = [await cloud.boot(name=f"server{number}", settle=False) for number in range(5)]
+    whole = console._exported
+
+    async def deleting(call: Any, asked: Any, marker: str | None) -> Any:
+        rows = await whole(call, asked, marker)
+        if marker is None:
+            async with cloud.database.begin() as connection:
+                await connection.execute(servers.delete().where(servers.c.id == rows[-1]["id"]))
+        return rows
+
+    monkeypatch.setattr(console, "_exported", deleting)
+    answer = await cloud.ask("GET", "/os-exports/servers?format=json")
+    assert sorted(row["id"] for row in answer.json()) == sorted(made)
 
 
 async def test_a_list_is_exported_whole_and_safely(compute: Compute, cloud: Cloud) -> None:
