@@ -263,6 +263,7 @@ def test_clusters_are_back_on_the_command_line(openstack: Openstack, name: str, 
     openstack(f"cluster receiver delete --force {name}")
     assert name in openstack("cluster list")
     assert openstack.fails("cluster show nosuch") == "Cluster not found: nosuch"
+    assert "Failed to delete 1 of the 1 specified cluster(s)." in openstack.fails("cluster delete --force nosuch")
     assert ": accepted by action " in openstack(f"cluster delete --force --wait {name}")
     assert openstack(f"cluster policy delete --force {name}") == f"Policy deleted: ['{name}']\n"
     openstack(f"cluster profile delete --force {name}")

@@ -1,6 +1,7 @@
 """What is written on the command line, and what it comes to."""
 
 import argparse
+import io
 from importlib.metadata import entry_points
 from types import SimpleNamespace
 from typing import Any
@@ -138,3 +139,11 @@ def test_options_that_exclude_each_other_are_refused(capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit):
         parser.parse_args(["db", "--create", "1", "--drain", "rack=r1"])
     assert "not allowed with argument" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "", "perhaps\n"])
+def test_a_prompt_that_is_not_answered_with_yes_is_a_failure(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    with pytest.raises(CommandError, match="Nothing was deleted"):
+        commands.confirm(argparse.Namespace(force=False), "cluster")
+    commands.confirm(argparse.Namespace(force=True), "cluster")
