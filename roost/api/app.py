@@ -74,14 +74,15 @@ def default_rules() -> list[policy.RuleDefault]:
 
 def make_services(settings: Settings, database: Database) -> Services:
     """What the handlers of this process use."""
-    scheduler = Scheduler(database, settings)
+    scheduler, front = Scheduler(database, settings), choice.front(settings, database)
     return Services(
         settings,
         database,
         permissions.Permissions(settings, default_rules()),
         scheduler,
         choice.choose(settings, database, scheduler),
-        choice.front(settings, database),
+        front,
+        choice.groups(settings, database, front),
         Watch(database),
         Violations(scheduler.live),
         AddressPool(database),

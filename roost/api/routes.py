@@ -22,6 +22,7 @@ from roost.api.readiness import Readiness
 from roost.api.schemas import Schema, Validator
 from roost.api.versions import Version
 from roost.clouds.base import Clouds
+from roost.clouds.server_groups import Groups
 from roost.compute.answers.violations import Violations
 from roost.compute.inventory.image_files import ImageFiles
 from roost.compute.scheduling.scheduler import Scheduler
@@ -52,7 +53,8 @@ class Services:
     scheduler: Scheduler
     clouds: Clouds
     front: "Front | None"
-    """The Nova that the compute API stands in front of, if it does."""
+    """The Nova that the compute API stands in front of, if it does; handlers ask `groups` instead."""
+    groups: Groups
     watch: Watch
     violations: Violations
     addresses: AddressPool

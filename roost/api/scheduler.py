@@ -1,4 +1,4 @@
-"""The scheduler API, for the plug-in of a nova-scheduler and nobody else: a place for a server, chosen and reserved."""
+"""The scheduler API, for the plug-in of a nova-scheduler alone: a place for a server, chosen and reserved."""
 
 from typing import Any
 
@@ -64,17 +64,16 @@ async def choose(call: Call) -> Reply:
     try:
         choice = await chooser.choose(wanted, offered)
     except NotFound:
-        if call.services.front is None or wanted.group_id is None:
+        if wanted.group_id is None:
             raise
-        await call.services.front.adopt_group(wanted.group_id)
+        await call.services.groups.adopt_group(wanted.group_id)
         choice = await chooser.choose(wanted, offered)
     return {"choice": {"hosts": choice.hosts, "weights": choice.weights}}
 
 
 def _chooser(call: Call) -> GroupChooser:
     services = call.services
-    read_group = None if services.front is None else services.front.read_group
-    return GroupChooser(services.database, services.settings, services.scheduler.live, read_group)
+    return GroupChooser(services.database, services.settings, services.scheduler.live, services.groups.read_group)
 
 
 def _wanted(asked: dict[str, Any]) -> Wanted:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from roost.errors import Invalid, Unavailable
+from roost.placement.rules import Rule
 
 
 class CloudError(Unavailable):
@@ -86,12 +87,11 @@ class NodeServer:
 
 @dataclass(frozen=True, slots=True)
 class CloudGroup:
-    """A server group. `policies` are strings as the compute API writes them, with their scopes if they have any."""
+    """A server group, as its own project may see it."""
 
     id: str
     name: str
-    policies: tuple[str, ...]
-    rules: Mapping[str, Any] = field(default_factory=dict)
+    rules: tuple[Rule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +199,7 @@ class Cloud(Protocol):
         """The server group of this id, else the one of this name."""
         ...
 
-    async def create_server_group(
-        self, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None = None
-    ) -> CloudGroup:
+    async def create_server_group(self, name: str, rules: Sequence[Rule]) -> CloudGroup:
         """Make a server group."""
         ...
 

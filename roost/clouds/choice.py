@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from roost.clouds.base import Clouds
 from roost.clouds.embedded import EmbeddedClouds
+from roost.clouds.server_groups import EmbeddedGroups, Groups
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.errors import Unavailable
@@ -37,3 +38,12 @@ def front(settings: Settings, database: Database) -> "Front | None":
     except ImportError:
         raise Unavailable(_NO_SDK) from None
     return Front(Nova(settings.clusters.os_cloud), database, settings)
+
+
+def groups(settings: Settings, database: Database, front: "Front | None") -> Groups:
+    """How the compute API makes and changes server groups."""
+    if front is None:
+        return EmbeddedGroups(database, settings)
+    from roost.clouds.front import FrontedGroups
+
+    return FrontedGroups(front)

@@ -38,6 +38,7 @@ from roost.errors import RoostError
 from roost.network import attachments
 from roost.network.addresses import AddressPool
 from roost.network.attachments import ReservedPorts
+from roost.placement.rules import Rule
 from roost.store.database import Database
 from roost.store.tables.balancers import load_balancer_members, load_balancers
 from roost.store.tables.compute import keypairs
@@ -313,11 +314,9 @@ class EmbeddedCloud:
         """By id, else by name."""
         return await self._groups.find(name_or_id)
 
-    async def create_server_group(
-        self, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None = None
-    ) -> CloudGroup:
-        """Rules belong to the first policy."""
-        return await self._groups.create(name, policies, rules)
+    async def create_server_group(self, name: str, rules: Sequence[Rule]) -> CloudGroup:
+        """In Roost's tables."""
+        return await self._groups.create(name, rules)
 
     async def delete_server_group(self, group_id: str) -> None:
         """Its members stay."""

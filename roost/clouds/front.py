@@ -8,18 +8,22 @@ scheduler is told that its rules leave no host.
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.nova import VIA, Nova, is_stricter
+from roost.clouds.server_groups import Find, create_above
 from roost.compute.fronting import mirror
 from roost.compute.groups import groups, notifications
+from roost.compute.groups.groups import Group
 from roost.config import Settings
-from roost.errors import Conflict, NotFound
+from roost.errors import Conflict, Invalid, NotFound
 from roost.placement.rules import Rule
 from roost.store.database import Database
 
@@ -163,22 +167,72 @@ class Front:
             await mirror.put_servers(connection, self.settings, members, at=at, new=new)
 
     async def adopt_server(self, connection: AsyncConnection, token: str, server_id: str) -> None:
-        """Follow a server from now on that is in no group, if it is there for whoever has this token."""
+        """Follow a server from now on that is in no group, if it is there for the owner of this token."""
         at = await self._now()
         if not await self.nova.shows_server(token, server_id):
             raise NotFound(f"Instance {server_id} could not be found.")
         servers, _ = await self.nova.servers_by_id([server_id])
         await mirror.put_servers(connection, self.settings, servers, at=at, new={server_id: None})
 
+    async def _now(self) -> datetime:
+        async with self.database.begin() as connection:
+            return (await connection.execute(sa.select(sa.func.now()))).scalar_one()
+
+
+@dataclass(frozen=True, slots=True)
+class FrontedGroups:
+    """Groups in front of a Nova: each has one of Nova's underneath, and servers, aggregates and flavors are Nova's."""
+
+    front: Front
+
+    async def create(self, token: str, **new: Any) -> Group:
+        """With Nova's underneath."""
+        nova = self.front.nova
+        make, unmake = partial(nova.create_group, token), partial(nova.delete_group, token)
+        return await create_above(self.front.database, self.front.settings, make, unmake, **new)
+
+    async def delete(self, token: str, find: Find) -> None:
+        """On both sides."""
+        async with self.front.database.begin() as connection:
+            await mirror.hold_off(connection)
+            group = await find(connection)
+            await groups.delete(connection, self.front.settings, group)
+            await self.front.nova.delete_group(token, group.id)
+
     async def check_change(self, group_id: str, rules: Sequence[Rule]) -> None:
         """Raise `Conflict` where the group underneath, which Nova cannot change, forbids what these rules allow."""
-        underneath = await self.nova.group(group_id)
+        underneath = await self.front.nova.group(group_id)
         if underneath is not None and is_stricter(underneath.rule, rules):
             raise Conflict(
                 f"The group has '{underneath.rule}' in Nova, which cannot be changed and is stricter than these "
                 "policies; make a new group."
             )
 
-    async def _now(self) -> datetime:
-        async with self.database.begin() as connection:
-            return (await connection.execute(sa.select(sa.func.now()))).scalar_one()
+    async def adopt_servers(self, connection: AsyncConnection, token: str, server_ids: Sequence[str]) -> None:
+        """Follow these servers from now on."""
+        for server_id in server_ids:
+            await self.front.adopt_server(connection, token, server_id)
+
+    async def adopt_group(self, group_id: str) -> None:
+        """Take over a group that somebody made in Nova itself."""
+        await self.front.adopt_group(group_id)
+
+    async def read_group(self, group_id: str) -> None:
+        """Ask Nova where the members are."""
+        await self.front.read_group(group_id)
+
+    async def set_scope(self, token: str, aggregate_ids: Iterable[int], scope: str | None) -> None:
+        """In the metadata of Nova's aggregates."""
+        for aggregate_id in aggregate_ids:
+            await self.front.nova.set_scope(token, aggregate_id, scope)
+
+    async def flavor(self, connection: AsyncConnection, token: str, flavor_id: str, project_id: str) -> Any:
+        """Nova's."""
+        return await self.front.nova.flavor(token, flavor_id)
+
+    def check_boots(self) -> None:
+        """They are made in Nova."""
+        raise Invalid(
+            "Servers are made in Nova: create them with the scheduler hint group, and they come to where the rules of "
+            "the group allow, though not always to the hosts of a plan."
+        )

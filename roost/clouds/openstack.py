@@ -44,8 +44,9 @@ from roost.clouds.nova import NODE_ID, nearest_policy
 from roost.clouds.octavia import Octavia
 from roost.clouds.retries import make_patient
 from roost.clouds.server_groups import OwnGroups
+from roost.compute.groups.groups import GroupPolicy
 from roost.config import Settings
-from roost.placement.rules import HOST, Rule
+from roost.placement.rules import HOST, Limit, Rule
 from roost.store.database import Database, patient
 
 _AT_ONCE = 16
@@ -290,49 +291,35 @@ class OpenStackCloud:
         found = await self._ask(lambda connection: connection.compute.find_server_group(name_or_id))
         return None if found is None or found.project_id != self.project_id else _group(found)
 
-    async def create_server_group(
-        self, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None = None
-    ) -> CloudGroup:
+    async def create_server_group(self, name: str, rules: Sequence[Rule]) -> CloudGroup:
         """Roost's own with Nova's underneath; or Nova's alone, which has room for one policy, its scope among the rules
         where the other side is a Roost."""
         if self.groups is not None:
-            return await self._create_own_group(self.groups, name, policies, rules)
-        kind, *scope = policies[0].split(":")
-        more = dict(zip(("scope", "identifier"), scope, strict=False))
+            return await self.groups.create(name, rules, self._make_nova_group, self._delete_nova_group)
 
         def create(connection: Any) -> CloudGroup:
-            if len(policies) == 1:
-                made = connection.compute.create_server_group(name=name, policy=kind, rules={**more, **(rules or {})})
+            if len(rules) == 1:
+                policy = GroupPolicy(rules[0])
+                made = connection.compute.create_server_group(name=name, policy=policy.name, rules=policy.flat_rules)
                 return _group(made)
-            body = {"server_group": {"name": name, "policies": [_policy(policy) for policy in policies]}}
+            body = {"server_group": {"name": name, "policies": [_policy(rule) for rule in rules]}}
             answer = connection.compute.post("/os-server-groups", json=body, microversion=_OWN_MICROVERSION)
             exceptions.raise_from_response(answer)
-            return CloudGroup(answer.json()["server_group"]["id"], name, tuple(policies))
+            return CloudGroup(answer.json()["server_group"]["id"], name, tuple(rules))
 
         return await self._ask(create)
 
-    async def _create_own_group(
-        self, own: OwnGroups, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None
-    ) -> CloudGroup:
-        underneath: list[str] = []
+    async def _make_nova_group(self, name: str, rules: Sequence[Rule]) -> str:
+        policy, limits = nearest_policy(rules)
+        given = {"name": name, "policy": policy, **({"rules": limits} if limits else {})}
+        return str((await self._ask(lambda connection: connection.compute.create_server_group(**given))).id)
 
-        async def make_underneath(parsed: Sequence[Rule]) -> str:
-            policy, limits = nearest_policy(parsed)
-            given = {"name": name, "policy": policy, **({"rules": limits} if limits else {})}
-            made = await self._ask(lambda connection: connection.compute.create_server_group(**given))
-            underneath.append(made.id)
-            return str(made.id)
-
-        try:
-            return await own.create(name, policies, rules, make_underneath)
-        except BaseException:
-            if underneath:
-                await self._ask(lambda connection: connection.compute.delete_server_group(underneath[0]))
-            raise
+    async def _delete_nova_group(self, group_id: str) -> None:
+        await self._ask(lambda connection: connection.compute.delete_server_group(group_id, ignore_missing=True))
 
     async def delete_server_group(self, group_id: str) -> None:
         """Its members stay."""
-        await self._ask(lambda connection: connection.compute.delete_server_group(group_id, ignore_missing=True))
+        await self._delete_nova_group(group_id)
         if self.groups is not None:
             await self.groups.delete(group_id)
 
@@ -679,15 +666,17 @@ def _server(row: Any, node_id: str | None) -> CloudServer:
 
 
 def _group(row: Any) -> CloudGroup:
-    rules = dict((row.rules or {}).items())
-    scope = [str(rules[key]) for key in ("scope", "identifier") if key in rules]
+    given = dict((row.rules or {}).items())
+    scope = [str(given[key]) for key in ("scope", "identifier") if key in given]
+    limits: dict[str, object] = {limit: int(given[limit]) for limit in Limit if limit in given}
     policies = tuple(row.policies or ()) or (":".join([row.policy, *scope]),)
-    return CloudGroup(row.id, row.name, policies, rules)
+    rules = (Rule.parse(policy, limits if place == 0 else {}) for place, policy in enumerate(policies))
+    return CloudGroup(row.id, row.name, tuple(rules))
 
 
-def _policy(text: str) -> dict[str, Any]:
-    name, *scope = text.split(":")
-    return {"name": name, **dict(zip(("scope", "identifier"), scope, strict=False))}
+def _policy(rule: Rule) -> dict[str, Any]:
+    target = {} if rule.identifier is None else {"identifier": rule.identifier}
+    return {"name": GroupPolicy(rule).name, "scope": rule.scope, **target, "rules": dict(rule.limits)}
 
 
 def _flavor_name(connection: Any, operation: str, params: Mapping[str, Any]) -> str | None:

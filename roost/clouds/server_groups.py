@@ -1,26 +1,146 @@
-"""Server groups of clusters in Roost's own tables: those of the embedded cloud, and those in front of a Nova, which
-have one of Nova's underneath, under the same id."""
+"""Server groups in Roost's own tables: alone, or with one of Nova's underneath each, under the same id."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.base import CloudGroup
 from roost.compute.fronting import mirror
 from roost.compute.groups import groups
-from roost.compute.groups.groups import GroupPolicy
+from roost.compute.groups.groups import Group, GroupPolicy
+from roost.compute.inventory import flavors
 from roost.config import Settings
 from roost.errors import NotFound
 from roost.placement.rules import Rule
 from roost.store.database import Database
 from roost.store.tables.servers import server_groups
 
+Find = Callable[[AsyncConnection], Awaitable[Group]]
+"""Finds a group in a transaction, if the caller may have it."""
+
+
+class Groups(Protocol):
+    """What the compute API does to groups, and what a Nova behind it has to know; `token` is the caller's."""
+
+    async def create(
+        self, token: str, *, name: str, policies: Sequence[GroupPolicy], project_id: str, user_id: str
+    ) -> Group:
+        """Make a group."""
+        ...
+
+    async def delete(self, token: str, find: Find) -> None:
+        """Delete a group; its members stay."""
+        ...
+
+    async def check_change(self, group_id: str, rules: Sequence[Rule]) -> None:
+        """Raise `Conflict` where a group cannot have these rules instead of its own."""
+        ...
+
+    async def adopt_servers(self, connection: AsyncConnection, token: str, server_ids: Sequence[str]) -> None:
+        """Know these servers, which are to become members; raises `NotFound`."""
+        ...
+
+    async def adopt_group(self, group_id: str) -> None:
+        """Know a group that was made elsewhere; raises `NotFound`."""
+        ...
+
+    async def read_group(self, group_id: str) -> None:
+        """See where the members of a group are now."""
+        ...
+
+    async def set_scope(self, token: str, aggregate_ids: Iterable[int], scope: str | None) -> None:
+        """Say which scope these aggregates belong to."""
+        ...
+
+    async def flavor(self, connection: AsyncConnection, token: str, flavor_id: str, project_id: str) -> Any:
+        """A flavor that the project may use; raises `NotFound`."""
+        ...
+
+    def check_boots(self) -> None:
+        """Raise `Invalid` where servers are not made by Roost."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedGroups:
+    """Groups of the embedded cloud, of which Roost knows everything."""
+
+    database: Database
+    settings: Settings
+
+    async def create(self, token: str, **new: Any) -> Group:
+        """In Roost's tables."""
+        async with self.database.begin() as connection:
+            return await groups.create(connection, self.settings, **new)
+
+    async def delete(self, token: str, find: Find) -> None:
+        """From Roost's tables."""
+        async with self.database.begin() as connection:
+            await groups.delete(connection, self.settings, await find(connection))
+
+    async def check_change(self, group_id: str, rules: Sequence[Rule]) -> None:
+        """Every rule can be changed."""
+
+    async def adopt_servers(self, connection: AsyncConnection, token: str, server_ids: Sequence[str]) -> None:
+        """Every server is known."""
+
+    async def adopt_group(self, group_id: str) -> None:
+        """Every group is known already."""
+        raise groups.missing(group_id)
+
+    async def read_group(self, group_id: str) -> None:
+        """What Roost knows is how it is."""
+
+    async def set_scope(self, token: str, aggregate_ids: Iterable[int], scope: str | None) -> None:
+        """The tables say so already."""
+
+    async def flavor(self, connection: AsyncConnection, token: str, flavor_id: str, project_id: str) -> Any:
+        """Roost's own."""
+        return await flavors.show(connection, flavor_id, project_id=project_id)
+
+    def check_boots(self) -> None:
+        """They are."""
+
+
+async def create_above(
+    database: Database,
+    settings: Settings,
+    make: Callable[[str, Sequence[Rule]], Awaitable[str]],
+    unmake: Callable[[str], Awaitable[None]],
+    *,
+    name: str,
+    policies: Sequence[GroupPolicy],
+    project_id: str,
+    user_id: str,
+) -> Group:
+    """Make a group with Nova's underneath, both or neither. Nova is asked once the rules are known to be usable."""
+    underneath = None
+    try:
+        async with database.begin() as connection:
+            await mirror.hold_off(connection)
+            await groups.check_policies(connection, policies, project_id)
+            underneath = await make(name, [policy.rule for policy in policies])
+            return await groups.create(
+                connection,
+                settings,
+                name=name,
+                policies=policies,
+                project_id=project_id,
+                user_id=user_id,
+                group_id=underneath,
+            )
+    except BaseException:
+        if underneath is not None:
+            await unmake(underneath)
+        raise
+
 
 @dataclass(frozen=True, slots=True)
 class OwnGroups:
-    """The groups of one project."""
+    """The groups of one project, for its clusters."""
 
     database: Database
     settings: Settings
@@ -41,29 +161,21 @@ class OwnGroups:
     async def create(
         self,
         name: str,
-        policies: Sequence[str],
-        limits: Mapping[str, Any] | None = None,
-        make_underneath: Callable[[Sequence[Rule]], Awaitable[str]] | None = None,
+        rules: Sequence[Rule],
+        make: Callable[[str, Sequence[Rule]], Awaitable[str]] | None = None,
+        unmake: Callable[[str], Awaitable[None]] | None = None,
     ) -> CloudGroup:
-        """Limits belong to the first policy. What is underneath is made once it is known that the rules can be used."""
-        rules = [Rule.parse(policy, (limits or {}) if place == 0 else {}) for place, policy in enumerate(policies)]
-        asked = [GroupPolicy(rule) for rule in rules]
-        async with self.database.begin() as connection:
-            underneath = None
-            if make_underneath is not None:
-                await mirror.hold_off(connection)
-                await groups.check_policies(connection, asked, self.project_id)
-                underneath = await make_underneath(rules)
-            made = await groups.create(
-                connection,
-                self.settings,
-                name=name,
-                policies=asked,
-                project_id=self.project_id,
-                user_id=self.user_id,
-                group_id=underneath,
-            )
-        return _shown(made)
+        """Alone, or above the one that `make` makes and `unmake` deletes."""
+        policies = [GroupPolicy(rule) for rule in rules]
+        new: dict[str, Any] = {
+            "name": name,
+            "policies": policies,
+            "project_id": self.project_id,
+            "user_id": self.user_id,
+        }
+        if make is not None and unmake is not None:
+            return _shown(await create_above(self.database, self.settings, make, unmake, **new))
+        return _shown(await EmbeddedGroups(self.database, self.settings).create("", **new))
 
     async def delete(self, group_id: str) -> None:
         """Its members stay; one that is not there counts as deleted."""
@@ -79,6 +191,5 @@ class OwnGroups:
             return await groups.rules_of(connection, group_ids)
 
 
-def _shown(group: groups.Group) -> CloudGroup:
-    rules = {key: value for policy in group.policies[:1] for key, value in policy.flat_rules.items()}
-    return CloudGroup(group.id, group.name, tuple(str(policy) for policy in group.policies), rules)
+def _shown(group: Group) -> CloudGroup:
+    return CloudGroup(group.id, group.name, tuple(policy.rule for policy in group.policies))

@@ -16,6 +16,7 @@ from roost.clouds.base import (
     ServerOutcome,
     ServerRequest,
 )
+from roost.placement.rules import Rule
 
 
 @dataclass
@@ -90,11 +91,9 @@ class MemoryCloud:
         self._check("groups")
         return next((group for group in self.groups.values() if name_or_id in (group.id, group.name)), None)
 
-    async def create_server_group(
-        self, name: str, policies: Sequence[str], rules: Mapping[str, Any] | None = None
-    ) -> CloudGroup:
+    async def create_server_group(self, name: str, rules: Sequence[Rule]) -> CloudGroup:
         self._check("groups")
-        group = CloudGroup(f"group-{len(self.groups)}", name, tuple(policies), dict(rules or {}))
+        group = CloudGroup(f"group-{len(self.groups)}", name, tuple(rules))
         self.groups[group.id] = group
         return group
 

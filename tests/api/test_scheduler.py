@@ -13,6 +13,7 @@ import pytest
 from roost import config
 from roost.api.app import App, make_services
 from roost.api.auth import RoostAuthenticator
+from roost.clouds.server_groups import EmbeddedGroups
 from roost.compute.fronting.choice import COLUMNS
 from roost.store.database import Database
 from roost.store.tables.servers import servers
@@ -23,9 +24,9 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 @asynccontextmanager
 async def served_in_front(database: Database, database_url: str) -> AsyncIterator[Api]:
-    """The API as it is in front of a Nova, of which nobody asks anything here."""
+    """The API as it is in front of a Nova that is not asked anything here."""
     settings = config.with_database(config.load(clusters__cloud="openstack"), database_url)
-    services = replace(make_services(settings, database), front=None)
+    services = replace(make_services(settings, database), front=None, groups=EmbeddedGroups(database, settings))
     transport = httpx.ASGITransport(app=App(services, RoostAuthenticator(database, 0)), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://roost.test") as http:
         yield Api(services, http, {})

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from roost.clouds.base import Cloud, ServerRequest
+from roost.placement.rules import Rule
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ async def test_a_zone_is_kept_to_and_an_unknown_one_is_a_reason(subject: Subject
 
 
 async def test_a_group_is_made_found_kept_to_and_deleted(subject: Subject) -> None:
-    group = await subject.cloud.create_server_group(f"group-{uuid.uuid4().hex[:6]}", ["anti-affinity"])
+    group = await subject.cloud.create_server_group(f"group-{uuid.uuid4().hex[:6]}", [Rule.parse("anti-affinity")])
     assert (await subject.cloud.find_server_group(group.name)) == (await subject.cloud.find_server_group(group.id))
     made = await subject.cloud.create_servers(await subject.wanted(2, server_group=group.id))
     assert all(outcome.error is None for outcome in made)
@@ -143,7 +144,7 @@ async def test_a_locked_server_is_only_deleted_by_force(subject: Subject) -> Non
 
 
 async def test_the_members_of_an_affine_group_share_a_host(subject: Subject) -> None:
-    group = await subject.cloud.create_server_group(f"group-{uuid.uuid4().hex[:6]}", ["affinity"])
+    group = await subject.cloud.create_server_group(f"group-{uuid.uuid4().hex[:6]}", [Rule.parse("affinity")])
     made = await subject.cloud.create_servers(await subject.wanted(3, server_group=group.id))
     servers = (await subject.cloud.find_servers([outcome.node_id for outcome in made])).values()
     assert all(outcome.error is None for outcome in made)

@@ -16,6 +16,7 @@ from roost.clouds.embedded import EmbeddedClouds
 from roost.clouds.openstack import OpenStackClouds
 from roost.compute.scheduling import lifecycle
 from roost.compute.scheduling.scheduler import Scheduler
+from roost.placement.rules import Rule
 from roost.store.database import Database
 from roost.store.rounds import Rounds
 from tests.clouds.conformance import *  # noqa: F403
@@ -52,10 +53,11 @@ async def subject(place: Any) -> AsyncIterator[Subject]:
 
 
 async def test_a_scope_travels_with_a_group(subject: Subject) -> None:
-    group = await subject.cloud.create_server_group(f"group-{uuid.uuid4().hex[:6]}", ["soft-anti-affinity:rack"])
+    rule = Rule.parse("soft-anti-affinity:rack")
+    group = await subject.cloud.create_server_group(f"group-{uuid.uuid4().hex[:6]}", [rule])
     found = await subject.cloud.find_server_group(group.id)
     assert found is not None
-    assert found.policies == ("soft-anti-affinity:rack",)
+    assert found.rules == group.rules == (rule,)
     await subject.cloud.delete_server_group(group.id)
 
 

@@ -11,6 +11,7 @@ from lab import control, tenants
 from lab.settings import Settings
 from roost.clouds.base import LoadBalancerRequest
 from roost.clouds.openstack import OpenStackClouds
+from roost.placement.rules import Rule
 from roost.store.database import Database
 from tests.clouds.conformance import Subject
 from tests.clouds.fault_proxy import FaultProxy
@@ -50,7 +51,7 @@ async def test_a_host_that_somebody_else_took_in_between_is_left_for_another(
 async def test_two_engines_that_fill_one_group_at_once_break_no_rule_and_lose_no_server(
     service: Access, tenant: Tenant, admin: Any, subject: Subject, database_url: str
 ) -> None:
-    group = await subject.cloud.create_server_group(f"race-{uuid.uuid4().hex[:6]}", ["anti-affinity"])
+    group = await subject.cloud.create_server_group(f"race-{uuid.uuid4().hex[:6]}", [Rule.parse("anti-affinity")])
     requests = [replace(request, server_group=group.id) for request in await subject.wanted(6)]
     databases = [Database(database_url) for _ in range(2)]
     engines = [OpenStackClouds(None, service.config, database) for database in databases]

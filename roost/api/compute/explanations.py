@@ -12,7 +12,7 @@ from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.compute.answers import explain, what_if
 from roost.compute.groups import groups
-from roost.compute.inventory import claims, flavors, quotas
+from roost.compute.inventory import claims, quotas
 from roost.compute.inventory.claims import Usage
 from roost.compute.inventory.flavors import resources_of
 from roost.errors import Invalid, NotFound, OverQuota
@@ -178,10 +178,8 @@ async def check_quota(call: Call, connection: AsyncConnection, project_id: str, 
 
 async def wanted_flavor(call: Call, connection: AsyncConnection, asked: Mapping[str, Any], project_id: str) -> Any:
     """The flavor that a body names, if the project may use it; a Nova's where Roost stands in front of one."""
-    front, flavor_id = call.services.front, str(asked["flavorRef"]).rpartition("/")[2]
+    flavor_id = str(asked["flavorRef"]).rpartition("/")[2]
     try:
-        if front is not None:
-            return await front.nova.flavor(call.token, flavor_id)
-        return await flavors.show(connection, flavor_id, project_id=project_id)
+        return await call.services.groups.flavor(connection, call.token, flavor_id, project_id)
     except NotFound as error:
         raise Invalid(error.message) from None

@@ -120,18 +120,15 @@ _SHOWN_ALL = thing(
 
 
 async def _change(call: Call, connection: Any, group: Group) -> Change:
-    asked, front = call.body["plan"], call.services.front
+    asked, port = call.body["plan"], call.services.groups
     if "create" in asked:
         return await _create(call, connection, group, asked["create"])
     if "policies" in asked:
         policies = server_groups.asked_policies(call, asked)
-        if front is not None:
-            await front.check_change(group.id, [policy.rule for policy in policies])
+        await port.check_change(group.id, [policy.rule for policy in policies])
         return ChangePolicies(tuple(policies))
     if "add_servers" in asked:
-        if front is not None:
-            for server_id in asked["add_servers"]:
-                await front.adopt_server(connection, call.token, server_id)
+        await port.adopt_servers(connection, call.token, asked["add_servers"])
         return ChangeMembers(add=tuple(asked["add_servers"]))
     if "remove_servers" in asked:
         return ChangeMembers(remove=tuple(asked["remove_servers"]))
@@ -275,11 +272,8 @@ async def plan_group(call: Call) -> Reply:
     if generation is None:
         return {"plan": _shown(await plans.propose(scheduler, group, change, call.caller.project_id or ""), seen)}
     call.permit(DRAIN if isinstance(change, Displace) else APPLY, project_id=group.project_id)
-    if isinstance(change, Create) and call.services.front is not None:
-        raise Invalid(
-            "Servers are made in Nova: create them with the scheduler hint group, and they come to where the rules of "
-            "the group allow, though not always to the hosts of a plan."
-        )
+    if isinstance(change, Create):
+        call.services.groups.check_boots()
     try:
         if isinstance(change, Create):
             made = await plans.boot_planned(scheduler, group, change, generation)

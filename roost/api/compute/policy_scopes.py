@@ -168,9 +168,8 @@ async def update(call: Call) -> Reply:
         before = await scopes.find(connection, call.path["policy_scope_id"])
         await scopes.update(connection, call.path["policy_scope_id"], _values(call.body["policy_scope"]))
         scope, inside = await scopes.show(connection, call.path["policy_scope_id"])
-        if call.services.front is not None and scope.name != before.name:
-            for aggregate in inside:
-                await call.services.front.nova.set_scope(call.token, int(aggregate.identifier), scope.name)
+        if scope.name != before.name:
+            await call.services.groups.set_scope(call.token, [int(each.identifier) for each in inside], scope.name)
     return {"policy_scope": _view(call, scope, inside)}
 
 
@@ -185,9 +184,8 @@ async def act(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         await change(connection, call.path["policy_scope_id"], int(subject["aggregate_id"]))
         scope, inside = await scopes.show(connection, call.path["policy_scope_id"])
-        if call.services.front is not None:
-            named = scope.name if action == "add_aggregate" else None
-            await call.services.front.nova.set_scope(call.token, int(subject["aggregate_id"]), named)
+        named = scope.name if action == "add_aggregate" else None
+        await call.services.groups.set_scope(call.token, [int(subject["aggregate_id"])], named)
     return {"policy_scope": _view(call, scope, inside)}
 
 

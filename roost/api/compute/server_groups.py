@@ -14,6 +14,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -26,7 +27,6 @@ from roost.api.schemas import Schema, array, thing
 from roost.api.versions import Version
 from roost.compute.answers import audit
 from roost.compute.answers.violations import BrokenRule
-from roost.compute.fronting import mirror
 from roost.compute.groups import groups
 from roost.compute.groups.groups import Group, GroupPolicy
 from roost.compute.groups.identifiers import Identifiers
@@ -332,28 +332,9 @@ async def index(call: Call) -> Reply:
 async def create(call: Call) -> Reply:
     """Make a server group."""
     body = call.body["server_group"]
-    policies, project_id = asked_policies(call, body), call.caller.project_id or ""
-    front, underneath = call.services.front, None
-    try:
-        async with call.services.database.begin() as connection:
-            if front is not None:
-                await mirror.hold_off(connection)
-                await groups.check_policies(connection, policies, project_id)
-                rules = [policy.rule for policy in policies]
-                underneath = await front.nova.create_group(call.token, body["name"], rules)
-            group = await groups.create(
-                connection,
-                call.services.settings,
-                name=body["name"],
-                policies=policies,
-                project_id=project_id,
-                user_id=call.caller.user_id,
-                group_id=underneath,
-            )
-    except BaseException:
-        if front is not None and underneath is not None:
-            await front.nova.delete_group(call.token, underneath)
-        raise
+    owner = {"project_id": call.caller.project_id or "", "user_id": call.caller.user_id}
+    policies = asked_policies(call, body)
+    group = await call.services.groups.create(call.token, name=body["name"], policies=policies, **owner)
     return {"server_group": _view(group, call.version)}
 
 
@@ -377,14 +358,7 @@ for first, last, asked, group_shown in _WORDS:
 @routes.delete(_GROUP, rule=DELETE, status=204)
 async def delete(call: Call) -> Reply:
     """Delete a server group; its members stay."""
-    front = call.services.front
-    async with call.services.database.begin() as connection:
-        if front is not None:
-            await mirror.hold_off(connection)
-        group = await find(call, connection, DELETE)
-        await groups.delete(connection, call.services.settings, group)
-        if front is not None:
-            await front.nova.delete_group(call.token, group.id)
+    await call.services.groups.delete(call.token, partial(find, call, rule=DELETE))
     return None
 
 
@@ -394,8 +368,8 @@ async def update(call: Call) -> Reply:
     policies = asked_policies(call, body) if "policies" in body else None
     async with call.services.database.begin() as connection:
         group = await find(call, connection, UPDATE)
-        if call.services.front is not None and policies is not None:
-            await call.services.front.check_change(group.id, [policy.rule for policy in policies])
+        if policies is not None:
+            await call.services.groups.check_change(group.id, [policy.rule for policy in policies])
         group = await groups.update(connection, call.services.settings, group, name=body.get("name"), policies=policies)
     return {"server_group": _view(group, call.version)}
 
@@ -411,8 +385,8 @@ async def act(call: Call) -> Reply:
     more = {"partition": subject["partition"]} if "partition" in subject else {}
     async with call.services.database.begin() as connection:
         group = await find(call, connection, rule)
-        if call.services.front is not None and action == "add_instance":
-            await call.services.front.adopt_server(connection, call.token, subject["instance_id"])
+        if action == "add_instance":
+            await call.services.groups.adopt_servers(connection, call.token, [subject["instance_id"]])
         group = await change(connection, call.services.settings, group, subject["instance_id"], **more)
     return {"server_group": _view(group, call.version)}
 

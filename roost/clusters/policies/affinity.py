@@ -28,7 +28,7 @@ from roost.clusters.spec import AllowedValues, Boolean, InvalidSpec, List, Map, 
 from roost.clusters.states import ActionName
 from roost.config import ClusterSettings
 from roost.errors import RoostError
-from roost.placement.rules import AVAILABILITY_ZONE, HOST, TYPES, Kind, Limit, Rule, RuleError
+from roost.placement.rules import AVAILABILITY_ZONE, HOST, TYPES, Kind, Rule, RuleError
 
 NO_DRS_HOST = "No suitable vSphere host is available."
 NOT_ADMIN = "The vSphere DRS extension needs a cluster that is owned by an administrator of the cloud."
@@ -101,12 +101,9 @@ class AffinityPolicy(Policy):
     def check_spec(self) -> None:
         """The rules can be understood."""
         try:
-            # A server group has one map of limits, which belongs to its first policy.
-            self.rules = sorted(self._rules(), key=lambda rule: not rule.limits)
+            self.rules = self._rules()
         except RuleError as error:
             raise InvalidSpec(f"The policies of the servergroup cannot be used: {error}.") from None
-        if any(rule.limits for rule in self.rules[1:]):
-            raise InvalidSpec("Only one of the policies of the servergroup can have 'rules'.")
 
     def _rules(self) -> list[Rule]:
         group = self.spec_data["servergroup"] or {}
@@ -174,7 +171,7 @@ class AffinityPolicy(Policy):
         name = of_profile or of_spec
         try:
             group = await action.cloud.find_server_group(name) if name else None
-        except (CloudError, RoostError) as error:
+        except (CloudError, RoostError, RuleError) as error:
             return False, f"Failed in retrieving servergroup '{name}': {error}"
         if group is None and of_profile:
             return False, f"Failed in retrieving servergroup '{of_profile}': it does not exist."
@@ -183,30 +180,27 @@ class AffinityPolicy(Policy):
         if of_spec and of_spec not in (group.name, group.id):
             return False, f"The profile names servergroup '{of_profile}', and the policy names '{of_spec}'."
         if not self._matches(group):
-            specified, existing = ", ".join(map(str, self.rules)), ", ".join(group.policies)
+            specified, existing = (", ".join(map(str, rules)) for rules in (self.rules, group.rules))
             return False, (
                 f"Policies specified ({specified}) doesn't match that of the existing servergroup ({existing})."
             )
         return True, self.bound({"servergroup_id": group.id, "inherited_group": True})
 
     async def _make_group(self, action: ActionView, name: str | None) -> Verdict:
-        limits = {str(limit): value for limit, value in self.rules[0].limits.items()}
+        name = name or f"server_group_{secrets.token_hex(4)}"
         try:
-            group = await action.cloud.create_server_group(
-                name or f"server_group_{secrets.token_hex(4)}", [str(rule) for rule in self.rules], limits or None
-            )
+            group = await action.cloud.create_server_group(name, self.rules)
         except (CloudError, RoostError) as error:
             return False, f"Failed in creating servergroup: {error}"
         return True, self.bound({"servergroup_id": group.id, "inherited_group": False})
 
     def _matches(self, group: CloudGroup) -> bool:
-        try:
-            existing = [Rule.parse(text) for text in group.policies]
-        except RuleError:
-            return False
-        given = {limit: int(group.rules[limit]) for limit in Limit if limit in group.rules}
-        same_limits = self.version == "1.0" or given == self.rules[0].limits
-        return same_limits and sorted(map(str, existing)) == sorted(map(str, self.rules))
+        limited = self.version != "1.0"
+        asked, existing = (
+            sorted((str(rule), sorted(rule.limits.items()) if limited else []) for rule in rules)
+            for rules in (self.rules, group.rules)
+        )
+        return asked == existing
 
     async def detach(self, cluster_id: str, action: ActionView) -> Verdict:
         """Delete the server group, unless it was there before the policy."""

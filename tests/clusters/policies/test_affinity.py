@@ -13,6 +13,7 @@ from roost.clusters.policies.base import (
 )
 from roost.clusters.spec import InvalidSpec
 from roost.clusters.states import ActionName
+from roost.placement.rules import Rule
 from roost.policies.memory import MemoryCloud
 from tests.clusters.builders import (
     SETTINGS,
@@ -35,7 +36,9 @@ TWO_PLACES = {
 
 
 def cloud_with_group(policies: tuple[str, ...] = ("anti-affinity",), **more: Any) -> MemoryCloud:
-    return MemoryCloud(groups={"XYZ-ABCD": CloudGroup("XYZ-ABCD", "my-group", policies)}, **more)
+    return MemoryCloud(
+        groups={"XYZ-ABCD": CloudGroup("XYZ-ABCD", "my-group", tuple(map(Rule.parse, policies)))}, **more
+    )
 
 
 def bound(view: ActionView) -> ActionView:
@@ -119,7 +122,7 @@ async def test_s2_a_group_is_made_and_deleted_again(properties: dict[str, Any], 
     assert binding == {
         "AffinityPolicy": {"version": 1.0, "data": {"servergroup_id": group.id, "inherited_group": False}}
     }
-    assert group.policies == rules
+    assert tuple(map(str, group.rules)) == rules
 
     view = action(ActionName.CLUSTER_DETACH_POLICY, cluster(), cloud)
     view.binding = binding
@@ -265,14 +268,24 @@ async def test_version_1_1_takes_rules_with_scopes() -> None:
         {"name": "anti-affinity", "scope": "rack", "rules": {"max_server_per_aggregate": 2}},
         {"name": "affinity", "scope": "switch"},
         {"name": "affinity", "scope": "availability_zone", "identifier": "nova-1"},
+        {"name": "anti-affinity", "rules": {"max_server_per_host": 1}},
     ]
     affinity = policy("affinity-1.1", {"servergroup": {"policies": rules}})
     ok, binding = await attach(affinity, action(ActionName.CLUSTER_ATTACH_POLICY, cluster(), cloud))
     [group] = cloud.groups.values()
     assert ok
     assert binding["AffinityPolicy"]["version"] == 1.1
-    assert group.policies == ("anti-affinity:rack", "affinity:switch", "affinity:availability_zone:nova-1")
-    assert group.rules == {"max_server_per_aggregate": 2}
+    assert group.rules == (
+        Rule.parse("anti-affinity:rack", {"max_server_per_aggregate": 2}),
+        Rule.parse("affinity:switch"),
+        Rule.parse("affinity:availability_zone:nova-1"),
+        Rule.parse("anti-affinity", {"max_server_per_host": 1}),
+    )
+    again = await attach(
+        policy("affinity-1.1", {"servergroup": {"name": group.name, "policies": rules[::-1]}}),
+        action(ActionName.CLUSTER_ATTACH_POLICY, cluster(), cloud),
+    )
+    assert again[0], again
 
 
 @pytest.mark.parametrize(

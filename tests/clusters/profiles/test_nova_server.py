@@ -10,6 +10,7 @@ from roost.clusters.profiles.base import NodeOutcome
 from roost.clusters.profiles.nova_server import ServerProfile
 from roost.clusters.profiles.unsupported import DockerProfile, StackProfile
 from roost.clusters.spec import InvalidSpec
+from roost.placement.rules import Rule
 from roost.policies.memory import MemoryCloud
 from tests.clusters.builders import SETTINGS, node
 
@@ -24,7 +25,7 @@ def unmade(id: str, **more: Any) -> Any:
 
 
 async def test_every_property_reaches_the_cloud() -> None:
-    cloud = MemoryCloud(groups={"g": CloudGroup("g", "group", ("affinity",))})
+    cloud = MemoryCloud(groups={"g": CloudGroup("g", "group", (Rule.parse("affinity"),))})
     full = profile(
         image="cirros",
         key_name="mine",
