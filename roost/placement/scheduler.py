@@ -17,11 +17,11 @@ def place(fleet: Fleet, request: Request, budget: WorkBudget | None = None) -> D
     found = None if index is None else walk.find(fleet, index, request, offset(fleet, request))
     if found is None:
         return scan(fleet, request, budget)
-    placed = request if request.least is None else replace(request, least=None)
-    return Decision(Verdict.PLACED, placed, found.hosts, found.partitions, _LateReasons(fleet, request, found))
+    placed = request if request.count == 1 or request.least is None else replace(request, least=None)
+    return Decision(Verdict.PLACED, placed, found.hosts, found.partitions, LateReasons(fleet, request, found))
 
 
-class _LateReasons(Reasons):
+class LateReasons(Reasons):
     """The reasons of a decision by the index, which keeps no copy of the fleet or the members: they must be read before
     these change, if they are to be read at all."""
 

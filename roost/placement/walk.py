@@ -12,11 +12,12 @@ If this ends without certainty after so many steps, or if no host passes, the an
 also say why.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush, heapreplace, merge
 from itertools import islice
 from typing import Final, NamedTuple
 
+from roost.placement.costs import Cost, CountedScope, Gathering, LikedTarget, Places, Spreading
 from roost.placement.decision import Request
 from roost.placement.fleet import (
     HEADROOM,
@@ -30,7 +31,7 @@ from roost.placement.fleet import (
     ScopeColumn,
 )
 from roost.placement.index import HostIndex, Pool
-from roost.placement.ranking import OUTSIDE, RUNNERS_UP, Names, RankingField, Row, lay_out
+from roost.placement.ranking import RUNNERS_UP, Names, RankingField, Row, lay_out
 from roost.placement.rules import AVAILABILITY_ZONE, HOST, Kind, Rule
 
 STEPS: Final = 128
@@ -41,95 +42,14 @@ _SHARED: Final = -1
 _FEW: Final = 8
 """Up to how many aggregates that the first soft rule prefers are walked one by one."""
 
-Places = tuple[int, ...]
-"""The aggregate of a host in the scope of each soft rule."""
-Cost = tuple[int, ...]
-"""What a host costs each soft rule, in their order: less is better. See `RankingField.bits`."""
 Standing = tuple[Cost, int, int]
 """A host's cost, its place in the order of headroom (less is better), and the host."""
-
-
-class _Counted(NamedTuple):
-    """The members that each aggregate of a scope holds; the column is None where the scope is `host`."""
-
-    scope: str
-    column: Ints | None
-    tally: dict[int, int]
-
-    def aggregate(self, host: int) -> int:
-        """The aggregate of a host."""
-        return host if self.column is None else self.column.item(host)
-
-
-class _Target(NamedTuple):
-    """A soft rule that names an aggregate; the column is None where no host ever joined it."""
-
-    column: Ints | None
-    aggregate: int
-    near: bool
-    floor: int = 0
-
-    def place(self, host: int) -> int:
-        return NOWHERE if self.column is None else self.column.item(host)
-
-    def cost(self, place: int) -> int:
-        return int((place == self.aggregate) is not self.near)
-
-
-class _Gathering:
-    """A soft affinity between members."""
-
-    __slots__ = ("counted", "place")
-
-    def __init__(self, counted: _Counted) -> None:
-        self.counted, self.place = counted, counted.aggregate
-
-    @property
-    def floor(self) -> int:
-        return -max((number for place, number in self.counted.tally.items() if place != NOWHERE), default=0)
-
-    def cost(self, place: int) -> int:
-        return OUTSIDE if place == NOWHERE else -self.counted.tally.get(place, 0)
-
-
-class _Spreading:
-    """A soft anti-affinity between members: the fewest that an aggregate with enabled hosts holds, and how many
-    aggregates hold so few, or some of them at least."""
-
-    __slots__ = ("_aggregates", "_left", "_number", "counted", "floor", "place")
-
-    def __init__(self, counted: _Counted, fleet: Fleet) -> None:
-        self.counted, self.place = counted, counted.aggregate
-        # Where each host is an aggregate, the members' own hosts are all there are once each of them holds some.
-        own = counted.column is None
-        self._aggregates: Collection[int] = counted.tally if own else fleet.pools(counted.scope)
-        self._number = len(fleet) if own else len(self._aggregates)
-        self._count()
-
-    def _count(self) -> None:
-        tally = self.counted.tally
-        if len(tally) < self._number:
-            self.floor, self._left = 0, self._number - len(tally)
-        else:
-            held = [tally.get(aggregate, 0) for aggregate in self._aggregates]
-            self.floor = min(held, default=0)
-            self._left = held.count(self.floor)
-
-    def cost(self, place: int) -> int:
-        return OUTSIDE if place == NOWHERE else self.counted.tally.get(place, 0)
-
-    def take(self, host: int) -> None:
-        """A host has one more member; the tally has it already."""
-        if self.cost(self.place(host)) == self.floor + 1:
-            self._left -= 1
-            if self._left <= 0:
-                self._count()
 
 
 class _Parts(NamedTuple):
     """How a group is divided: the partition that each aggregate holds members of."""
 
-    counted: _Counted
+    counted: CountedScope
     holders: dict[int, int]
     number: int
 
@@ -197,12 +117,12 @@ class _Walk:
         self._needs = [(free, need) for free, need in zip(fleet.free_columns, request.resources, strict=True) if need]
         self._only: set[int] | None = None
         self._banned: set[int] = {*request.excluded, *request.different_host}
-        self._counts: dict[str, _Counted] = {}
+        self._counts: dict[str, CountedScope] = {}
         self._inside: list[tuple[str, Ints, int]] = []
         self._outside: list[tuple[Ints, int]] = []
-        self._near: list[tuple[_Counted, set[int]]] = []
-        self._limits: list[tuple[_Counted, int]] = []
-        self._soft: list[_Target | _Gathering | _Spreading] = []
+        self._near: list[tuple[CountedScope, set[int]]] = []
+        self._limits: list[tuple[CountedScope, int]] = []
+        self._soft: list[LikedTarget | Gathering | Spreading] = []
         self._parts: _Parts | None = None
         self._open = request.partition
         self._own = False
@@ -244,7 +164,7 @@ class _Walk:
             raise _Unsure
         return found
 
-    def _counted(self, scope: str) -> _Counted:
+    def _counted(self, scope: str) -> CountedScope:
         """The members in each aggregate of a scope: a count of its own where servers are added to it."""
         known = self._counts.get(scope)
         if known is None:
@@ -253,7 +173,7 @@ class _Walk:
             else:
                 division = self._scope(scope)
                 column, tally = division.column.values, self._present.tally(scope, division)
-            known = _Counted(scope, column, tally if self._request.count == 1 else tally.copy())
+            known = CountedScope(scope, column, tally if self._request.count == 1 else tally.copy())
             self._counts[scope] = known
         return known
 
@@ -281,7 +201,7 @@ class _Walk:
         if rule.partitions is not None:
             self._parts = _Parts(counted, self._holders(counted), rule.partitions)
 
-    def _holders(self, counted: _Counted) -> dict[int, int]:
+    def _holders(self, counted: CountedScope) -> dict[int, int]:
         """The partition whose members each aggregate holds, or `_SHARED`."""
         holders: dict[int, int] = {}
         for number, inside in self._present.partitions.items():
@@ -295,17 +215,17 @@ class _Walk:
         if rule.identifier is not None:
             aggregate = self._fleet.aggregate_index(rule.scope, rule.identifier)
             column = None if aggregate == NOWHERE else self._scope(rule.scope).column.values
-            self._soft.append(_Target(column, NO_AGGREGATE if column is None else aggregate, near))
+            self._soft.append(LikedTarget(column, NO_AGGREGATE if column is None else aggregate, near))
         elif near:
-            self._soft.append(_Gathering(self._counted(rule.scope)))
+            self._soft.append(Gathering(self._counted(rule.scope)))
         else:
-            self._soft.append(_Spreading(self._counted(rule.scope), self._fleet))
+            self._soft.append(Spreading(self._counted(rule.scope), self._fleet))
 
-    def _ceiling(self, rule: Rule) -> tuple[_Counted, int]:
+    def _ceiling(self, rule: Rule) -> tuple[CountedScope, int]:
         """How many members an aggregate must have fewer than to take one more: the least filled one that could take a
         server sets it. A host that passes in an aggregate with the fewest members of all shows which that is."""
         counted = self._counted(rule.scope)
-        fewest = _Spreading(counted, self._fleet).floor
+        fewest = Spreading(counted, self._fleet).floor
         for host in self._hosts():
             if counted.tally.get(counted.aggregate(host), 0) == fewest and self._passes(host):
                 assert rule.max_skew is not None
@@ -478,7 +398,7 @@ class _Walk:
         for level, pools in levels:
             ranked = [self._in_turn(pool, (level, *floor[1:])) for pool in pools]
             yield from ranked[0] if len(ranked) == 1 else merge(*ranked)
-        if not isinstance(self._soft[0], _Gathering):
+        if not isinstance(self._soft[0], Gathering):
             raise _Unsure
         for standing in self._in_turn(self._smallest_pool(), (0, *floor[1:])):
             if standing[0][0] >= 0:  # those that hold members have come already
@@ -487,18 +407,18 @@ class _Walk:
     def _levels(self) -> list[tuple[int, list[Pool | list[int]]]] | None:
         """Where the first soft rule prefers few aggregates: these by their cost, the cheapest first."""
         first = self._soft[0] if self._soft else None
-        if self._only is not None or first is None or isinstance(first, _Target):
+        if self._only is not None or first is None or isinstance(first, LikedTarget):
             return None
         counted, levels = first.counted, dict[int, list[Pool | list[int]]]()
         if counted.column is None:
-            if isinstance(first, _Spreading) or len(counted.tally) > STEPS // 2:
+            if isinstance(first, Spreading) or len(counted.tally) > STEPS // 2:
                 return None
             for host, number in counted.tally.items():
                 if self._fleet.is_enabled(host):
                     levels.setdefault(-number, []).append([host])
             return sorted(levels.items())
         pools = self._fleet.pools(counted.scope)
-        if isinstance(first, _Gathering):
+        if isinstance(first, Gathering):
             held = [(-number, place) for place, number in counted.tally.items() if place in pools]
         elif first.floor:
             held = [(first.floor, place) for place in pools if counted.tally.get(place, 0) == first.floor]
@@ -516,7 +436,7 @@ class _Walk:
         """All servers one after another; None if one of them finds no host."""
         if any(rule.partitions or rule.max_skew is not None for rule in self._request.rules):
             return None
-        if any(isinstance(soft, _Gathering) for soft in self._soft):  # a placement would make its hosts cheaper
+        if any(isinstance(soft, Gathering) for soft in self._soft):  # a placement would make its hosts cheaper
             return None
         count, self._to_place = self._request.count, self._request.count
         self._steps += _STEPS_A_SERVER * count
@@ -574,7 +494,7 @@ class _Walk:
             aggregate = counted.aggregate(host)
             counted.tally[aggregate] = counted.tally.get(aggregate, 0) + 1
         for soft in self._soft:
-            if isinstance(soft, _Spreading):
+            if isinstance(soft, Spreading):
                 soft.take(host)
         if self._passes(host):
             share = self._fleet.headroom_with(host, self._request.resources, servers) << TIE_BITS
