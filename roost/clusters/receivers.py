@@ -19,6 +19,7 @@ from roost.clusters.states import ActionName
 from roost.errors import NotFound
 from roost.identity.tokens import Caller
 from roost.store.tables.clusters import receivers
+from roost.suggestions import known_names
 
 TYPES = ("webhook", "message")
 
@@ -71,6 +72,18 @@ def check_action(action: str) -> None:
         raise BadRequest(f"Illegal action '{action}' specified.")
 
 
+ALERT_STATUS = "alert_status"
+"""The parameter of a webhook that says at which status of an alert it acts. It is none of the action's inputs."""
+ALERT_STATUSES = ("firing", "resolved")
+
+
+def check_params(params: Mapping[str, Any]) -> None:
+    """Refuse a status that no alert has."""
+    wanted = params.get(ALERT_STATUS, ALERT_STATUSES[0])
+    if wanted not in ALERT_STATUSES:
+        raise BadRequest(f"'{wanted}' is not an {ALERT_STATUS}: {known_names(str(wanted), ALERT_STATUSES)}")
+
+
 async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
     """Make a receiver; the answer has the only copy of its secret."""
     kind, cluster_id = given["type"], None
@@ -81,6 +94,7 @@ async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[sa.
                 raise BadRequest(f"{words} is required for creating webhook receiver.")
     if given.get("action"):
         check_action(given["action"])
+    check_params(given.get("params") or {})
     if given.get("cluster_id"):
         try:
             found = await request.find(given["cluster_id"], lock=False)
@@ -123,6 +137,7 @@ async def update(request: RequestContext, identity: str, given: Mapping[str, Any
         raise BadRequest("No property needs an update.")
     if "action" in changes:
         check_action(changes["action"])
+    check_params(changes.get("params") or {})
     change = receivers.update().where(receivers.c.id == row.id).values(**changes)
     changed: sa.Row[Any] = (await request.connection.execute(change.returning(receivers))).one()
     return changed
@@ -135,14 +150,31 @@ async def delete(request: RequestContext, identity: str) -> None:
 
 
 async def trigger(
-    request: RequestContext, receiver_id: str, secret: str, inputs: Mapping[str, Any], permit: Permit
-) -> str:
-    """Do what a webhook is for, in the name of its owner; the caller needs to know no more than its address."""
-    query = sa.select(receivers).where(receivers.c.id == receiver_id, receivers.c.type == "webhook")
-    row = (await request.connection.execute(query)).one_or_none()
+    request: RequestContext,
+    receiver_id: str,
+    secret: str,
+    query: Mapping[str, Any],
+    body: Mapping[str, Any],
+    permit: Permit,
+) -> str | None:
+    """Do what a webhook is for, in the name of its owner; the caller needs to know no more than its address.
+
+    A webhook with an `alert_status` reads the body as an alert, as Prometheus' Alertmanager and Grafana send it, does
+    nothing for one of another status, and takes no inputs from it."""
+    found = sa.select(receivers).where(receivers.c.id == receiver_id, receivers.c.type == "webhook")
+    row = (await request.connection.execute(found)).one_or_none()
     if row is None or not (secrets.compare_digest(row.secret, digest(secret)) or _is_of_senlin(request, row, secret)):
         raise NotFound(f"The receiver '{receiver_id}' could not be found.")
-    return await _do(request, row, row.action, row.cluster_id, {**row.params, **inputs}, permit)
+    inputs = {**row.params, **query}
+    if ALERT_STATUS not in row.params:
+        inputs |= body
+    elif body.get("status") not in ALERT_STATUSES:
+        known = " or ".join(ALERT_STATUSES)
+        raise BadRequest(f"This webhook is for alerts: the body must have a 'status', which is {known}.")
+    elif body["status"] != row.params[ALERT_STATUS]:
+        return None
+    inputs.pop(ALERT_STATUS, None)
+    return await _do(request, row, row.action, row.cluster_id, inputs, permit)
 
 
 def _is_of_senlin(request: RequestContext, row: sa.Row[Any], secret: str) -> bool:

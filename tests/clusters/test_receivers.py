@@ -42,6 +42,53 @@ async def test_what_the_body_says_more_becomes_inputs_and_numbers_may_be_text(ho
     assert len((await house.show(cluster))["nodes"]) == 4
 
 
+def alert(status: str) -> dict[str, Any]:
+    """What Prometheus' Alertmanager sends."""
+    each = {"status": status, "labels": {"alertname": "Busy"}, "annotations": {}, "startsAt": "2026-11-16T03:00:00Z"}
+    named = {"receiver": "scale-out", "groupKey": '{}:{alertname="Busy"}', "truncatedAlerts": 0}
+    labels = {"groupLabels": {"alertname": "Busy"}, "commonLabels": {"count": "9"}, "commonAnnotations": {}}
+    return {"version": "4", "status": status, "alerts": [each], "externalURL": "http://am", **named, **labels}
+
+
+async def test_a_webhook_acts_at_the_status_of_an_alert_that_it_names(house: House) -> None:
+    """A resolved alert scaled out as well."""
+    cluster = await house.cluster(0)
+    hook = await webhook(house, cluster, "CLUSTER_SCALE_OUT", count=2, alert_status="firing")
+    resolved = await house.api.request("POST", address(hook), json=alert("resolved"), cloud=None)
+    assert (resolved.status_code, resolved.content) == (204, b"")
+    fired = await house.done(await house.api.request("POST", address(hook), json=alert("firing"), cloud=None))
+    assert (fired["status"], fired["inputs"]) == ("SUCCEEDED", {"count": 2})
+    assert len((await house.show(cluster))["nodes"]) == 2
+    calm = await webhook(house, cluster, "CLUSTER_SCALE_IN", alert_status="resolved")
+    assert (await house.api.request("POST", address(calm), json=alert("firing"), cloud=None)).status_code == 204
+    await house.done(await house.api.request("POST", address(calm), json=alert("resolved"), cloud=None))
+    assert len((await house.show(cluster))["nodes"]) == 1
+
+
+async def test_nobody_overrides_the_status_and_what_is_no_alert_is_refused(house: House) -> None:
+    cluster = await house.cluster(0)
+    hook = await webhook(house, cluster, "CLUSTER_SCALE_OUT", alert_status="firing")
+    other = address(hook).replace("alert_status=firing", "alert_status=resolved")
+    assert (await house.api.request("POST", other, json=alert("resolved"), cloud=None)).status_code == 204
+    for body in (None, {}, {"status": "pending"}, {"status": ["firing"]}):
+        answer = await house.api.request("POST", address(hook), json=body, cloud=None)
+        assert answer.status_code == 400
+        expected = "This webhook is for alerts: the body must have a 'status', which is firing or resolved."
+        assert answer.json()["error"]["message"] == expected
+    assert (await house.show(cluster))["nodes"] == []
+
+
+async def test_a_status_that_no_alert_has_is_refused(house: House) -> None:
+    cluster = await house.cluster(0)
+    body = {"name": "hook", "type": "webhook", "cluster_id": cluster["id"], "action": "CLUSTER_SCALE_OUT"}
+    refused = await house.post("/receivers", {"receiver": body | {"params": {"alert_status": "fireing"}}})
+    expected = (400, "'fireing' is not an alert_status: firing, resolved; did you mean firing?")
+    assert (refused.status_code, refused.json()["error"]["message"]) == expected
+    hook = await webhook(house, cluster, "CLUSTER_SCALE_OUT")
+    change = {"receiver": {"params": {"alert_status": 1}}}
+    assert (await house.call("PATCH", f"/receivers/{hook['id']}", change)).status_code == 400
+
+
 async def test_a_wrong_secret_leads_nowhere(house: House) -> None:
     cluster = await house.cluster(0)
     hook = await webhook(house, cluster, "CLUSTER_SCALE_OUT")

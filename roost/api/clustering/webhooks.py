@@ -1,6 +1,8 @@
-"""Webhooks: whoever knows the address may trigger what it is for."""
+"""Webhooks: the secret in the address is enough to trigger what the receiver is for."""
 
 from functools import partial
+
+from starlette.responses import Response
 
 from roost.api.clustering import fields, shapes
 from roost.api.clustering.handling import request_context, started
@@ -12,9 +14,10 @@ from roost.clusters.errors import BadRequest
 routes = Table("/v1/webhooks")
 
 
-@routes.post("/{webhook_id}/trigger", public=True, status=202, response=shapes.STARTED)
+@routes.post("/{webhook_id}/trigger", public=True, status=202, response=shapes.STARTED, also={204: None})
 async def trigger(call: Call) -> Reply:
-    """Do what the webhook is for. What the address and the body say more becomes the action's inputs."""
+    """Do what the webhook is for. What the address and the body say more becomes the action's inputs. The answer is 204
+    where the body is an alert of another status than the webhook acts on."""
     if "V" not in call.query:
         raise BadRequest("V query parameter is required in webhook trigger URL")
     body = fields.as_map("params", call.body) if call.body is not None else {}
@@ -23,6 +26,5 @@ async def trigger(call: Call) -> Reply:
     named = {key: value for key, value in call.query.items() if key not in ("V", "token")}
     async with request_context(call) as request:
         identifier, secret = call.path["webhook_id"], call.query.get("token", "")
-        return started(
-            call, await receivers.trigger(request, identifier, secret, {**named, **body}, partial(permit, call))
-        )
+        action_id = await receivers.trigger(request, identifier, secret, named, body, partial(permit, call))
+        return Response(status_code=204) if action_id is None else started(call, action_id)
