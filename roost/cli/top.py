@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roost.errors import Unavailable
+from roost.placement.phrases import counted
 
 _VERSION = "2.1003"
 _PAGE = 1000
@@ -37,14 +38,10 @@ class Picture:
         zones = {each["zone"] for each in self.places}
         hosts, servers = (sum(each.get(name) or 0 for each in self.places) for name in ("host_count", "servers"))
         off = sum(each.get("disabled") or 0 for each in self.places)
-        counts = [_count(len(zones), "zone"), _count(hosts, "host"), _count(servers, "server")]
-        counts += [_count(self.group_count, "group"), *([f"{off:,} disabled or down"] if off else [])]
+        counts = [counted(len(zones), "zone"), counted(hosts, "host"), counted(servers, "server")]
+        counts += [counted(self.group_count, "group"), *([f"{off:,} disabled or down"] if off else [])]
         wrong = self.troubles["total"]
-        return ", ".join(counts) + (f" — {_count(wrong, 'thing')} wrong" if wrong else " — nothing is wrong")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+        return ", ".join(counts) + (f" — {counted(wrong, 'thing')} wrong" if wrong else " — nothing is wrong")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Final
 
 from roost.placement.fleet import Bools, Fleet, Members, Resources
 from roost.placement.ranking import Names, RankedHost, Ranking, Row, SoftRuleShare, free_share
-from roost.placement.rules import Rule
+from roost.placement.rules import HOST, Rule
 
 WORK: Final = 200_000
 """How much work the exact search may do for one request, where the request does not say."""
@@ -118,6 +118,19 @@ SENTENCES: Final = {
     Refusal.KEPT_FOR_PARTITIONS: "{hosts} {are} in a {scope} kept for a partition that has none yet, by '{rule}'",
 }
 
+ON_A_HOST: Final = {
+    Refusal.OUTSIDE_TARGET: "{hosts} {are} not the host that '{rule}' names",
+    Refusal.FORBIDDEN_TARGET: "{hosts} {are} the host that '{rule}' forbids",
+    Refusal.AWAY_FROM_MEMBERS: "{hosts} {hold} none of the members, as '{rule}' asks",
+    Refusal.SCOPE_FULL: "{hosts} {hold} as many members as '{rule}' allows",
+    Refusal.TOO_SMALL_FOR_ALL: "{hosts} cannot hold all servers, as '{rule}' asks",
+    Refusal.SKEWED: "{hosts} {are} too far ahead of the least filled one for '{rule}'",
+    Refusal.SHARED_BY_PARTITIONS: "{hosts} {hold} several partitions already, against '{rule}'",
+    Refusal.OTHER_PARTITION: "{hosts} {hold} another partition, by '{rule}'",
+    Refusal.KEPT_FOR_PARTITIONS: "{hosts} {are} kept for a partition that has none yet, by '{rule}'",
+}
+"""The same where the scope is the host itself."""
+
 _VERBS: Final = {"are": "is", "have": "has", "hold": "holds", "do": "does", "share": "shares"}
 
 
@@ -138,7 +151,10 @@ class RefusalCount:
         one = self.hosts == 1
         verbs = {many: single if one else many for many, single in _VERBS.items()}
         hosts = "1 host" if one else f"{self.hosts} hosts"
-        return SENTENCES[self.reason].format(hosts=hosts, scope=self.scope, rule=self.rule, **verbs)
+        sentence = SENTENCES[self.reason]
+        if self.scope == HOST:
+            sentence = ON_A_HOST.get(self.reason, sentence)
+        return sentence.format(hosts=hosts, scope=(self.scope or "").replace("_", " "), rule=self.rule, **verbs)
 
 
 class Verdict(StrEnum):

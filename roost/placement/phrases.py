@@ -24,6 +24,11 @@ def sentence(rules: Sequence[Rule]) -> str:
     return said[:1].upper() + said[1:]
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: "1 move", "2,000 moves"."""
+    return f"{number:,} {noun if number == 1 else _plural(noun)}"
+
+
 def _apart(rule: Rule, one: str) -> str:
     parts = []
     if rule.limit == 1:
@@ -42,4 +47,6 @@ def _noun(scope: str) -> str:
 
 
 def _plural(noun: str) -> str:
+    if noun.endswith("y") and not noun.endswith(("ay", "ey", "oy")):
+        return f"{noun[:-1]}ies"
     return f"{noun}es" if noun.endswith(("ch", "sh", "s", "x")) else f"{noun}s"

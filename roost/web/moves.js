@@ -3,6 +3,7 @@
 import { button } from "./answers.js";
 import { html, set } from "./dom.js";
 import { get, mayOperate, request, Unreachable } from "./session.js";
+import { count } from "./words.js";
 
 const POLL = 700;
 const UNDER_WAY = ["running", "stopping"];
@@ -32,7 +33,7 @@ export async function followMoves(path, kind, { tell, still, seen }) {
     const done = work.moves.length - left.length;
     seen(left);
     const doing = work.paused ? "Paused" : kind === "repair" ? "Repairing" : "Draining";
-    said.textContent = `${doing}: ${done} of ${work.moves.length} moves done.`;
+    said.textContent = `${doing}: ${done} of ${count(work.moves.length, "move")} done.`;
     set(bar, { max: work.moves.length, value: done });
     pause.textContent = work.paused ? "Go on" : "Pause";
     await new Promise((woken) => setTimeout(woken, POLL));

@@ -196,7 +196,7 @@ def test_the_loss_of_a_place_is_played_through(visit: Visit, world: World) -> No
     assert page.get_by_role("button", name="Apply this plan").count() == 0
     page.goto(f"{world.served.url}/#/aggregate/{rack.partition('-')[0]}%2F{rack_id(world, rack)}")
     page.get_by_role("button", name="What if we lose it?").click()
-    page.get_by_text(re.compile("servers in . groups would be affected|would find another place")).wait_for()
+    page.get_by_text(re.compile("servers? in . groups? would be affected|would find another place")).wait_for()
     assert page.locator("svg.map .arrow").count() > 0
     picture(page, "loss")
     assert faults(page) == []

@@ -174,7 +174,7 @@ def test_a_plan_that_no_longer_holds_is_refused_in_words(
     planned = openstack.json(change)
     assert planned["violations"] == ["1 member is apart from the rack that holds most, against 'affinity:rack'"]
     openstack(f"server group remove server {group} {second}")
-    assert "The plan no longer holds: 1 violations then, 0 now. Plan again." in openstack.fails(
+    assert "The plan no longer holds: violations: 1 then, 0 now. Plan again." in openstack.fails(
         f"{change} --apply {planned['generation']}"
     )
     openstack(f"server group add server {group} {second}")
@@ -192,7 +192,7 @@ def test_a_group_is_repaired_and_watched(openstack: Openstack, group: str, boot:
         "Policy doesn't allow os_compute_api:os-server-groups:repair to be performed."
     )
     done = openstack.json(f"server group repair --wait {group}", ADMIN)
-    assert (done["status"], done["sentence"]) == ("done", "1 of 1 moves done.")
+    assert (done["status"], done["sentence"]) == ("done", "1 of 1 move done.")
     assert openstack.json(f"server group audit {group}") == []
     assert openstack.json(f"server group repair --status {group}")["status"] == "done"
     assert openstack.json(f"server group repair --continuous {group}", ADMIN)["continuous"]

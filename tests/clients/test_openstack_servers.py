@@ -93,8 +93,8 @@ def test_a_server_that_fits_nowhere_says_why(client: Client) -> None:
     assert refused.code != 0
     fault = client.ask("server", "show", "two", cloud="roost")["fault"]
     assert fault["message"] == (
-        "No valid host was found. No place for 1 server: 32 hosts are outside the availability zone; 16 hosts share "
-        "no host with the members, as 'affinity' asks."
+        "No valid host was found. No place for 1 server: 32 hosts are outside the availability zone; 16 hosts hold "
+        "none of the members, as 'affinity' asks."
     )
 
 

@@ -106,7 +106,7 @@ async def test_a_repair_moves_servers_behind_to_where_it_said(broken: Broken) ->
     assert begun["status"] == "running"
     assert (await broken.repair()).status_code == 409
     ended = await broken.ended(begun["id"])
-    assert (ended["status"], ended["sentence"]) == ("done", "1 of 1 moves done.")
+    assert (ended["status"], ended["sentence"]) == ("done", "1 of 1 move done.")
     [move] = ended["moves"]
     assert await broken.cloud.host(move["server_id"]) == move["target"]["host"]
     assert await violations(broken) == [], "known as soon as the move has ended"

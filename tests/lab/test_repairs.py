@@ -57,7 +57,7 @@ def test_a_broken_group_is_mended_by_novas_live_migrations(somebody: Person, ope
     )  # fmt: skip
     assert somebody.ask("POST", f"/os-server-groups/{group}/repairs", {"repair": {}})[0] == 403
     done = ended(operator, group, begin(operator, group)["id"])
-    assert (done["status"], done["sentence"]) == ("done", "1 of 1 moves done.")
+    assert (done["status"], done["sentence"]) == ("done", "1 of 1 move done.")
     [move] = done["moves"]
     assert somebody.host(move["server_id"]) == move["target"]["host"]
     assert len({zone(host) for host in somebody.hosts(servers)}) == 2
@@ -187,7 +187,7 @@ def test_what_the_loss_of_a_zone_would_come_to_is_told_for_the_cloud(somebody: P
         return plan if any(each["stranded"] for each in plan["groups"]) else None
 
     plan = until(told)
-    assert plan["sentence"] == "1 servers in 1 groups would be affected: 0 would find another place, 1 would not."
+    assert plan["sentence"] == "1 server in 1 group would be affected: 0 would find another place, 1 would not."
     assert [each["server_id"] for each in plan["groups"][0]["stranded"]] == servers[:1]
 
 

@@ -33,6 +33,7 @@ from roost.compute.scheduling.request import CreateRequest, NewServer
 from roost.errors import Invalid
 from roost.placement import rules as placement
 from roost.placement.audit import SENTENCES, Breach
+from roost.placement.phrases import counted
 
 routes = Table(prefix="/v2.1")
 
@@ -330,8 +331,8 @@ async def plan_all(call: Call) -> Reply:
     moves, stranded = (sum(len(getattr(each.outcome, kind)) for each in found) for kind in ("moves", "stranded"))
     affected = sum(each.affected for each in found)
     sentence = (
-        f"{affected} servers in {len(found)} groups would be affected: {moves} would find another place, "
-        f"{stranded} would not."
+        f"{counted(affected, 'server')} in {counted(len(found), 'group')} would be affected: {moves} would find "
+        f"another place, {stranded} would not."
     )
     shown = [
         {

@@ -16,6 +16,7 @@ from roost.api.schemas import Schema, array, thing
 from roost.compute.answers import explain, repairs
 from roost.compute.answers.repairs import Budget, ProposedRepair, StoredRepair
 from roost.compute.groups import groups
+from roost.placement.phrases import counted
 
 routes = Table(prefix="/v2.1")
 
@@ -122,7 +123,7 @@ class _View:
             "status": row.status,
             "paused": row.paused,
             "reason": row.reason,
-            "sentence": row.reason or f"{done} of {len(told.moves)} moves done.",
+            "sentence": row.reason or f"{done} of {counted(len(told.moves), 'move')} done.",
             "moves": moves,
             "fewest": row.fewest,
             "repairs_all": row.repairs_all,

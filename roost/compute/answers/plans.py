@@ -174,7 +174,7 @@ def _different(key: str, before: Any, now: Any) -> str:
     if isinstance(now, bool):
         return "there is no place any more" if now else "there is a place now"
     what = VIOLATIONS.get(key, key)
-    return f"other {what}" if len(before) == len(now) else f"{len(before)} {what} then, {len(now)} now"
+    return f"other {what}" if len(before) == len(now) else f"{what}: {len(before)} then, {len(now)} now"
 
 
 async def propose(scheduler: Scheduler, group: Group, change: Change, owner: str) -> GroupPlan:

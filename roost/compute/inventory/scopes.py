@@ -22,6 +22,7 @@ from roost.compute.inventory import claims
 from roost.compute.inventory.changes import host_changed
 from roost.compute.inventory.hosts import DEFAULT_ZONE
 from roost.errors import Conflict, Invalid, NotFound
+from roost.placement.phrases import counted
 from roost.placement.rules import AVAILABILITY_ZONE, HOST
 from roost.store.database import violated
 from roost.store.tables.compute import aggregate_hosts, aggregates, hosts, scopes
@@ -152,7 +153,9 @@ async def update(connection: AsyncConnection, scope_uuid: str, values: Mapping[s
     if not values.get("allow_identifiers", scope.allow_identifiers):
         targeting = await _policies(connection, server_group_policies.c.aggregate_id.is_not(None), scope)
         if targeting:
-            raise Conflict(f"Policy scope {scope.name}: identifiers are in use by {_count(targeting, 'server group')}.")
+            raise Conflict(
+                f"Policy scope {scope.name}: identifiers are in use by {counted(targeting, 'server group')}."
+            )
     try:
         changed = scopes.update().where(scopes.c.id == scope.id).values(values).returning(scopes)
         row = (await connection.execute(changed)).one()
@@ -179,7 +182,7 @@ async def delete(connection: AsyncConnection, scope_uuid: str) -> None:
     users = await _policies(connection, sa.true(), scope)
     inside = len(await aggregates_in(connection, scope))
     if users or inside:
-        used_by = [_count(number, noun) for number, noun in ((users, "server group"), (inside, "aggregate")) if number]
+        used_by = [counted(number, noun) for number, noun in ((users, "server group"), (inside, "aggregate")) if number]
         raise Conflict(f"Policy scope {scope.name} is in use by {' and '.join(used_by)}.")
     try:
         await connection.execute(scopes.delete().where(scopes.c.id == scope.id))
@@ -212,7 +215,7 @@ async def check_not_targeted(connection: AsyncConnection, aggregate_id: int) -> 
     """Raise `Conflict` where a group's policy names an aggregate, which the caller has locked."""
     users = await _policies(connection, server_group_policies.c.aggregate_id == aggregate_id)
     if users:
-        raise Conflict(f"Aggregate {aggregate_id} is in use by the policies of {_count(users, 'server group')}.")
+        raise Conflict(f"Aggregate {aggregate_id} is in use by the policies of {counted(users, 'server group')}.")
 
 
 async def _move(connection: AsyncConnection, aggregate_id: int, scope: Scope | None) -> None:
@@ -262,10 +265,6 @@ async def _policies(connection: AsyncConnection, condition: sa.ColumnElement[boo
     if scope is not None:
         query = query.where(server_group_policies.c.scope_id == scope.id)
     return int((await connection.execute(query)).scalar_one())
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def is_name(name: str) -> bool:

@@ -23,6 +23,7 @@ from roost.compute.scheduling import servers as servers_room
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.compute.scheduling.servers import Actor
 from roost.errors import NotFound, RoostError
+from roost.placement.phrases import counted
 from roost.store import rounds
 from roost.store.database import Database, now
 from roost.store.tables.answers import repair_moves, repairs
@@ -238,12 +239,13 @@ async def _skip_waiting(connection: AsyncConnection, repair_id: str) -> None:
 async def _end(connection: AsyncConnection, repair: Repair, steps: Sequence[RepairMove]) -> None:
     counts = Counter(step.state for step in steps)
     wrong = next(((step.reason or "").rstrip(".") for step in steps if step.state == "failed"), None)
+    moves = counted(len(steps), "move")
     if repair.status == "stopping":
-        status, reason = "stopped", f"Stopped after {counts['done']} of {len(steps)} moves."
+        status, reason = "stopped", f"Stopped after {counts['done']} of {moves}."
     elif counts["failed"]:
-        status, reason = "failed", f"{counts['failed']} of {len(steps)} moves failed; the first: {wrong}."
+        status, reason = "failed", f"{counts['failed']} of {moves} failed; the first: {wrong}."
     else:
-        status, reason = "done", f"{counts['done']} of {len(steps)} moves done."
+        status, reason = "done", f"{counts['done']} of {moves} done."
     await connection.execute(repairs.update().where(repairs.c.id == repair.id).values(status=status, reason=reason))
     logger.info("repair ended", extra={"repair": repair.id, "status": status, "group": repair.group_id})
 

@@ -179,7 +179,7 @@ async def test_a_plan_of_policies_is_refused_once_the_members_have_changed(compu
     await compute.api.post(f"/compute/v2.1/os-server-groups/{group}/action", leaving, version=VERSION)
     status, fault = await refused(compute, group, **change, generation=planned["generation"])
     assert (status, fault["message"]) == (
-        409, "The plan no longer holds: 1 violations then, 0 now. Plan again."
+        409, "The plan no longer holds: violations: 1 then, 0 now. Plan again."
     )  # fmt: skip
 
 
@@ -265,7 +265,7 @@ async def test_a_loss_is_told_for_a_tenant_and_for_the_cloud(compute: Compute) -
     rack = await rack_of(compute, servers[0]["OS-EXT-SRV-ATTR:host"])
     body = {"plan": {"lose": {"scope": "rack", "identifier": rack}}}
     told = (await compute.post("/os-server-groups/plan?all_projects=1", body, version=VERSION))["plan"]
-    assert told["sentence"] == ("1 servers in 1 groups would be affected: 1 would find another place, 0 would not.")
+    assert told["sentence"] == ("1 server in 1 group would be affected: 1 would find another place, 0 would not.")
     assert [each["server_group_id"] for each in told["groups"]] == [group]
     assert (await compute.post("/os-server-groups/plan", body, version=VERSION))["plan"]["groups"] == []
     status, _ = await compute.refusal(

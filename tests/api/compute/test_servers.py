@@ -108,7 +108,7 @@ async def test_rules_bind_where_a_host_is_asked_for(cloud: Cloud) -> None:
     for wanted in ({"host": host}, {"availability_zone": f":{host}"}):
         server = await cloud.boot(group=group, cloud="roost-admin", **wanted)
         fault = (await cloud.show(server))["fault"]["message"]
-        assert fault.endswith("1 host is in a host with as many members as 'anti-affinity' allows."), fault
+        assert fault.endswith("1 host holds as many members as 'anti-affinity' allows."), fault
     await cloud.check()
 
 
@@ -202,7 +202,7 @@ async def test_a_server_without_a_host_says_why_and_explains(cloud: Cloud) -> No
     server = await cloud.boot(group=group)
     shown = await cloud.show(server, cloud="roost")
     sentence = (
-        "No place for 1 server: 46 hosts are down or disabled; 1 host is in a host with as many members as "
+        "No place for 1 server: 46 hosts are down or disabled; 1 host holds as many members as "
         "'anti-affinity' allows; 1 host is in a rack with as many members as 'anti-affinity:rack' allows."
     )
     assert shown["fault"] == {
