@@ -1,14 +1,17 @@
 """Settings: declared with oslo.config, as operators know it, and read once into a frozen value."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from importlib.metadata import entry_points
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from oslo_config import cfg
 
 from roost.errors import Invalid
+from roost.suggestions import nearest
 
 OPTIONS: dict[str, list[cfg.Opt]] = {
     "database": [
@@ -397,8 +400,10 @@ def address(listen: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def load(config_file: Path | None = None, **overrides: Any) -> Settings:
-    """Read the configuration file; `overrides` are `group__option=value` and win over it."""
+def load(
+    config_file: Path | None = None, defaults: Mapping[str, Any] = MappingProxyType({}), **overrides: Any
+) -> Settings:
+    """Read the configuration file; `overrides` are `group__option=value` and win over it, `defaults` give way to it."""
     source = cfg.ConfigOpts()
     for group, options in OPTIONS.items():
         source.register_opts(options, group=group)
@@ -407,12 +412,53 @@ def load(config_file: Path | None = None, **overrides: Any) -> Settings:
     arguments = ["--config-file", str(config_file)] if config_file else []
     try:
         source(arguments, project="roost", default_config_files=[], default_config_dirs=[])
-        for name, value in overrides.items():
-            group, option = name.split("__")
-            source.set_override(option, value, group=group)
+        for change, values in ((source.set_default, defaults), (source.set_override, overrides)):
+            for name, value in values.items():
+                group, option = name.split("__")
+                change(option, value, group=group)
+        if config_file is not None and (problems := list(_unknown_names(config_file))):
+            raise ValueError("; ".join(problems))
         return _freeze(source)
     except (cfg.Error, ValueError) as error:
         raise Invalid(f"The configuration cannot be used: {error}") from error
+
+
+_LIBRARIES = {"oslo_policy": "oslo.policy", "keystone_authtoken": "keystonemiddleware.auth_token"}
+"""Sections that libraries read themselves, and where each lists its options."""
+
+
+def _unknown_names(file: Path) -> Iterator[str]:
+    """A sentence for each section and key of a file that nothing reads. oslo.messaging's are left to it: a look at its
+    options would load all of it."""
+    written: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(str(file), written).parse()
+    elsewhere = {"DEFAULT", *written.get("keystone_authtoken", {}).get("auth_section", [])}
+    for section, given in written.items():
+        if section in elsewhere or section.startswith("oslo_messaging_"):
+            continue
+        if section in OPTIONS:
+            known = {option.dest for option in OPTIONS[section]}
+        elif section in _LIBRARIES:
+            known = _library_names(section, given)
+        else:
+            yield f"there is no section [{section}]; {nearest(section, [*OPTIONS, *_LIBRARIES])}"
+            continue
+        unknown = [key for key in given if known and key not in known]
+        yield from (f"[{section}] has no option '{key}'; {nearest(key, known)}" for key in unknown)
+
+
+def _library_names(section: str, given: Mapping[str, Sequence[str]]) -> set[str]:
+    """What a library reads from a section; nothing if it is not installed."""
+    known: set[str] = set()
+    for entry in entry_points(group="oslo.config.opts", name=_LIBRARIES[section]):
+        for _, options in entry.load()():
+            for option in options:
+                known |= {option.name, option.dest, *(old.name for old in option.deprecated_opts)}
+    if known and "auth_type" in given:
+        from keystoneauth1 import loading
+
+        known |= {option.dest for option in loading.get_plugin_options(given["auth_type"][-1])}
+    return known
 
 
 def _freeze(source: cfg.ConfigOpts) -> Settings:

@@ -6,6 +6,12 @@ from collections.abc import Iterable
 _MOST = 20
 
 
+def nearest(wrong: str, known: Iterable[str]) -> str:
+    """The nearest of the known names, or all of them where none is near: "did you mean rack?"."""
+    names = known_names(wrong, known)
+    return names.rpartition("; ")[2] if names.endswith("?") else f"there are {names}"
+
+
 def known_names(wrong: str, known: Iterable[str]) -> str:
     """The known names, and the nearest one where there is one: "rack, switch or host; did you mean rack?"."""
     names = sorted(set(known))

@@ -121,7 +121,7 @@ def commands(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> It
 
 def test_every_command_is_documented() -> None:
     text = "\n".join(DOCS.values())
-    assert [each for each in commands(main._parser()) if f"roost {each}" not in text] == []
+    assert [each for each in commands(main.parser()) if f"roost {each}" not in text] == []
     own = [entry.name.replace("_", " ") for entry in entry_points(group="openstack.roost.v1")]
     assert own
     assert [each for each in own if each not in DOCS["client.md"]] == []

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from roost.cli.progress import progress
 from roost.compute.answers import audit
 from roost.compute.answers.audit import Finding
 from roost.config import Settings, database_url
@@ -21,7 +22,8 @@ def run(settings: Settings) -> int:
 async def _find(settings: Settings) -> list[Finding]:
     database = Database(database_url(settings), session_url=settings.session_url)
     try:
-        async with database.begin() as connection:
-            return await audit.audit_all(connection)
+        with progress("auditing") as tell:
+            async with database.begin() as connection:
+                return await audit.audit_all(connection, tell)
     finally:
         await database.close()

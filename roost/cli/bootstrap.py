@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost.cli.progress import progress
 from roost.compute.inventory import flavors, images
 from roost.compute.inventory import topology as topologies
 from roost.config import Settings, database_url
@@ -110,7 +111,9 @@ async def _stock(connection: AsyncConnection, topology: str | None) -> None:
     """Make the inventory once; what an operator changes or deletes later stays so."""
     stored = await topologies.stored(connection)
     if stored is None:
-        if await topologies.load(connection, topologies.read(topology or topologies.DEFAULT)):
+        with progress("making the cloud") as tell:
+            made = await topologies.load(connection, topologies.read(topology or topologies.DEFAULT), tell)
+        if made:
             for flavor in flavors.USUAL:
                 await flavors.create(connection, flavor)
             await images.add(connection, *images.USUAL)

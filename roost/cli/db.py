@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from roost import config
+from roost.cli.progress import progress
 from roost.compute.groups import notifications
 from roost.config import Settings
 from roost.errors import Invalid
@@ -22,12 +23,14 @@ def run(settings: Settings, options: argparse.Namespace) -> int:
     with _database(settings, options.data) as url:
         match options.do:
             case "upgrade":
-                schema.upgrade(url)
+                with progress("upgrading") as tell:
+                    schema.upgrade(url, tell=tell)
                 print(f"The schema is at {schema.status(url).current}.")
             case "status":
                 return _status(url)
             case "backup":
-                made = backup.make(url, options.file)
+                with progress("backing up") as tell:
+                    made = backup.make(url, options.file, tell)
                 size = options.file.stat().st_size
                 print(f"{options.file}: schema {made.revision}, {size:,} bytes, sha256 of the dump {made.sha256}")
             case "purge":
@@ -77,10 +80,12 @@ def _restore(settings: Settings, folder: Path | None, file: Path, *, force: bool
         backup.check(file)
         try:
             server.start()
-            manifest = backup.restore(server.url, file, force=force)
+            with progress("restoring") as tell:
+                manifest = backup.restore(server.url, file, force=force, tell=tell)
         finally:
             server.stop()
     else:
-        manifest = backup.restore(config.session_url(settings), file, force=force)
+        with progress("restoring") as tell:
+            manifest = backup.restore(config.session_url(settings), file, force=force, tell=tell)
     print(f"Restored from {file}, made at {manifest.made_at} by Roost {manifest.roost}; everybody must sign in again.")
     return 0

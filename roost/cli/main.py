@@ -5,13 +5,14 @@ import signal
 import sys
 from pathlib import Path
 
-from roost import __version__, config
+from roost import config
+from roost.cli import completion, version
 from roost.errors import RoostError
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command; an error that a person can mend is one sentence, not a traceback."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     # Until a process listens to its signals itself, an end must still end what has been started so far.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
@@ -23,43 +24,95 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(130)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="roost", description="Decides where servers live, and keeps it so.")
-    parser.add_argument("--version", action="version", version=f"roost {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+def parser() -> argparse.ArgumentParser:
+    """The command line, with every command."""
+    roost = argparse.ArgumentParser(prog="roost", description="Decides where servers live, and keeps it so.")
+    roost.add_argument("--version", action=_Version, nargs=0, help="print the release and its commit, and end")
+    commands = roost.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    serve = _command(commands, "serve", _serve, "run everything on this machine, with a database and a cloud inside")
+    serve = _command(
+        commands,
+        "serve",
+        _serve,
+        "run everything on this machine, with a database and a cloud inside",
+        "roost serve",
+        "roost serve --data ~/roost --topology large",
+        "roost serve --config roost.conf --listen 0.0.0.0:8774",
+    )
     serve.add_argument("--data", type=Path, default=Path(".roost"), metavar="DIR", help="where all data lives (.roost)")
     serve.add_argument("--listen", metavar="HOST:PORT", help="address to serve on (127.0.0.1:8774)")
     serve.add_argument(
         "--topology", metavar="FILE|NAME", help="hosts of the embedded cloud: small (default), large, or a YAML file"
     )
 
-    api = _command(commands, "api", _api, "run an API process on the operator's PostgreSQL")
+    api = _command(
+        commands,
+        "api",
+        _api,
+        "run an API process on the operator's PostgreSQL",
+        "roost api --config roost.conf --listen 0.0.0.0:8774",
+    )
     api.add_argument("--listen", metavar="HOST:PORT", help="address to serve on (127.0.0.1:8774)")
-    engine = _command(commands, "engine", _engine, "run an engine process on the operator's PostgreSQL")
+    engine = _command(
+        commands,
+        "engine",
+        _engine,
+        "run an engine process on the operator's PostgreSQL",
+        "roost engine --config roost.conf --listen 0.0.0.0:9774",
+    )
     engine.add_argument("--listen", metavar="HOST:PORT", help="address to answer Prometheus on (none)")
     engine.set_defaults(listens="engine")
 
-    first = _command(commands, "bootstrap", _bootstrap, "make the first administrator, project and flavors")
+    first = _command(
+        commands,
+        "bootstrap",
+        _bootstrap,
+        "make the first administrator, project and flavors",
+        "ROOST_ADMIN_PASSWORD=secret roost bootstrap --config roost.conf",
+    )
     first.add_argument("--user", default="admin", metavar="NAME", help="the administrator (admin)")
     first.add_argument("--project", default="admin", metavar="NAME", help="the project to sign in to (admin)")
     first.add_argument("--topology", metavar="FILE|NAME", help="hosts of the embedded cloud, as for `roost serve`")
 
-    top = _command(commands, "top", _top, "show zones, racks, hosts and groups live in the terminal")
+    top = _command(
+        commands,
+        "top",
+        _top,
+        "show zones, racks, hosts and groups live in the terminal",
+        "roost top --scope switch",
+        "roost top --once",
+    )
     top.add_argument("--cloud", default="roost-admin", metavar="NAME", help="of clouds.yaml (roost-admin)")
     top.add_argument("--scope", default="rack", metavar="NAME", help="what to divide zones into (rack)")
     top.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between two looks (2)")
     top.add_argument("--once", action="store_true", help="print one picture and end")
+
+    demo = _command(
+        commands,
+        "demo",
+        _demo,
+        "make a small world to look at in a running Roost, or remove it",
+        "roost demo",
+        "roost demo --clean",
+    )
+    demo.add_argument("--clean", action="store_true", help="remove everything that the demo made")
+    demo.add_argument("--data", type=Path, default=Path(".roost"), metavar="DIR", help="of a `roost serve` (.roost)")
 
     _command(commands, "audit", _audit, "find groups whose rules are broken (exit status 1 if there are any)")
 
     database = commands.add_parser("db", help="the database").add_subparsers(required=True, metavar="DO")
     _db_command(database, "upgrade", "bring the schema up to date, while others use it")
     _db_command(database, "status", "say whether the schema goes with this program (exit status 1 if not)")
-    backup = _db_command(database, "backup", "write everything into one file, while others use it")
+    backup = _db_command(
+        database, "backup", "write everything into one file, while others use it", "roost db backup roost.backup"
+    )
     backup.add_argument("file", type=Path, metavar="FILE", help="to write; one that is there is replaced")
-    restore = _db_command(database, "restore", "put a backup in the place of the database")
+    restore = _db_command(
+        database,
+        "restore",
+        "put a backup in the place of the database",
+        "roost db restore roost.backup --data elsewhere",
+    )
     restore.add_argument("file", type=Path, metavar="FILE", help="that `roost db backup` wrote")
     restore.add_argument("--force", action="store_true", help="also if the database is not empty")
     purge = _db_command(database, "purge", "forget actions, events and repairs that ended long ago")
@@ -109,6 +162,10 @@ def _parser() -> argparse.ArgumentParser:
 
     sample = commands.add_parser("config", help="the configuration file").add_subparsers(required=True, metavar="DO")
     _command(sample, "sample", _config_sample, "print a configuration file with every option and its default")
+    check = _command(
+        sample, "check", _config_check, "say what is wrong with a configuration file (exit status 1 if anything)"
+    )
+    check.add_argument("config", type=Path, metavar="FILE", help="the file to check")
     rules = commands.add_parser("policy", help="who may do what; what governs clusters").add_subparsers(
         required=True, metavar="DO"
     )
@@ -118,15 +175,41 @@ def _parser() -> argparse.ArgumentParser:
     describe.add_argument("type", metavar="TYPE", help="its name and version, such as senlin.policy.scaling-1.0")
     _command(rules, "orphans", _policy_orphans, "list what is of a type that is not installed (exit status 1 if any)")
     _new_command(rules, "policy")
+    shells = _command(
+        commands,
+        "completion",
+        _completion,
+        "print what lets a shell complete this command",
+        "source <(roost completion bash)",
+    )
+    shells.add_argument("shell", choices=completion.SHELLS, help="which shell")
     profiles = commands.add_parser("profile", help="what nodes are").add_subparsers(required=True, metavar="DO")
     _new_command(profiles, "profile")
-    return parser
+    return roost
+
+
+class _Version(argparse.Action):
+    """Asks Git only when it is asked itself."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(version.text())
+        parser.exit()
 
 
 def _command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, run: object, description: str
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    run: object,
+    description: str,
+    *examples: str,
 ) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=description, description=description.capitalize() + ".")
+    parser = commands.add_parser(
+        name,
+        help=description,
+        description=description[:1].upper() + description[1:] + ".",
+        epilog="\n  ".join(["examples:", *examples]) if examples else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file")
     parser.set_defaults(run=run)
     return parser
@@ -140,9 +223,9 @@ def _new_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _db_command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, description: str
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, description: str, *examples: str
 ) -> argparse.ArgumentParser:
-    parser = _command(commands, name, _db, description)
+    parser = _command(commands, name, _db, description, *examples)
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="the folder of a `roost serve`, if no database is named"
     )
@@ -150,15 +233,15 @@ def _db_command(
     return parser
 
 
-def _settings(options: argparse.Namespace) -> config.Settings:
+def _settings(options: argparse.Namespace, **defaults: int) -> config.Settings:
     listen, part = getattr(options, "listen", None), getattr(options, "listens", "api")
-    return config.load(options.config, **({f"{part}__listen": listen} if listen else {}))
+    return config.load(options.config, defaults, **({f"{part}__listen": listen} if listen else {}))
 
 
 def _serve(options: argparse.Namespace) -> int:
     from roost.cli import serve
 
-    return serve.run(_settings(options), options.data, options.topology)
+    return serve.run(_settings(options, **serve.QUOTAS), options.data, options.topology)
 
 
 def _api(options: argparse.Namespace) -> int:
@@ -183,6 +266,12 @@ def _top(options: argparse.Namespace) -> int:
     from roost.cli import top
 
     return top.run(options.cloud, options.scope, options.interval, once=options.once)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from roost.cli import demo
+
+    return demo.run(options.data, clean=options.clean)
 
 
 def _audit(options: argparse.Namespace) -> int:
@@ -247,6 +336,12 @@ def _config_sample(options: argparse.Namespace) -> int:
     return 0
 
 
+def _config_check(options: argparse.Namespace) -> int:
+    from roost.cli import checks
+
+    return checks.run(options.config)
+
+
 def _policy_sample(options: argparse.Namespace) -> int:
     from roost.cli import samples
 
@@ -272,6 +367,11 @@ def _policy_orphans(options: argparse.Namespace) -> int:
     from roost.cli import policies
 
     return policies.print_orphans(_settings(options))
+
+
+def _completion(options: argparse.Namespace) -> int:
+    print(completion.script(options.shell, parser()), end="")
+    return 0
 
 
 def _new(options: argparse.Namespace) -> int:

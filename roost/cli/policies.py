@@ -63,9 +63,7 @@ def description(kind: type[Policy], version: str) -> str:
         f"`{kind.TYPE}-{version}`: {status['status']} since {status['since']}, priority {kind.PRIORITY}, for profiles "
         f"of type {', '.join(kind.PROFILE_TYPE)}.",
         "",
-        "| property | type | default | meaning |",
-        "|---|---|---|---|",
-        *_rows(kind.schema(version), version, ""),
+        *properties(kind.schema(version), version),
         "",
         *_list("Asked before", [action for when, action in kind.TARGET if when == BEFORE]),
         *_list("Asked after", [action for when, action in kind.TARGET if when == AFTER]),
@@ -73,6 +71,13 @@ def description(kind: type[Policy], version: str) -> str:
         *_list("Writes", [key.path for key in kind.WRITES]),
     ]
     return "\n".join(lines).rstrip()
+
+
+def properties(schema: Mapping[str, Property], version: str) -> Iterator[str]:
+    """What a specification takes, as a table in Markdown."""
+    yield "| property | type | default | meaning |"
+    yield "|---|---|---|---|"
+    yield from _rows(schema, version, "")
 
 
 def _list(title: str, items: list[str]) -> list[str]:

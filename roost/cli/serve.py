@@ -19,6 +19,15 @@ from roost.store.embedded import EmbeddedPostgres
 
 _STOP_SECONDS = 2.0
 
+QUOTAS = {
+    "quota__instances": 200,
+    "quota__cores": 400,
+    "quota__ram": 800 * 1024,
+    "quota__server_groups": 100,
+    "quota__server_group_members": 100,
+}
+"""What each project may have unless the configuration says otherwise: enough for every example in the documentation."""
+
 
 def run(settings: Settings, folder: Path, topology: str | None) -> int:
     """Set everything up that is not there yet, then serve until stopped."""

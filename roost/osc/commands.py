@@ -276,7 +276,7 @@ def each(names: Sequence[str], noun: str, delete: Callable[[str], str], write: C
 
 @contextmanager
 def progress(sentence: str, total: int | None = None) -> Iterator[Any]:
-    """A progress bar; `update(done)` moves it. Prints nothing when stderr is not a terminal."""
+    """A progress bar; `update(done, total, sentence)` moves it. Prints nothing when stderr is not a terminal."""
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
@@ -284,16 +284,19 @@ def progress(sentence: str, total: int | None = None) -> Iterator[Any]:
     )  # fmt: skip
     with bar:
         task = bar.add_task(sentence, total=total)
-        yield lambda done, total=total: bar.update(task, completed=done, total=total)
+        yield lambda done, total=total, said=sentence: bar.update(task, completed=done, total=total, description=said)
 
 
 def await_action(clustering: Any, action_id: str) -> None:
     """Wait until an action has ended; raise if it failed."""
-    with progress(f"action {action_id[:8]}"):
+    with progress(f"action {action_id[:8]}") as update:
         for _ in range(int(_LONGEST_WAIT / _POLL_SECONDS)):
             action = clustering.get_action(action_id)
             if action.status in ("SUCCEEDED", "FAILED", "CANCELLED"):
                 break
+            outputs = action.outputs or {}
+            waiting = f"{action.action} is {action.status}: {action.status_reason or 'nodes done'}"
+            update(outputs.get("nodes_done", 0), outputs.get("nodes_total"), waiting)
             time.sleep(_POLL_SECONDS)
     if action.status != "SUCCEEDED":
         raise CommandError(f"The action {action_id} ended as {action.status}: {action.status_reason}")

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -46,8 +46,16 @@ class Manifest:
     """Of the dump."""
 
 
-def make(url: str, file: Path) -> Manifest:
-    """Write a backup of the database as it is now; whoever uses it is not held up."""
+Tell = Callable[[str], None]
+"""Hears how much has been written or read."""
+
+
+def _quiet(done: str) -> None:
+    """For callers that do not want to hear it."""
+
+
+def make(url: str, file: Path, tell: Tell = _quiet) -> Manifest:
+    """Write a backup of the database as it is now, while others use it."""
     with schema.connect(url) as connection:
         schema.take_turn(connection)
         connection.execution_options(isolation_level="REPEATABLE READ")
@@ -58,20 +66,22 @@ def make(url: str, file: Path) -> Manifest:
         command = [_program("pg_dump"), "--format=custom", f"--snapshot={snapshot}", *_target(url)]
         with _written_whole(file) as out, zipfile.ZipFile(out, "w") as archive:
             made_at = datetime.now(UTC).isoformat(timespec="seconds")
-            digest = _dump(command, url, archive)
+            digest = _dump(command, url, archive, tell)
             manifest = Manifest(__version__, revision, made_at, digest)
             archive.writestr(_MANIFEST, json.dumps(asdict(manifest), indent=2))
     return manifest
 
 
-def _dump(command: list[str], url: str, archive: zipfile.ZipFile) -> str:
-    digest = hashlib.sha256()
+def _dump(command: list[str], url: str, archive: zipfile.ZipFile, tell: Tell) -> str:
+    digest, written = hashlib.sha256(), 0
     with archive.open(_DUMP, "w", force_zip64=True) as member, tempfile.TemporaryFile() as said:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, env=_environment(url)) as process:
             assert process.stdout is not None
             while piece := process.stdout.read(_PIECE):
                 digest.update(piece)
                 member.write(piece)
+                written += len(piece)
+                tell(f"{written / _PIECE:,.0f} MiB")
         if process.returncode:
             raise Unavailable(f"The backup could not be made: {_beginning(said)}")
     return digest.hexdigest()
@@ -99,7 +109,7 @@ def _written_whole(file: Path) -> Iterator[IO[bytes]]:
     os.close(folder)
 
 
-def restore(url: str, file: Path, *, force: bool = False) -> Manifest:
+def restore(url: str, file: Path, *, force: bool = False, tell: Tell = _quiet) -> Manifest:
     """Put what a backup holds in the place of the database, which must be empty unless `force`, and unused."""
     manifest = check(file)
     if manifest.revision > schema.expected():
@@ -117,8 +127,8 @@ def restore(url: str, file: Path, *, force: bool = False) -> Manifest:
         server.execute(_statement("CREATE DATABASE {}", fresh))
         try:
             target = address.on(fresh).conninfo()
-            _load(target, file)
-            schema.upgrade(target)
+            _load(target, file, tell)
+            schema.upgrade(target, tell=tell)
             with schema.connect(target) as connection:
                 # One that was revoked after the backup must not become valid again.
                 connection.execute(sa.text("DELETE FROM tokens"))
@@ -165,7 +175,7 @@ def _refuse_unless_replaceable(url: str, name: str, force: bool) -> None:
             raise Conflict(f"The database {name} is in use: stop every process of Roost first.")
 
 
-def _load(url: str, file: Path) -> None:
+def _load(url: str, file: Path, tell: Tell) -> None:
     options = ["--exit-on-error", "--single-transaction", "--no-owner", "--no-privileges"]
     command = [_program("pg_restore"), *options, *_target(url)]
     with _opened(file) as archive, archive.open(_DUMP) as dump, tempfile.TemporaryFile() as said:
@@ -173,7 +183,11 @@ def _load(url: str, file: Path) -> None:
             assert process.stdin is not None
             # If it does not read to the end, it says why.
             with suppress(BrokenPipeError), process.stdin:
-                shutil.copyfileobj(dump, process.stdin, _PIECE)
+                total, read = archive.getinfo(_DUMP).file_size / _PIECE, 0
+                while piece := dump.read(_PIECE):
+                    process.stdin.write(piece)
+                    read += len(piece)
+                    tell(f"{read / _PIECE:,.0f} of {total:,.0f} MiB")
         if process.returncode:
             raise Unavailable(f"The backup could not be restored: {_beginning(said)}")
 

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from roost.store.database import Database
 
 # What each metric says, the name of its label if it has one, and how its values are counted.
-_COUNTED = {
+COUNTED = {
     "roost_hosts": (
         "Hosts, by state.",
         "state",
@@ -66,10 +66,11 @@ _COUNTED = {
         "SELECT NULL, coalesce(extract(epoch FROM now() - min(created_at)), 0) FROM outbox",
     ),
 }
+COUNTED_AT = ("roost_counted_timestamp_seconds", "When all this was counted.")
 _COUNT = sa.text(
     " UNION ALL ".join(
         f"SELECT '{name}', label::text, value::float8 FROM ({query}) AS counted (label, value)"
-        for name, (_, _, query) in _COUNTED.items()
+        for name, (_, _, query) in COUNTED.items()
     )
 )
 
@@ -94,9 +95,9 @@ async def count(database: Database, dead_after: float) -> None:
         rows = (await connection.execute(_COUNT, {"dead_after": dead_after})).all()
     families = {
         name: GaugeMetricFamily(name, words, labels=[label] if label else None)
-        for name, (words, label, _) in _COUNTED.items()
+        for name, (words, label, _) in COUNTED.items()
     }
     for name, label, value in rows:
         families[name].add_metric([label] if label is not None else [], value)
-    at = GaugeMetricFamily("roost_counted_timestamp_seconds", "When all this was counted.", time.time())
+    at = GaugeMetricFamily(*COUNTED_AT, time.time())
     _HOLDINGS.latest = [*families.values(), at]

@@ -8,7 +8,7 @@ newest of these, as the comment on the table `alembic_version`: programs of earl
 
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,8 +60,9 @@ class Status:
         return self.problem is None
 
 
-def upgrade(url: str, to: str = "head") -> None:
+def upgrade(url: str, to: str = "head", tell: Callable[[str], None] = lambda _: None) -> None:
     """Apply every migration that the database does not have yet, up to the given revision; others may go on using it.
+    `tell` hears of each.
 
     A database that is newer than this program is left as it is; it must serve this program."""
     with connect(url) as connection:
@@ -73,12 +74,12 @@ def upgrade(url: str, to: str = "head") -> None:
             return
         connection.execute(online.GIVE_UP_EARLY)
         connection.commit()
-        _migrate(connection, to)
+        _migrate(connection, to, tell)
 
 
-def _migrate(connection: sa.Connection, to: str) -> None:
+def _migrate(connection: sa.Connection, to: str, tell: Callable[[str], None]) -> None:
     config = _config()
-    config.attributes["connection"] = connection
+    config.attributes.update(connection=connection, tell=tell)
     for _ in range(_TRIES):
         try:
             command.upgrade(config, to)

@@ -1,10 +1,12 @@
 """The `roost` command: what people can mend is one sentence, and samples can be read back."""
 
+import argparse
 import dataclasses
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ import yaml
 
 from roost import config
 from roost.api.app import default_rules
+from roost.cli import completion, main, serve
+from roost.errors import Invalid
 from roost.store import schema
 from roost.store.embedded import EmbeddedPostgres
 
@@ -110,9 +114,118 @@ def test_a_configuration_file_that_is_wrong_is_one_sentence(tmp_path: Path, text
     assert expected in said(roost("db", "status", "--config", str(file)))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[databse]\nurl = x\n", "there is no section [databse]; did you mean database?"),
+        ("[api]\nmax_limits = 3\n", "[api] has no option 'max_limits'; did you mean max_limit?"),
+        ("[log]\ncolour = 3\n", "[log] has no option 'colour'; there are format, level"),
+        ("[oslo_policy]\npolicy_fil = p\n", "[oslo_policy] has no option 'policy_fil'; did you mean policy_file?"),
+        (
+            "[keystone_authtoken]\nauth_type = password\nauth_ulr = x\n[api]\nregio = x\n",
+            "[keystone_authtoken] has no option 'auth_ulr'; did you mean auth_url?; "
+            "[api] has no option 'regio'; did you mean region?",
+        ),
+    ],
+)
+def test_a_name_in_the_configuration_that_nothing_reads_is_refused(tmp_path: Path, text: str, expected: str) -> None:
+    file = tmp_path / "roost.conf"
+    file.write_text(text)
+    with pytest.raises(Invalid) as refused:
+        config.load(file)
+    assert refused.value.message == f"The configuration cannot be used: {expected}"
+
+
+def test_what_libraries_read_is_theirs(tmp_path: Path) -> None:
+    file = tmp_path / "roost.conf"
+    file.write_text(
+        "[DEFAULT]\ncontrol_exchange = x\n[oslo_messaging_rabbit]\nssl = true\n[keystone_authtoken]\n"
+        "auth_type = password\nauth_url = http://keystone\nusername = roost\n"
+        "memcached_servers = a\n[oslo_policy]\npolicy_file = p.yaml\n"
+    )
+    config.load(file)
+
+
+def test_config_check_lists_all_that_is_wrong(tmp_path: Path) -> None:
+    file, permissions = tmp_path / "roost.conf", tmp_path / "policy.yaml"
+    file.write_text(
+        "[api]\nlisten = nonsense\nrequest_seconds = 5\n[clusters]\ncloud = openstack\npolicies = nope:Nope\n"
+        f"[oslo_policy]\npolicy_file = {permissions}\n"
+    )
+    permissions.write_text('"clusters:crate": "role:x"\n"mine": "role:y"\n"clusters:create": "rule:mine"\n')
+    done = roost("config", "check", str(file))
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        f"{file}: 'nonsense' is not an address to listen on: write HOST:PORT, such as 127.0.0.1:8774.",
+        f"{file}: The configuration names 'nope:Nope', which cannot be imported: No module named 'nope'.",
+        f"{file}: [database] statement_seconds must be less than [api] request_seconds.",
+        f"{file}: [clusters] cloud = openstack needs os_cloud: the cloud of clouds.yaml to use.",
+        f"{file}: {permissions} has 'clusters:crate', which is no permission; did you mean clusters:create?",
+    ]
+    file.write_text("[api]\nlisten = 0.0.0.0:8774\n")
+    permissions.unlink()
+    done = roost("config", "check", str(file))
+    assert (done.returncode, done.stdout) == (0, f"{file}: nothing is wrong.\n")
+
+
+def test_what_roost_serve_gives_projects_gives_way_to_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "roost.conf"
+    file.write_text("[quota]\ncores = 7\n")
+    quota = config.load(file, serve.QUOTAS).quota
+    assert (quota["cores"], quota["instances"]) == (7, 200)
+    assert config.load().quota["instances"] == 10
+
+
 def test_a_configuration_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     missing = tmp_path / "none.conf"
     assert said(roost("serve", "--config", str(missing))) == f"There is no configuration file {missing}."
+
+
+def test_the_version_names_its_commit() -> None:
+    assert re.fullmatch(r"roost \d+\.\d+\.\d+ \([0-9a-f]{12}(-dirty)?\)\n", roost("--version").stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["db", "ba"], "backup"),
+        (["db", "backup", "--d"], "--data"),
+        (["co"], "config completion"),
+        (["top", "--on"], "--once"),
+    ],
+)
+def test_a_shell_completes_commands_and_options(words: list[str], expected: str) -> None:
+    ask = f"COMP_WORDS=(roost {' '.join(words)}); COMP_CWORD={len(words)}; _roost; echo ${{COMPREPLY[@]}}"
+    script = completion.script("bash", main.parser()) + ask
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == expected
+
+
+def test_every_help_fits_a_screen() -> None:
+    for name, each in commands(main.parser()):
+        assert each.format_help().count("\n") <= 40, name
+
+
+def commands(parser: argparse.ArgumentParser, name: str = "roost") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    yield name, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, inner in action.choices.items():
+                yield from commands(inner, f"{name} {word}")
+
+
+def test_progress_is_for_terminals_only(database_url: str) -> None:
+    environment = {**os.environ, "ROOST_DATABASE_URL": database_url}
+    command = [sys.executable, "-m", "roost", "audit"]
+    quiet = subprocess.run(command, capture_output=True, env=environment, check=True)
+    assert quiet.stderr == b""
+    ours, theirs = os.openpty()
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 1000).decode()
+    os.close(ours)
+    assert "auditing: " in shown
+    assert shown.endswith("\r\x1b[K")
 
 
 def test_without_a_command_it_says_what_there_is() -> None:

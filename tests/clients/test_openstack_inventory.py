@@ -119,15 +119,15 @@ def test_quotas_and_limits(client: Client) -> None:
     def quota(*options: str, cloud: str = "roost") -> dict[str, Any]:
         return {row["Resource"]: row for row in client.ask("quota", "show", *options, cloud=cloud)}
 
-    assert quota()["server-groups"]["Limit"] == 10
+    assert quota()["server-groups"]["Limit"] == 100
     assert quota("--compute", "--usage")["cores"]["In Use"] == 0
-    assert quota("--default")["instances"]["Limit"] == 10
+    assert quota("--default")["instances"]["Limit"] == 200
     client.do("quota", "set", "--server-groups", "20", "--server-group-members", "30", "demo")
     assert (quota()["server-groups"]["Limit"], quota()["server-group-members"]["Limit"]) == (20, 30)
     (listed,) = client.ask("quota", "list", "--compute")
     assert listed["Cores"] == 20
     client.do("quota", "delete", "--compute", "demo")
-    assert quota()["server-groups"]["Limit"] == 10
+    assert quota()["server-groups"]["Limit"] == 100
     limits = {row["Name"]: row["Value"] for row in client.ask("limits", "show", "--absolute", cloud="roost")}
     assert (limits["max_server_groups"], limits["total_cores"]) == (10, 20)
     extensions = {row["Alias"] for row in client.ask("extension", "list", "--compute", cloud="roost")}

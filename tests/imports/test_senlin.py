@@ -12,7 +12,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from roost.cli import imports
-from roost.cli.main import _parser, main
+from roost.cli.main import main, parser
 from tests.clusters.house import PROPERTIES, House, clustering
 from tests.imports.conftest import SenlinStore, load
 
@@ -372,7 +372,7 @@ def test_every_command_of_a_page_is_one(page: str) -> None:
     commands = re.findall(r"^ *\$ roost (.*?)(?: +#.*)?$", PAGES[page], re.MULTILINE)
     assert commands
     for command in commands:
-        _parser().parse_args(command.split())
+        parser().parse_args(command.split())
 
 
 def test_the_stored_copy_is_what_senlin_makes(senlin: SenlinStore, mariadb: str | None, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ counted, and sent as a notification.
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -101,10 +101,11 @@ async def since(connection: AsyncConnection, group_ids: Iterable[str] | None = N
 # Everything
 
 
-async def audit_all(connection: AsyncConnection) -> list[Finding]:
-    """Audit every host and every group, as they were at one moment, in as many queries for many as for few."""
+async def audit_all(connection: AsyncConnection, tell: Callable[[str], None] = lambda _: None) -> list[Finding]:
+    """Audit every host and every group, as they were at one moment, in as many queries for many as for few.
+    `tell` hears how far it has come."""
     await connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
-    return await _findings(connection, await Violations(LiveFleet()).now(connection))
+    return await _findings(connection, await Violations(LiveFleet(), tell).now(connection))
 
 
 async def _findings(connection: AsyncConnection, broken: Iterable[BrokenRule]) -> list[Finding]:

@@ -5,7 +5,7 @@ them.
 """
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -161,6 +161,8 @@ class Violations:
     """The audits of all groups, as far as they still hold."""
 
     live: LiveFleet
+    tell: Callable[[str], None] = lambda _: None
+    """Hears how many groups have been audited."""
     _groups: dict[str, _AuditedBefore] = field(default_factory=dict)
     _generation: int = -1
     _state: _GroupsState | None = None
@@ -186,6 +188,7 @@ class Violations:
         rows = [_CurrentGroup(*row) for row in await connection.execute(query.order_by(server_groups.c.number))]
         stale = self._forget(rows, doubtful)
         for start in range(0, len(stale), _AT_A_TIME):
+            self.tell(f"{start:,} of {len(stale):,} groups")
             await self._audit(connection, stale[start : start + _AT_A_TIME])
         newest, versions = (rows[-1].number, sum(row.version for row in rows)) if rows else (None, None)
         self._state = _GroupsState(len(rows), newest, versions)

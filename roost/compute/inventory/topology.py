@@ -13,7 +13,7 @@ switch in it an aggregate of that scope.
 """
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -204,15 +204,19 @@ async def simulation(connection: AsyncConnection) -> Mapping[str, float]:
     return found or _FAST
 
 
-async def load(connection: AsyncConnection, topology: Topology) -> bool:
-    """Make the inventory, unless there is one already; says whether it did."""
+async def load(connection: AsyncConnection, topology: Topology, tell: Callable[[str], None] = lambda _: None) -> bool:
+    """Make the inventory, unless there is one already; says whether it did. `tell` hears what is being made."""
     claim = insert(topologies).values(name=topology.name, simulation=dict(topology.simulation))
     if await connection.scalar(claim.on_conflict_do_nothing().returning(topologies.c.id)) is None:
         return False
-    await _load_hosts(connection, topology.hosts)
-    await _load_scopes(connection, topology.hosts)
-    await _load_aggregates(connection, topology.hosts)
-    await _load_memberships(connection, topology.hosts)
+    for what, load_some in (
+        (f"{len(topology.hosts):,} hosts", _load_hosts),
+        ("scopes", _load_scopes),
+        ("aggregates", _load_aggregates),
+        ("the hosts of aggregates", _load_memberships),
+    ):
+        tell(what)
+        await load_some(connection, topology.hosts)
     return True
 
 

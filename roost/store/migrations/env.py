@@ -16,7 +16,8 @@ def _ours(name: str | None, kind: str, parents: object) -> bool:
 
 
 def _remember(ctx: MigrationContext, step: MigrationInfo, heads: Collection[Any], run_args: Mapping[str, Any]) -> None:
-    """Let programs know whether what a migration removed is something that they use."""
+    """Let programs know whether what a migration removed is something that they use; say how far it has come."""
+    context.config.attributes["tell"](step.up_revision_id)
     oldest = getattr(getattr(step.up_revision, "module", None), "unused_since", None)
     if oldest is not None and ctx.connection is not None:
         ctx.connection.execute(sa.text(f"COMMENT ON TABLE alembic_version IS '{oldest}'"))
