@@ -5,14 +5,19 @@ BIN := $(VENV)/bin
 PIP := -m pip install -qq --disable-pip-version-check
 AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo)
 
-.PHONY: install serve test oracle soak load security browser-test pictures alerts check web-check bench tempest lab lab-test lab-stop docs clean
+.PHONY: install serve dist dist-test test oracle soak load security browser-test pictures alerts check web-check bench tempest lab lab-test lab-stop docs clean
 
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+# What serving needs, with the client that the documentation uses; the tools of developers come on top of it.
+$(VENV)/.serving: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Roost needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade --constraint constraints.txt pip
+	$(BIN)/python $(PIP) --constraint constraints.txt --editable '.[embedded,client]'
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.serving
 	$(BIN)/python $(PIP) --constraint constraints.txt --group dev --editable '.[embedded,keystone,client,notifications,senlin]'
 	@touch $@
 
@@ -33,8 +38,16 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	.venv-nova/bin/python $(PIP) nova==34.0.0 'SQLAlchemy<2.1'
 	@touch $@
 
-serve: install
+serve: $(VENV)/.serving
 	$(BIN)/roost serve
+
+# A wheel in dist/, which works without this checkout; dist-test installs it elsewhere and serves from there.
+dist: $(VENV)/.serving
+	rm -rf build dist
+	$(BIN)/python -m pip wheel -qq --disable-pip-version-check --no-deps --wheel-dir dist .
+
+dist-test: install dist
+	ROOST_DIST=1 $(BIN)/python -m pytest tests/packaging
 
 test: install .venv-senlin/.installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile
@@ -70,14 +83,18 @@ pictures: install /usr/bin/chromium .venv-browser/.installed
 	ROOST_PICTURES=1 PYTHONPATH=.venv-browser $(BIN)/python -m pytest tests/browser/test_dashboard.py
 
 # promtool comes with Debian's prometheus, which is unpacked and not installed: no server is to run here.
-.venv-prometheus/usr/bin/promtool:
-	@command -v apt-get >/dev/null || { echo "The alerts are tested with promtool, and there is no apt-get to get it from."; exit 1; }
+.venv-prometheus/usr/bin/promtool .venv-prometheus/bin/prometheus-alertmanager: .ci/prometheus-alertmanager
+	@command -v apt-get >/dev/null || { echo "The alerts are tested with programs of Prometheus, and there is no apt-get to get them from."; exit 1; }
 	mkdir -p .venv-prometheus
-	cd .venv-prometheus && apt-get download -qq prometheus && dpkg -x prometheus_*.deb .
+	cd .venv-prometheus && apt-get download -qq prometheus prometheus-alertmanager && for each in *.deb; do dpkg -x $$each .; done
+	install -D $< .venv-prometheus/bin/prometheus-alertmanager
+	@touch .venv-prometheus/usr/bin/promtool
 
-alerts: .venv-prometheus/usr/bin/promtool
-	$< check rules deploy/prometheus/roost.rules.yml
-	$< test rules deploy/prometheus/roost.rules.test.yml
+# The alerts themselves, and the guide in which the Alertmanager calls a receiver.
+alerts: install .venv-prometheus/usr/bin/promtool .venv-prometheus/bin/prometheus-alertmanager
+	.venv-prometheus/usr/bin/promtool check rules deploy/prometheus/roost.rules.yml
+	.venv-prometheus/usr/bin/promtool test rules deploy/prometheus/roost.rules.test.yml
+	$(BIN)/python -m pytest tests/docs -k alarm
 
 # The placement core against the oracle in its long form: more than 100,000 cases, others every time.
 oracle: install
@@ -166,7 +183,8 @@ security: install
 	ROOST_EXAMPLES=$${ROOST_EXAMPLES:-50} $(BIN)/python -m pytest tests/security
 
 docs: install
-	$(BIN)/mkdocs build --strict
+	$(BIN)/codespell README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 clean:
 	rm -rf .venv .venv-* .roost .lab build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov
