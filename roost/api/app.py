@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from roost import errors, logs
+from roost import errors, logs, traces
 from roost.api import access_rules, bodies, metrics, permissions, web
 from roost.api.auth import REFUSAL, Authenticator
 from roost.api.clustering import CLUSTERING_API
@@ -185,24 +185,31 @@ class App:
         identifier = f"req-{uuid.uuid4()}"
         logs.request_id.set(identifier)
         exchange = self._enter(scope, receive, headers)
+        with traces.span("request", headers.get("traceparent")) as traced:
+            response = await self._respond(exchange)
+            self._sign(exchange, response, identifier)
+            traced |= self._traced(exchange, response)
+            await response(scope, receive, send)
+        self._note(exchange, response, time.perf_counter() - started)
+
+    async def _respond(self, exchange: _Exchange) -> Response:
+        """The answer, or what is said instead of one."""
         try:
             # Whether this process is well is answered also when it has too much to do, and servers that are being made
             # wait for what Neutron and Cinder tell Nova.
             urgent = exchange.api is SERVICE_API or (exchange.api is FRONT_API and exchange.path.endswith(_EVENTS))
             with nullcontext() if urgent else self._admission.work():
                 async with exchange.deadline:
-                    response = await self._answer(exchange)
+                    return await self._answer(exchange)
         except errors.RoostError as error:
             response = self._refuse(exchange, status_of(error), error.message, type(error))
             if isinstance(error, errors.TooManyRequests):
                 response.headers["Retry-After"] = str(error.seconds)
             if isinstance(error, TooFast):
                 exchange.allowance = error.allowance
+            return response
         except Exception as error:
-            response = self._fail(exchange, error)
-        self._sign(exchange, response, identifier)
-        await response(scope, receive, send)
-        self._note(exchange, response, time.perf_counter() - started)
+            return self._fail(exchange, error)
 
     def _fail(self, exchange: _Exchange, error: Exception) -> Response:
         """What went wrong is not the caller's fault: 503 where the same again may succeed, else 500."""
@@ -395,6 +402,17 @@ class App:
             response.headers.update(exchange.allowance.headers)
         for name, value in exchange.api.headers(exchange.version, identifier):
             response.headers[name] = value
+
+    def _traced(self, exchange: _Exchange, response: Response) -> dict[str, Any]:
+        """The request as OpenTelemetry names its parts; its id is Nova's where Nova has answered."""
+        method, route = exchange.scope["method"], exchange.route.path if exchange.route else None
+        return {
+            "name": f"{method} {exchange.api.prefix}{route or ''}",
+            "http.request.method": method,
+            "http.route": route,
+            "http.response.status_code": response.status_code,
+            "openstack.request_id": response.headers["X-OpenStack-Request-Id"],
+        }
 
     def _note(self, exchange: _Exchange, response: Response, seconds: float) -> None:
         method = exchange.scope["method"] if exchange.scope["method"] in _METHODS else "other"

@@ -16,7 +16,7 @@ import uvicorn
 from prometheus_client import Gauge
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from roost import config, engine, logs
+from roost import config, engine, logs, traces
 from roost.api.app import App, make_services
 from roost.api.auth import Authenticator, KeystoneAuthenticator, RoostAuthenticator
 from roost.api.routes import Services
@@ -56,6 +56,7 @@ def run(
     """Run an API, an engine, or both, until SIGTERM or Ctrl-C; `ready` is called when requests are answered, `give_up`
     if the process has not ended in time and is about to be cut off."""
     logs.set_up(settings.log_level, settings.log_format)
+    traces.set_up(settings.tracing_endpoint, f"roost-{'api' if api else 'engine'}")
     plugins.load(settings)  # a type that cannot be used is refused before anything is ready
     url = config.database_url(settings)
     pooler.refuse_unknown(url, settings.session_url)
@@ -68,6 +69,7 @@ def run(
         _answer_prometheus(*config.address(settings.engine_listen))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_run(settings, url, listener, tls, engine, ready, give_up))
+    traces.shut_down()
     return 0
 
 

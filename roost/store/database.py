@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
+from roost import traces
 from roost.store.addresses import KEEPALIVES, Address
 
 logger = logging.getLogger(__name__)
@@ -177,17 +178,19 @@ class Database:
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
         """A transaction: committed at the end of the block, rolled back if it raises."""
-        async with self._engine.begin() as connection:
-            if self._shared:
-                await connection.exec_driver_sql(_timeouts(self.limits, "SET LOCAL"))
-            yield connection
+        with traces.part("transaction"):
+            async with self._engine.begin() as connection:
+                if self._shared:
+                    await connection.exec_driver_sql(_timeouts(self.limits, "SET LOCAL"))
+                yield connection
 
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[AsyncConnection]:
         """A connection on which each statement is a transaction: committed, in the same round trip, when it ends."""
         # The limits on a shared session hold for a transaction: there, all of the statements are one.
-        async with self.begin() if self._shared else self._autocommit.connect() as connection:
-            yield connection
+        with nullcontext() if self._shared else traces.part("transaction"):
+            async with self.begin() if self._shared else self._autocommit.connect() as connection:
+                yield connection
 
     @property
     def connections_in_use(self) -> int:

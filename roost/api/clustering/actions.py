@@ -89,7 +89,7 @@ def _view(row: sa.Row[Any], version: Version) -> dict[str, Any]:
 
 
 _SECONDS: Schema = {"type": ["number", "null"]}
-_INSIDE = ("sequence", "lock", "parent_id", "part", "attempt", "wake_at", "control", "is_admin", "plan")
+_INSIDE = ("sequence", "lock", "parent_id", "part", "attempt", "wake_at", "control", "is_admin", "plan", "trace")
 _ACTION = shapes.of(
     actions,
     hides=_INSIDE,

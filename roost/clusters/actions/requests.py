@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost import traces
 from roost.clusters.errors import ActionConflict, ResourceIsLocked
 from roost.clusters.ids import new_id
 from roost.clusters.states import ActionName, ActionStatus
@@ -76,6 +77,7 @@ async def accept(connection: AsyncConnection, owner: Owner, request: ActionReque
             project_id=owner.project_id,
             domain_id=owner.domain_id,
             is_admin=owner.is_admin,
+            trace=traces.current(),
         )
     )
     return identifier

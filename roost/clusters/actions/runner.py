@@ -12,6 +12,7 @@ from dataclasses import replace
 import sqlalchemy as sa
 from prometheus_client import Counter
 
+from roost import traces
 from roost.clusters import bindings
 from roost.clusters.actions import attachments, cluster_plans, hooks, node_plans, steps
 from roost.clusters.actions.context import PlanningContext
@@ -32,9 +33,10 @@ ENDED = Counter("roost_actions_ended", "Actions on clusters and nodes that ended
 async def carry_out(work: Work) -> None:
     """Do what is left to do of an action that this engine has claimed."""
     try:
-        ending = await _attempt(work)
-        if ending is not None:
-            await end(work, ending)
+        with traces.span(str(work.action), work.trace, action=work.id, target=work.target, attempt=work.attempt):
+            ending = await _attempt(work)
+            if ending is not None:
+                await end(work, ending)
     except Superseded:
         logger.warning("another engine has taken over", extra={"action": work.id})
         await steps.clear_away(work)

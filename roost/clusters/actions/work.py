@@ -81,6 +81,7 @@ class Work:
     """What policies have decided, as they see it; the engine reads it as `Decisions`."""
     outputs: Outputs
     program: Program | None
+    trace: str | None = None
     signal: Signal | None = None
     steps: tuple[NodeStep, ...] | None = None
     """Those not yet done; None if they are still to be read."""
@@ -108,6 +109,7 @@ class Work:
             outputs=Outputs.from_json(row["outputs"]),
             program=None if row["plan"] is None else Program.from_json(row["plan"], "The plan"),
             signal=Signal(row["control"]) if row["control"] else None,
+            trace=row["trace"],
         )
 
     @property

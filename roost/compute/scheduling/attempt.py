@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from roost import traces
 from roost.compute.inventory.claims import Usage
 from roost.compute.inventory.flavors import Flavor, ServerFlavor
 from roost.compute.inventory.live_fleet import LiveFleet
@@ -36,6 +37,7 @@ class PendingRequest:
     future: "asyncio.Future[CreatedServers]"
     searched: list[Decision] = field(default_factory=list)
     """What the exact search found, each time that it was asked."""
+    trace: str | None = field(default_factory=traces.current)
 
     @property
     def answered(self) -> bool:
@@ -129,7 +131,8 @@ class Attempt:
 
     def _choose(self, fleet: Fleet, request: Request) -> Decision:
         """Decide in a moment, or use what the exact search has found, if that still holds. Raises `SearchNeeded`."""
-        quick = place(fleet, replace(request, budget=0))
+        with traces.part("decision", servers=request.count):
+            quick = place(fleet, replace(request, budget=0))
         if not quick.cut_short:
             return quick
         searched = self.pending.searched

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import prometheus_client
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from roost import traces
 from roost.compute.groups import notifications
 from roost.compute.groups.group_cache import GroupCache
 from roost.compute.inventory import claims
@@ -160,7 +161,8 @@ class Scheduler:
         self._busy_projects[project_id] += 1
         self._busy_groups |= groups
         try:
-            await self._serve(together)
+            with traces.span("scheduling", *(each.trace for each in together), requests=len(together)):
+                await self._serve(together)
         finally:
             self._busy_projects[project_id] -= 1
             if not self._busy_projects[project_id]:

@@ -167,6 +167,8 @@ actions = sa.Table(
     sa.Column("is_admin", sa.Boolean, nullable=False, server_default=sa.false()),
     # What is to be done, set before anything is; null until then.
     sa.Column("plan", JSONB),
+    # The W3C traceparent of the request, where there are traces.
+    sa.Column("trace", sa.Text),
     created_at(),
     updated_at(),
     *_owner(),
