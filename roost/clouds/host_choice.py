@@ -7,7 +7,7 @@ from typing import Any
 
 from roost.clouds import inventory
 from roost.clouds.base import ServerRequest
-from roost.clouds.inventory import Inventory
+from roost.clouds.inventory import Demand, Inventory
 from roost.compute.scheduling import records
 from roost.placement import scheduler
 from roost.placement.decision import Decision, Request
@@ -36,18 +36,19 @@ def place(
     requests: Sequence[ServerRequest],
     avoided: Mapping[str, Collection[str]],
     rules: Mapping[str, Sequence[Rule]],
+    project_id: str,
 ) -> dict[str, ChosenHost | str]:
     """The host of each server, or why there is none, by node id; `rules` are those of the groups that are Roost's own.
     Servers that ask for more than Roost knows of, or for what does not exist, are left out: Nova places or refuses
     them."""
-    flavors: dict[tuple[str, bool], list[ServerRequest]] = {}
+    demands: dict[Demand, list[ServerRequest]] = {}
     for request in requests:
         if _is_ours(request):
-            flavors.setdefault((request.flavor, _is_volume_backed(request)), []).append(request)
+            demands.setdefault(demand(request), []).append(request)
     groups: dict[str, tuple[Sequence[Rule], Sequence[str]]] = {}
     places: dict[str, ChosenHost | str] = {}
-    for (flavor, volume_backed), alike in flavors.items():
-        seen = inventory.read(connection, flavor, volume_backed=volume_backed)
+    for wanted, alike in demands.items():
+        seen = inventory.read(connection, wanted, project_id)
         for group in {request.server_group for request in alike if request.server_group} - groups.keys():
             if (found := connection.compute.find_server_group(group)) is not None:
                 groups[group] = _rules(found, rules), _hosts(connection, found)
@@ -63,10 +64,12 @@ def _is_ours(request: ServerRequest) -> bool:
     return not names_a_host and set(request.scheduler_hints) <= {"group"}
 
 
-def _is_volume_backed(request: ServerRequest) -> bool:
-    return any(
+def demand(request: ServerRequest) -> Demand:
+    """What a server asks of its host, wherever that is."""
+    volume_backed = any(
         device.get("boot_index") == 0 and device.get("destination_type") == "volume" for device in request.block_devices
     )
+    return Demand(request.flavor, request.image, volume_backed)
 
 
 def _rules(group: Any, known: Mapping[str, Sequence[Rule]]) -> Sequence[Rule]:
@@ -115,13 +118,19 @@ def _places(
 
 
 def _decide(seen: Inventory, request: Request) -> list[ChosenHost | str]:
-    """All of them together if that can be, else as many as there is place for."""
-    decision = scheduler.place(seen.fleet, request)
+    """All of them together if that can be, else as many as there is place for; on hosts that Nova probably refuses only
+    where there is no other."""
+    likely = replace(request, excluded=[*request.excluded, *seen.unlikely])
+    decision = scheduler.place(seen.fleet, likely)
+    if not decision and not scheduler.place(seen.fleet, replace(likely, count=1)):
+        decision = scheduler.place(seen.fleet, request)
     if decision:
         return _taken(seen, decision)
     answers: list[ChosenHost | str] = []
     for left in range(request.count, 0, -1):
-        decision = scheduler.place(seen.fleet, replace(request, count=1))
+        decision = scheduler.place(seen.fleet, replace(likely, count=1)) or scheduler.place(
+            seen.fleet, replace(request, count=1)
+        )
         if not decision:
             reason = f"No valid host was found. {records.sentence(decision)}"
             return answers + [reason] * left

@@ -1,7 +1,12 @@
 """The hosts of a real OpenStack as the placement core sees them, read live: what is up from Nova, what is free from
-Placement, zones and scopes from aggregates."""
+Placement, zones and scopes from aggregates.
 
-from collections.abc import Mapping
+Nova's filters know more than this, and have the last word. What two usual ones would say is guessed from the metadata
+of aggregates, so that the hosts that they let pass are tried first.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +21,10 @@ DEFAULT_ZONE = "nova"
 
 _CLASSES = ("VCPU", "MEMORY_MB", "DISK_GB")
 _CANDIDATES_VERSION = "1.29"
+_OF_AGGREGATES = "aggregate_instance_extra_specs:"
+_TENANT = "filter_tenant_id"
+_OPERATORS = ("<", "=", "!", ">", "s=", "s!", "s<", "s>")
+"""How values begin that are more than the text to find."""
 _PLENTY = 1 << 40
 """What a host has of a resource that is counted elsewhere, such as disk on shared storage."""
 
@@ -26,23 +35,40 @@ class Inventory:
 
     fleet: Fleet
     needs: Resources
+    unlikely: tuple[int, ...] = ()
+    """Hosts that Nova will probably refuse."""
 
 
-def read(connection: Any, flavor_id: str, *, volume_backed: bool = False) -> Inventory | None:
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What servers that are alike ask of a host."""
+
+    flavor: str
+    image: str | None = None
+    volume_backed: bool = False
+
+
+def read(connection: Any, demand: Demand, project_id: str) -> Inventory | None:
     """The hosts as they are now; None where the cloud does not let this user see them, or has no Placement or no such
     flavor."""
-    flavor = connection.compute.find_flavor(flavor_id) if connection.has_service("placement") else None
+    flavor = connection.compute.find_flavor(demand.flavor) if connection.has_service("placement") else None
     if flavor is None:
         return None
-    needs, query = _demand(flavor, volume_backed)
+    specs, image = flavor.extra_specs or {}, _image_properties(connection, demand.image)
+    needs, required = _needs(flavor, demand.volume_backed), [*_traits(specs), *_traits(image)]
     try:
         hypervisors = list(connection.compute.hypervisors(details=True))
-        zones, scopes = _aggregates(connection.compute.aggregates())
-        answer = connection.placement.get("/allocation_candidates", params=query, microversion=_CANDIDATES_VERSION)
-        exceptions.raise_from_response(answer)
+        aggregates = list(connection.compute.aggregates())
+        rooms = {}
+        if "dedicated" in (specs.get("hw:cpu_policy"), image.get("hw_cpu_policy")):
+            rooms = _candidates(connection, {**needs, "VCPU": 0, "PCPU": needs["VCPU"]}, required)
+        if rooms:
+            needs["VCPU"] = 0
+        # Hosts that keep no CPUs apart give dedicated ones out of the others.
+        rooms = rooms or _candidates(connection, needs, required)
     except exceptions.ForbiddenException:
         return None
-    rooms = answer.json()["provider_summaries"]
+    zones, scopes = _aggregates(aggregates)
     fleet = Fleet()
     for hypervisor in hypervisors:
         host = (hypervisor.service_details or {}).get("host") or hypervisor.name
@@ -54,22 +80,61 @@ def read(connection: Any, flavor_id: str, *, volume_backed: bool = False) -> Inv
             enabled=hypervisor.state == "up" and hypervisor.status == "enabled",
             aggregates={**scopes.get(host, {}), AVAILABILITY_ZONE: zones.get(host, DEFAULT_ZONE)},
         )
-    return Inventory(fleet, Resources(*(needs.get(name, 0) for name in _CLASSES)))
+    needed = Resources(*(needs.get(name, 0) for name in _CLASSES))
+    return Inventory(fleet, needed, tuple(_refused(fleet, aggregates, specs, project_id)))
 
 
-def _demand(flavor: Any, volume_backed: bool) -> tuple[dict[str, int], dict[str, str]]:
-    """What a server takes of each resource, and the question to Placement that asks for it, as Nova would."""
+def _candidates(connection: Any, needs: Mapping[str, int], required: Sequence[str]) -> Mapping[str, Any]:
+    """What Placement says of the hosts that have all of this free, as Nova would ask it."""
+    resources = ",".join(f"{name}:{amount}" for name, amount in needs.items() if amount)
+    query = {"resources": resources, "required": ",".join(["!COMPUTE_STATUS_DISABLED", *required])}
+    answer = connection.placement.get("/allocation_candidates", params=query, microversion=_CANDIDATES_VERSION)
+    exceptions.raise_from_response(answer)
+    found: Mapping[str, Any] = answer.json()["provider_summaries"]
+    return found
+
+
+def _needs(flavor: Any, volume_backed: bool) -> dict[str, int]:
+    """What a server takes of each resource."""
     disk = (0 if volume_backed else flavor.disk or 0) + (flavor.ephemeral or 0) + -(-(flavor.swap or 0) // 1024)
     needs = {"VCPU": flavor.vcpus, "MEMORY_MB": flavor.ram, "DISK_GB": disk}
-    required = ["!COMPUTE_STATUS_DISABLED"]
     for key, value in (flavor.extra_specs or {}).items():
         kind, _, name = key.partition(":")
         if kind == "resources" and value.isdigit():
             needs[name] = int(value)
-        elif kind == "trait":
-            required.append(f"!{name}" if value == "forbidden" else name)
-    resources = ",".join(f"{name}:{amount}" for name, amount in needs.items() if amount)
-    return needs, {"resources": resources, "required": ",".join(required)}
+    return needs
+
+
+def _traits(properties: Mapping[str, Any]) -> list[str]:
+    """The traits that a flavor or an image asks for, or wants none of."""
+    named = [(key.partition(":"), value) for key, value in properties.items()]
+    return [f"!{name}" if value == "forbidden" else name for (kind, _, name), value in named if kind == "trait"]
+
+
+def _image_properties(connection: Any, image_id: str | None) -> Mapping[str, Any]:
+    image = connection.image.find_image(image_id) if image_id is not None else None
+    return {} if image is None else {**(image.properties or {}), "hw_cpu_policy": image.hw_cpu_policy}
+
+
+def _refused(fleet: Fleet, aggregates: Iterable[Any], specs: Mapping[str, str], project_id: str) -> Iterator[int]:
+    """The hosts that AggregateInstanceExtraSpecsFilter or AggregateMultiTenancyIsolation would refuse."""
+    wanted = {
+        key.removeprefix(_OF_AGGREGATES): value
+        for key, value in specs.items()
+        if (key.startswith(_OF_AGGREGATES) or ":" not in key) and not value.startswith(_OPERATORS)
+    }
+    offered: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for aggregate in aggregates:
+        for key, value in (aggregate.metadata or {}).items():
+            # Several keys that begin alike make room for more projects than fit into one value.
+            named = _TENANT if key.startswith(_TENANT) else key
+            for host in aggregate.hosts or ():
+                offered[host][named] |= {each.strip() for each in value.split(",")}
+    for host in fleet.hosts():
+        own = offered[fleet.name(host)]
+        isolated = bool(own[_TENANT]) and project_id not in own[_TENANT]
+        if isolated or any(value not in own[key] for key, value in wanted.items()):
+            yield host
 
 
 def _aggregates(aggregates: Any) -> tuple[dict[str, str], dict[str, dict[str, str]]]:

@@ -40,6 +40,7 @@ from roost.clouds.base import (
     ServerRequest,
 )
 from roost.clouds.host_choice import ChosenHost
+from roost.clouds.inventory import Demand
 from roost.clouds.nova import NODE_ID, nearest_policy
 from roost.clouds.octavia import Octavia
 from roost.clouds.retries import make_patient
@@ -57,6 +58,8 @@ _CUT_SECONDS = 2.0
 """How long Nova may still be at work on a request whose connection was cut."""
 _ATTEMPTS = 4
 """How often a server is created: a connection may be cut, and a host may be taken by somebody else."""
+_HOSTS_TRIED = 40
+"""How often, where Nova must not choose by itself because it does not know the rules, and may refuse a host."""
 _NO_HOST = re.compile("No valid host|Exceeded max|exhausted|violat", re.IGNORECASE)
 _OWN_MICROVERSION = "2.1003"
 """Several policies in one group can only be asked of Roost's own compute API."""
@@ -421,7 +424,8 @@ class _Creation:
         self.placed: dict[str, str] = {}
         self.keys: dict[str, str] = {}
         self.rules: dict[str, tuple[Rule, ...]] = {}
-        self.avoided: dict[str, set[str]] = defaultdict(set)
+        self.avoided: dict[tuple[Demand, str | None], set[str]] = defaultdict(set)
+        """The hosts that Nova refused, for all servers that are alike."""
         self.found: dict[str, CloudServer] = {}
 
     async def run(self) -> list[ServerOutcome]:
@@ -430,18 +434,21 @@ class _Creation:
         if groups and self.cloud.groups is not None:
             self.rules = await self.cloud.groups.rules(groups)
         self.found = await self.cloud.find_servers(list(self.requests))
-        for attempt in range(1, _ATTEMPTS + 1):
-            last = attempt == _ATTEMPTS
-            lost = await self._create_missing(leave_it_to_nova=last)
+        most = _ATTEMPTS if all(map(self._is_novas, self.requests.values())) else _HOSTS_TRIED
+        cuts = 0
+        for attempt in range(1, most + 1):
+            lost = await self._create_missing(leave_it_to_nova=attempt >= _ATTEMPTS)
             if lost is not None:
+                cuts += 1
                 await asyncio.sleep(_CUT_SECONDS)
             await self._settle()
+            last = attempt == most or cuts == _ATTEMPTS
             if not last:
                 await self._take_back()
-            if not self._missing():
-                break
-            if last and lost is not None:
+            if last and lost is not None and self._missing():
                 raise lost
+            if last or not self._missing():
+                break
         return [_outcome(node_id, self.found.get(node_id), self.refused) for node_id in self.requests]
 
     def _missing(self) -> list[ServerRequest]:
@@ -473,14 +480,16 @@ class _Creation:
     async def _place(self, missing: Sequence[ServerRequest]) -> None:
         """Choose the host of each server that Roost can choose one for, or learn that there is none."""
         self.placed = {}
+        avoided = {request.node_id: self.avoided[_alike(request)] for request in missing}
         places = await self.cloud._ask(
-            lambda connection: host_choice.place(connection, missing, self.avoided, self.rules)
+            lambda connection: host_choice.place(connection, missing, avoided, self.rules, self.cloud.project_id)
         )
         for node_id, place in places.items():
             if isinstance(place, ChosenHost):
                 self.placed[node_id] = place.host
             else:
-                self.refused[node_id] = place
+                number = len(avoided[node_id])
+                self.refused[node_id] = f"{place} Nova refused {number} of them." if number else place
 
     def _is_novas(self, request: ServerRequest) -> bool:
         """Whether Nova by itself would keep to all rules of the server's group."""
@@ -526,10 +535,15 @@ class _Creation:
             if server.status == "ERROR" and node_id in self.placed and _NO_HOST.search(server.fault or "")
         }
         for node_id in misplaced:
-            self.avoided[node_id].add(self.placed[node_id])
+            self.avoided[_alike(self.requests[node_id])].add(self.placed[node_id])
             del self.found[node_id]
         if misplaced:
             await self.cloud.delete_servers([server.id for server in misplaced.values()], force=True)
+
+
+def _alike(request: ServerRequest) -> tuple[Demand, str | None]:
+    """What servers share that Nova's filters judge alike."""
+    return host_choice.demand(request), request.availability_zone
 
 
 async def _gathered(work: Iterator[Any]) -> list[Any]:
