@@ -37,6 +37,8 @@ NODE_ID = "cluster_node_id"
 """The key of a server's metadata that names its node; profiles set it too."""
 _VERSION = "2.87"
 """Of what Roost itself asks: servers tell their flavor's size, groups their rules."""
+_PINS_VERSION = "2.96"
+"""From this one on, servers tell the zone that they were asked for in."""
 _REFUSALS: Mapping[int, type[RoostError]] = {
     400: Invalid,
     401: Unauthorized,
@@ -167,7 +169,14 @@ class Nova:
 
     async def _get(self, path: str, **query: Any) -> Any:
         given = {key: value for key, value in query.items() if value is not None}
-        return (await self.ask("GET", f"/v2.1{path}?{urlencode(given)}")).accepted().json()
+        headers = await self._asking_for_servers() if path.startswith("/servers") else {}
+        return (await self.ask("GET", f"/v2.1{path}?{urlencode(given)}", headers=headers)).accepted().json()
+
+    async def _asking_for_servers(self) -> dict[str, str]:
+        """The header that lets servers tell their zones, if this Nova can."""
+        major, minor = map(int, (await self.newest_version()).split("."))
+        known = (major, minor) >= tuple(map(int, _PINS_VERSION.split(".")))
+        return {"OpenStack-API-Version": f"compute {_PINS_VERSION if known else _VERSION}"}
 
     async def _pages(self, path: str, key: str, **query: Any) -> list[dict[str, Any]]:
         """Every item of a list, however long. Nova gives fewer than asked for where its own limit is lower, so only an
@@ -250,7 +259,9 @@ class Nova:
 
     async def servers_by_id(self, server_ids: Sequence[str]) -> tuple[list[mirror.NovaServer], set[str]]:
         """These servers, and the ids of those of them that are not there any more."""
-        answers = await asyncio.gather(*(self.ask("GET", _server_path(server_id)) for server_id in server_ids))
+        headers = await self._asking_for_servers() if server_ids else {}
+        asked = [self.ask("GET", _server_path(server_id), headers=headers) for server_id in server_ids]
+        answers = await asyncio.gather(*asked)
         gone = {server_id for server_id, answer in zip(server_ids, answers, strict=True) if answer.status == 404}
         rows = [answer.accepted().json()["server"] for answer in answers if answer.status != 404]
         gone |= {row["id"] for row in rows if row["status"] in _GONE}
@@ -409,4 +420,5 @@ def _server(row: Mapping[str, Any]) -> mirror.NovaServer:
         task_state=task_state,
         launched_at=None if launched is None else datetime.fromisoformat(launched).replace(tzinfo=UTC),
         settled=task_state is None and vm_state not in ("building", "resized"),
+        zone=row.get("pinned_availability_zone"),
     )

@@ -25,7 +25,7 @@ from roost.placement.audit import Breach, Violation, audit, open_aggregates
 from roost.placement.decision import Move, Request, WorkBudget
 from roost.placement.exact import Programme, Unsolved
 from roost.placement.fleet import NOWHERE, Bools, Fleet, Members, Resources
-from roost.placement.rules import Kind, Rule
+from roost.placement.rules import AVAILABILITY_ZONE, Kind, Rule
 from roost.placement.scheduler import candidates, place
 
 ASSIGNABLE: Final = 100_000
@@ -46,6 +46,8 @@ class RepairMember:
     group: str | None = None
     partition: int | None = None
     """Its number, where the group is divided: a server that moves keeps it."""
+    zone: str | None = None
+    """The zone that it was asked for in, and does not leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +135,22 @@ class _Standing:
         server = self.servers[name]
         moving = Move(self.hosts[name], server.resources)
         if server.group is None:
-            return Request(server.resources, moving=moving, targets=targets)
+            return Request(server.resources, moving=moving, targets=targets, zone=server.zone)
         rules, members = self.groups[server.group], self.members[server.group]
-        partition = server.partition
-        return Request(server.resources, 1, rules, members, moving=moving, targets=targets, partition=partition)
+        partition, zone = server.partition, server.zone
+        return Request(server.resources, 1, rules, members, zone, moving=moving, targets=targets, partition=partition)
 
     def open_to(self, name: str) -> Bools:
         """The hosts that one server may migrate to now."""
         return candidates(self.fleet, self.request(name))
+
+    def may_hold(self, host: int, name: str) -> bool:
+        """Whether a host takes servers at all, and is in the zone that this one asked for."""
+        zone = self.servers[name].zone
+        inside = zone is None or self.fleet.aggregate(host, AVAILABILITY_ZONE) == self.fleet.aggregate_index(
+            AVAILABILITY_ZONE, zone
+        )
+        return self.fleet.is_enabled(host) and inside
 
     def move(self, name: str, target: int) -> Migration:
         server, source = self.servers[name], self.hosts[name]
@@ -303,7 +313,7 @@ def _assign(standing: _Standing, names: Sequence[str], budget: WorkBudget) -> tu
     spots: dict[str, dict[int, int]] = {}
     for name in names:
         here = standing.hosts[name]
-        hosts = [host for host in fleet.hosts() if host == here or fleet.is_enabled(host)]
+        hosts = [host for host in fleet.hosts() if host == here or standing.may_hold(host, name)]
         spots[name] = {host: programme.column(1.0, float(host != here)) for host in hosts}
         programme.row([(spot, 1.0) for spot in spots[name].values()], 1, 1)
     _keep_capacity(programme, standing, spots)

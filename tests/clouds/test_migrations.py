@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from roost.clouds.front import Front
 from roost.clouds.migrations import NovaMover
 from roost.clouds.nova import Nova
 from roost.compute.moves import repair_steps
 from roost.compute.scheduling.scheduler import Scheduler
+from roost.store.tables.servers import servers
 from tests.api.compute.test_repairs import mended
 from tests.clouds.conftest import Cloud, Person, through
 from tests.clouds.fault_proxy import Cut, FaultProxy
@@ -129,6 +131,35 @@ async def test_a_drain_disables_the_host_behind_and_moves_its_members(broken: Br
     assert await broken.cloud.host(broken.servers[0]) != host
     body = {"status": "enabled"}
     await operator.ask("PUT", f"/os-services/{service['id']}", body, version="2.87", straight=True)
+
+
+async def test_a_plan_keeps_to_the_zones_that_servers_were_asked_for_in(broken: Broken) -> None:
+    """Nova would refuse any other move, once it is asked."""
+    cloud = broken.cloud
+    zone = (await broken.hosts())[0].partition("-")[0]
+    for server in broken.servers:
+        pinned = {"server": {"pinned_availability_zone": zone}}
+        answer = await cloud.operator.ask("PUT", f"/servers/{server}", pinned, version="2.104", straight=True)
+        assert answer.status_code == 200, answer.text
+    free = await cloud.tenant.boot(broken.group)
+    await cloud.host(free)
+    await cloud.front.follow()
+    async with cloud.front.database.begin() as connection:
+        found = {row.id: row.zone for row in await connection.execute(sa.select(servers.c.id, servers.c.zone))}
+    assert {found[server] for server in broken.servers} == {zone}
+    assert found[free] is None
+    for _ in range(4):
+        [move] = (await broken.repair(dry_run=True)).json()["repair"]["moves"]
+        assert move["target"]["host"].startswith(f"{zone}-")
+
+
+async def test_an_older_nova_says_nothing_of_zones_and_is_followed(broken: Broken) -> None:
+    older = {"version": {"id": "v2.1", "version": "2.95"}}
+    broken.proxy.fail("GET", r"/v2\.1/$", 200, 9, body=older)
+    asked = len(broken.proxy.heard)
+    await Front(broken.nova, broken.cloud.front.database, broken.cloud.front.settings).follow()
+    sent = {headers.get("openstack-api-version") for headers in broken.proxy.heard[asked:]} - {None}
+    assert sent == {"compute 2.87"}
 
 
 @pytest.mark.parametrize("fault", [503, 500, Cut.BEFORE, Cut.AFTER])

@@ -244,6 +244,7 @@ class PlainServer:
     need: Triple
     group: int
     number: int = 0
+    zone: str | None = None
 
 
 def broken(world: World, rules: tuple[PlainRule, ...], members: tuple[int, ...], numbers: tuple[int, ...] = ()) -> bool:
@@ -312,7 +313,9 @@ def migrations(
         )
         new = (server.number,) if dividing(rules) else ()
         for host in range(len(world)):
-            if allowed(now, request, (host,), new):
+            if server.zone in (None, world[host].aggregates.get("availability_zone")) and allowed(
+                now, request, (host,), new
+            ):
                 yield (*hosts[:number], host, *hosts[number + 1 :])
 
 

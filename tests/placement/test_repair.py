@@ -44,7 +44,7 @@ class Broken:
     def repaired(self) -> repairs.RepairPlan:
         groups = {str(number): rules for number, rules in enumerate(self.groups)}
         servers = [
-            RepairMember(str(number), host, Resources(*server.need), str(server.group), server.number)
+            RepairMember(str(number), host, Resources(*server.need), str(server.group), server.number, server.zone)
             for number, (host, server) in enumerate(zip(self.start, self.servers, strict=True))
         ]
         return repair(self.fleet, groups, servers)
@@ -105,6 +105,19 @@ def test_a_repair_with_little_room_is_shortest(case: Broken) -> None:
 @often
 @given(dice.map(lambda dice: make(dice, 1)))
 def test_a_repair_with_hardly_any_room_is_shortest(case: Broken) -> None:
+    mends(case)
+
+
+def in_zones(dice: Dice) -> Broken:
+    """Some of the servers were asked for in a zone; one that is elsewhere now may go there, and nowhere else."""
+    case = make(dice, dice.randint(1, 5))
+    zones = (None, *NAMES)
+    return replace(case, servers=[replace(server, zone=dice.choice(zones)) for server in case.servers])
+
+
+@often
+@given(dice.map(in_zones))
+def test_a_repair_keeps_servers_in_the_zones_that_they_asked_for(case: Broken) -> None:
     mends(case)
 
 

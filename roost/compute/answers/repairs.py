@@ -61,7 +61,7 @@ async def plan(scheduler: Scheduler, group_id: str, budget: Budget, owner: str) 
         await live.sync(connection)
         rules = (await groups.rules_of(connection, [group_id]))[group_id]
         inside = await placed_servers.load(connection, live, servers.c.group_id == group_id)
-    members = [RepairMember(each.id, each.host, each.resources, group_id, each.partition) for each in inside]
+    members = [RepairMember(each.id, each.host, each.resources, group_id, each.partition, each.zone) for each in inside]
     # Hosts may come and go while the moves are searched for, but not in the snapshot.
     fleet = live.fleet.snapshot()
     found: RepairPlan = await scheduler.workers.run(owner, repair, fleet, {group_id: rules}, members)

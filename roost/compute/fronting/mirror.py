@@ -128,6 +128,8 @@ class NovaServer:
     settled: bool
     """Whether it is where it is, and nowhere else: neither being made, nor moving, nor waiting for its move to be
     confirmed."""
+    zone: str | None = None
+    """The zone that it was asked for in, and that Nova does not let it leave; None also where Nova does not say."""
 
     def row(self) -> dict[str, Any]:
         """As it is stored, apart from its host and its group."""
@@ -139,6 +141,7 @@ class NovaServer:
             "vm_state": self.vm_state,
             "task_state": self.task_state,
             "launched_at": self.launched_at,
+            "zone": self.zone,
         }
 
 

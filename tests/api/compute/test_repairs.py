@@ -73,6 +73,16 @@ async def test_a_dry_run_says_the_fewest_moves_and_moves_nobody(compute: Compute
     assert len(await violations(compute, group)) == 1
 
 
+async def test_a_repair_leaves_servers_in_the_zones_that_they_were_asked_for_in(compute: Compute) -> None:
+    group = await make_group(compute, RACK)
+    for zone in ("zone1", "zone2"):
+        await boot(compute, group, 1, availability_zone=zone)
+    body = {"server_group": {"policies": [{"name": "affinity", "scope": "availability_zone"}]}}
+    await compute.post(f"/os-server-groups/{group}", body, version=VERSION, cloud="roost")
+    planned = await repair(compute, group, dry_run=True)
+    assert (planned["moves"], planned["repairs_all"]) == ([], False)
+
+
 async def test_a_repair_mends_the_group_one_move_after_another(compute: Compute) -> None:
     group = await broken_group(compute)
     begun = await repair(compute, group)
