@@ -59,7 +59,7 @@ def read(connection: Any, demand: Demand, project_id: str) -> Inventory | None:
     try:
         hypervisors = list(connection.compute.hypervisors(details=True))
         aggregates = list(connection.compute.aggregates())
-        rooms = {}
+        rooms: Mapping[str, Any] = {}
         if "dedicated" in (specs.get("hw:cpu_policy"), image.get("hw_cpu_policy")):
             rooms = _candidates(connection, {**needs, "VCPU": 0, "PCPU": needs["VCPU"]}, required)
         if rooms:

@@ -30,11 +30,11 @@ class SimulatedNova:
     """A Nova and a Placement with 12 hosts in 6 racks. Nova's own filters let pass what `passes` does; a server that is
     asked for on another host ends in ERROR, as a real one does."""
 
-    def __init__(self, passes: Passes = lambda host: True, specs: dict[str, str] | None = None, **image: Any) -> None:
+    def __init__(self, passes: Passes = lambda host: True, specs: dict[str, str] | None = None) -> None:
         self.compute = self.placement = self.image = self.config = self
         self.passes = passes
         self.flavor = SimpleNamespace(id="f", vcpus=1, ram=64, disk=1, ephemeral=0, swap=0, extra_specs=specs or {})
-        self.shown = SimpleNamespace(properties=image, hw_cpu_policy=image.pop("hw_cpu_policy", None))
+        self.shown = SimpleNamespace(properties={}, hw_cpu_policy=None)
         self.tagged: list[SimpleNamespace] = []
         self.there: dict[str, Server] = {}
         self.asked: list[dict[str, str]] = []
@@ -223,6 +223,7 @@ async def test_dedicated_cpus_are_asked_for_as_nova_does(pcpus: bool) -> None:
 
 
 async def test_traits_of_the_image_are_asked_for() -> None:
-    nova = SimulatedNova(specs={"trait:FAST": "forbidden"}, **{"trait:SECURE": "required"})
+    nova = SimulatedNova(specs={"trait:FAST": "forbidden"})
+    nova.shown.properties["trait:SECURE"] = "required"
     assert [outcome.error for outcome in await made(nova, 1, image="i")] == [None]
     assert nova.asked[0]["required"] == "!COMPUTE_STATUS_DISABLED,!FAST,SECURE"
