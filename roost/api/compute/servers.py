@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 
 from roost import logs
 from roost.api import schemas
-from roost.api.compute import server_shape, server_view
+from roost.api.compute import server_view
 from roost.api.compute.views import links, next_page
 from roost.api.permissions import ADMIN, MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
@@ -151,7 +151,7 @@ def _declare_create() -> None:
             until=f"{major}.{minor - 1}" if major else None,
             rule=_RULE + "create",
             body=_create_schema(properties, required_networks=Version.parse(since) >= Version(2, 37)),
-            response=server_shape.CREATED,
+            response=server_view.CREATED,
             status=202,
         )(create)
 
@@ -339,13 +339,13 @@ _QUERY: Schema = {
 }
 
 
-@routes.get("/servers", rule=_RULE + "index", query=_QUERY, response=server_shape.LISTED)
+@routes.get("/servers", rule=_RULE + "index", query=_QUERY, response=server_view.LISTED)
 async def index(call: Call) -> Reply:
     """List servers: their ids and names."""
     return await _list(call, server_view.brief)
 
 
-@routes.get("/servers/detail", rule=_RULE + "detail", query=_QUERY, response=server_shape.detailed)
+@routes.get("/servers/detail", rule=_RULE + "detail", query=_QUERY, response=server_view.detailed_schema)
 async def detail(call: Call) -> Reply:
     """List servers with details."""
     return await _list(call, server_view.detailed)
@@ -472,7 +472,7 @@ def actor(call: Call) -> Actor:
     return Actor(call.caller.user_id, call.caller.project_id or "", logs.request_id.get(), call.caller.is_admin)
 
 
-@routes.get("/servers/{server_id}", rule=_RULE + "show", owned=True, response=server_shape.shown)
+@routes.get("/servers/{server_id}", rule=_RULE + "show", owned=True, response=server_view.shown_schema)
 async def show(call: Call) -> Reply:
     """Show one server."""
     async with call.services.database.begin() as connection:
@@ -528,7 +528,7 @@ for _since, _until, _more in (
         rule=_RULE + "update",
         owned=True,
         body=_update_body(**_more),
-        response=server_shape.updated,
+        response=server_view.updated_schema,
     )(update)
 
 
