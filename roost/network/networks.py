@@ -11,7 +11,15 @@ from roost.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
 from roost.network import addresses, security
 from roost.network.addresses import PRIVATE, PUBLIC
 from roost.store import rows
-from roost.store.tables.network import network_quotas, networks, port_addresses, ports, security_groups, subnets
+from roost.store.tables.network import (
+    floating_ips,
+    network_quotas,
+    networks,
+    port_addresses,
+    ports,
+    security_groups,
+    subnets,
+)
 
 QUOTAS: Mapping[str, int] = {
     "network": 100,
@@ -19,9 +27,9 @@ QUOTAS: Mapping[str, int] = {
     "port": 500,
     "security_group": 100,
     "security_group_rule": 1000,
+    "floatingip": 50,
     # Not served: there is none of them, and nobody may have one.
     "router": 0,
-    "floatingip": 0,
     "subnetpool": 0,
     "rbac_policy": 0,
     "trunk": 0,
@@ -46,7 +54,7 @@ async def used(connection: AsyncConnection, project_id: str) -> dict[str, int]:
     return found
 
 
-_COUNTED: Mapping[str, sa.Table] = {"network": networks, "subnet": subnets, "port": ports}
+_COUNTED: Mapping[str, sa.Table] = {"network": networks, "subnet": subnets, "port": ports, "floatingip": floating_ips}
 
 
 async def keep_within(connection: AsyncConnection, project_id: str, resource: str) -> None:
@@ -64,7 +72,7 @@ async def keep_within(connection: AsyncConnection, project_id: str, resource: st
 def subnet_values(body: Mapping[str, Any]) -> dict[str, Any]:
     """A subnet that is asked for, with what follows from its range."""
     try:
-        network = ipaddress.ip_network(body["cidr"], strict=True)
+        network = ipaddress.ip_network(body["cidr"], strict=False)
     except ValueError:
         raise Invalid(f"Invalid input for cidr. Reason: '{body['cidr']}' is not a valid IP subnet.") from None
     if network.version != body["ip_version"]:

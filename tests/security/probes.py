@@ -14,6 +14,7 @@ from roost.api.frame import Api
 from roost.api.routes import Route
 from roost.api.versions import Version
 from roost.compute.fronting.choice import COLUMNS
+from roost.network.addresses import PUBLIC
 from tests.compute.cloud import IMAGE
 from tests.security.world import PUBLIC_KEY, Things
 
@@ -157,6 +158,12 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
             ("PUT", "subnets/{subnet_id}", _always({"subnet": {"name": "probe"}})),
             ("POST", "ports", _filled({"port": {"network_id": "<network_id>"}})),
             ("PUT", "ports/{port_id}", _filled({"port": {"security_groups": ["<security_group_id>"]}})),
+            (
+                "POST",
+                "floatingips",
+                _filled({"floatingip": {"floating_network_id": PUBLIC, "port_id": "<port_id>"}}),
+            ),
+            ("PUT", "floatingips/{floatingip_id}", _filled({"floatingip": {"port_id": "<port_id>"}})),
             ("POST", "security-groups", _always({"security_group": {"name": "probe"}})),
             ("PUT", "security-groups/{security_group_id}", _always({"security_group": {"name": "probe"}})),
             (
@@ -174,6 +181,7 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
                 ("PUT", f"{plural}/{{{singular}_id}}/tags", _always({"tags": ["probe"]}))
                 for plural, singular in (
                     *(("networks", "network"), ("subnets", "subnet"), ("ports", "port")),
+                    ("floatingips", "floatingip"),
                     ("security-groups", "security_group"),
                     ("security-group-rules", "security_group_rule"),
                 )

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import sqlalchemy as sa
 
+from roost.network.addresses import PUBLIC
 from tests.api.compute.test_fleet import following
 from tests.clusters.house import House, clustering, working_engine
 from tests.compute.cloud import IMAGE, NEWEST
@@ -177,6 +178,7 @@ async def _network(house: House, cloud: str, things: Things) -> dict[str, str]:
         "network_id": network,
         "subnet_id": subnet,
         "port_id": await post("ports", network_id=network),
+        "floatingip_id": await post("floatingips", floating_network_id=PUBLIC),
         "security_group_id": group,
         "security_group_rule_id": rule,
     }

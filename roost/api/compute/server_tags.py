@@ -49,15 +49,6 @@ async def replace(call: Call) -> Reply:
     return {"tags": tags}
 
 
-@routes.delete("", since="2.26", rule=_RULE + "delete_all", owned=True, status=204)
-async def clear(call: Call) -> Reply:
-    """Take all tags off a server."""
-    async with call.services.database.begin() as connection:
-        server = await owned(call, connection, _RULE + "delete_all", lock=True)
-        await servers.update(connection, server.id, {"tags": []})
-    return None
-
-
 @routes.get("/{tag}", since="2.26", rule=_RULE + "show", owned=True, status=204)
 async def show(call: Call) -> Reply:
     """Whether a server has a tag: 204 or 404."""
@@ -90,6 +81,15 @@ async def remove(call: Call) -> Reply:
         server = await owned(call, connection, _RULE + "delete", lock=True)
         _must_have(call, server)
         await servers.update(connection, server.id, {"tags": [each for each in server.tags if each != tag]})
+    return None
+
+
+@routes.delete("", since="2.26", rule=_RULE + "delete_all", owned=True, status=204)
+async def clear(call: Call) -> Reply:
+    """Take all tags off a server."""
+    async with call.services.database.begin() as connection:
+        server = await owned(call, connection, _RULE + "delete_all", lock=True)
+        await servers.update(connection, server.id, {"tags": []})
     return None
 
 

@@ -5,7 +5,7 @@ from roost.api.frame import Api
 from roost.api.image import data, images, members, versions
 from roost.api.routes import Table
 
-_NOUNS = (versions, images, data, members)
+_NOUNS = (versions, members, data, images)
 
 IMAGE_API = Api(
     name="image",

@@ -334,16 +334,6 @@ def _apply(operation: Mapping[str, Any], name: str, said: dict[str, Any], proper
     said[name] = operation["value"]
 
 
-@routes.delete("/images/{image_id}", rule="delete_image", owned=True, status=204)
-async def delete(call: Call) -> Reply:
-    """Delete an image, and its data."""
-    async with call.services.database.begin() as connection:
-        image = await owned(call, connection, "delete_image")
-        await images.delete(connection, image)
-    call.services.image_files.remove(image.id)
-    return None
-
-
 @routes.post("/images/{image_id}/actions/deactivate", rule="deactivate", owned=True, status=204)
 async def deactivate(call: Call) -> Reply:
     """Keep an image from being used or downloaded."""
@@ -390,4 +380,14 @@ async def remove_tag(call: Call) -> Reply:
         if tag not in image.tags:
             raise NotFound(f"Could not find tag {tag} for image {image.id}")
         await images.change(connection, image, {"tags": [each for each in image.tags if each != tag]})
+    return None
+
+
+@routes.delete("/images/{image_id}", rule="delete_image", owned=True, status=204)
+async def delete(call: Call) -> Reply:
+    """Delete an image, and its data."""
+    async with call.services.database.begin() as connection:
+        image = await owned(call, connection, "delete_image")
+        await images.delete(connection, image)
+    call.services.image_files.remove(image.id)
     return None

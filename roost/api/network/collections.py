@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,7 +18,7 @@ from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, TRUTH, Schema, array, thing
 from roost.errors import Conflict, Forbidden, Invalid, NotFound
-from roost.network import networks, security
+from roost.network import floating, networks, security
 from roost.store import pages, rows
 from roost.store.pages import PageRequest, SortKey, UnknownMarker
 from roost.store.tables import network as tables
@@ -232,6 +233,52 @@ async def _more_of_ports(connection: AsyncConnection, found: Sequence[Any]) -> d
     }
 
 
+# Floating addresses
+
+
+async def _make_floating(call: Call, connection: AsyncConnection, values: Values) -> Any:
+    pointed = _pointed(values)
+    network = await NETWORKS.find(call, connection, values["floating_network_id"])
+    row = await floating.create(connection, network, values)
+    if pointed:
+        await _point(call, connection, row, pointed)
+    return await rows.find(connection, tables.floating_ips, id=row.id)
+
+
+async def _change_floating(call: Call, connection: AsyncConnection, row: Any, values: Values) -> None:
+    pointed = _pointed(values)
+    if "port_id" in pointed:
+        await _point(call, connection, row, pointed)
+    await _changed(connection, tables.floating_ips, row, values)
+
+
+def _pointed(values: Values) -> Values:
+    """Take out what says where a floating address points."""
+    return {key: values.pop(key) for key in ("port_id", "fixed_ip_address") if key in values}
+
+
+async def _point(call: Call, connection: AsyncConnection, row: Any, pointed: Values) -> None:
+    port = None
+    if pointed.get("port_id") is not None:
+        port = await PORTS.find(call, connection, pointed["port_id"])
+        if port.project_id != row.project_id:
+            raise PORTS.missing(pointed["port_id"])
+    await floating.point(connection, row, port, pointed.get("fixed_ip_address"))
+
+
+async def _more_of_floating(connection: AsyncConnection, found: Sequence[Any]) -> dict[str, Values]:
+    return {
+        row.id: {
+            "status": "ACTIVE" if row.port_id else "DOWN",
+            "fixed_ip_address": row.fixed_ip_address if row.port_id else None,
+            "router_id": None,
+            "qos_policy_id": None,
+            "port_details": None,
+        }
+        for row in found
+    }
+
+
 # Security groups
 
 
@@ -376,7 +423,21 @@ RULES_OF_GROUPS = Noun(
     remove=_remove_rule,
     more=_more_of_rules,
 )
-NOUNS = (PORTS, SUBNETS, NETWORKS, RULES_OF_GROUPS, GROUPS)
+_POINTED: dict[str, Schema] = {
+    **dict.fromkeys(("port_id", "fixed_ip_address"), NULLABLE_STRING),
+    "description": _TEXT,
+}
+FLOATING = Noun(
+    *("floatingip", "floatingips", "Floating IP", tables.floating_ips),
+    makeable={**_POINTED, "floating_network_id": STRING, "floating_ip_address": STRING},
+    changeable=_POINTED,
+    required=("floating_network_id",),
+    make=_make_floating,
+    change=_change_floating,
+    remove=floating.delete,
+    more=_more_of_floating,
+)
+NOUNS = (PORTS, SUBNETS, NETWORKS, RULES_OF_GROUPS, GROUPS, FLOATING)
 
 RULES = tuple(
     Permission(f"{verb}_{noun.singular}", READER if verb == "get" else MEMBER, f"{word} {noun.plural}.")
@@ -555,7 +616,7 @@ def _owner(call: Call, wanted: Values) -> str:
 
 def _plain(noun: Noun, values: Values) -> Values:
     """Null means what is usual, where there is something usual."""
-    keeps = ("gateway_ip", "security_groups", "protocol", "port_range_min", "port_range_max")
+    keeps = ("gateway_ip", "security_groups", "protocol", "port_range_min", "port_range_max", "port_id")
     plain = {key: value for key, value in values.items() if value is not None or key in keeps}
     if plain.get("protocol") is not None:
         plain["protocol"] = str(plain["protocol"]).lower()
@@ -587,12 +648,6 @@ def _tags(noun: Noun) -> None:
         """Give it these tags and no others."""
         return {"tags": await _set(call, lambda _: call.body["tags"])}
 
-    @routes.delete(path, rule=f"update_{noun.singular}", owned=True, status=204)
-    async def clear(call: Call) -> Reply:
-        """Take all tags off."""
-        await _set(call, lambda _: [])
-        return None
-
     @routes.put(f"{path}/{{tag}}", rule=f"update_{noun.singular}", owned=True, status=201)
     async def add(call: Call) -> Reply:
         """Give it one tag more."""
@@ -602,8 +657,20 @@ def _tags(noun: Noun) -> None:
     @routes.delete(f"{path}/{{tag}}", rule=f"update_{noun.singular}", owned=True, status=204)
     async def remove(call: Call) -> Reply:
         """Take a tag off."""
-        await _set(call, lambda tags: [each for each in tags if each != call.path["tag"]])
+        await _set(call, partial(_without, tag=call.path["tag"]))
         return None
+
+    @routes.delete(path, rule=f"update_{noun.singular}", owned=True, status=204)
+    async def clear(call: Call) -> Reply:
+        """Take all tags off."""
+        await _set(call, lambda _: [])
+        return None
+
+
+def _without(tags: list[str], tag: str) -> list[str]:
+    if tag not in tags:
+        raise NotFound(f"Tag {tag} could not be found.")
+    return [each for each in tags if each != tag]
 
 
 for _noun in NOUNS:
@@ -612,14 +679,16 @@ for _noun in NOUNS:
     _verbs(_noun)
 
 
-def _none_of(plural: str) -> None:
-    """Clients look for these beside a server's ports; there are none, and none can be made."""
-
-    @routes.get(f"/{plural}", rule="get_network", response=thing({plural: {"const": []}}))
-    async def index(call: Call) -> Reply:
-        """None are served."""
-        return {plural: []}
+@routes.get("/routers", rule="get_network", response=thing({"routers": {"const": []}}))
+async def index_routers(call: Call) -> Reply:
+    """Clients look for routers beside networks; there are none, and none can be made: all networks are connected."""
+    return {"routers": []}
 
 
-for _plural in ("floatingips", "routers"):
-    _none_of(_plural)
+_ZONE = thing(dict.fromkeys(("name", "resource", "state"), STRING))
+
+
+@routes.get("/availability_zones", rule="get_network", response=thing({"availability_zones": array(_ZONE)}))
+async def index_zones(call: Call) -> Reply:
+    """The zones of networks: one, since all networks reach all hosts."""
+    return {"availability_zones": [{"name": "nova", "resource": "network", "state": "available"}]}

@@ -6,7 +6,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.permissions import ADMIN, READER, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import INTEGER, Schema, array, by_name, thing
+from roost.api.schemas import INTEGER, TRUTH, Schema, array, by_name, thing
+from roost.errors import Invalid
 from roost.network import networks
 from roost.store import rows
 from roost.store.tables.network import network_quotas
@@ -65,15 +66,18 @@ async def show_details(call: Call) -> Reply:
 @routes.put(
     "/{project_id}",
     rule="update_quota",
-    body=thing({"quota": thing({}, {**dict.fromkeys(networks.QUOTAS, _LIMIT), **_IGNORED})}),
+    body=thing({"quota": thing({}, {**dict.fromkeys(networks.QUOTAS, _LIMIT), "check_limit": TRUTH, **_IGNORED})}),
     response=_QUOTA,
 )
 async def update(call: Call) -> Reply:
-    """Set quotas of a project."""
+    """Set quotas of a project; with `check_limit`, none below what it has."""
     project_id = call.path["project_id"]
     async with call.services.database.begin() as connection:
+        used = await networks.used(connection, project_id) if call.body["quota"].get("check_limit") else {}
         for resource in networks.QUOTAS:
             if resource in call.body["quota"]:
+                if 0 <= call.body["quota"][resource] < used.get(resource, 0):
+                    raise Invalid(f"Quota limit of {resource} is below the {used[resource]} that the project has.")
                 await _set(connection, project_id, resource, call.body["quota"][resource])
         return {"quota": await networks.limits(connection, project_id)}
 

@@ -15,7 +15,7 @@ _EXTENSIONS = {
     "security-group": "Security groups",
     "quotas": "Quotas, for admins to set",
     "quota_details": "What of a quota is used",
-    "external-net": "Networks that lead outside",
+    "external-net": "Neutron external network",
     "net-mtu": "How large a packet may be",
     "standard-attr-description": "Descriptions",
     "standard-attr-tag": "Tags",

@@ -83,6 +83,19 @@ port_addresses = sa.Table(
     sa.Column("port_id", sa.ForeignKey(ports.c.id, ondelete="CASCADE"), nullable=False, index=True),
 )
 
+floating_ips = sa.Table(
+    "floating_ips",
+    metadata,
+    _id(),
+    *_described(),
+    sa.Column("floating_network_id", sa.ForeignKey(networks.c.id), nullable=False),
+    sa.Column("floating_ip_address", sa.Text, nullable=False),
+    # What it stands in front of; null for nothing.
+    sa.Column("port_id", sa.ForeignKey(ports.c.id, ondelete="SET NULL")),
+    sa.Column("fixed_ip_address", sa.Text),
+    sa.UniqueConstraint("port_id", "fixed_ip_address"),
+)
+
 security_groups = sa.Table(
     "security_groups",
     metadata,
