@@ -135,7 +135,8 @@ tempest: install .venv-tempest/.installed .venv-nova/.installed
 	$(BIN)/python -m tests.tempest.nova_schemas
 	$(BIN)/python -m tests.tempest clustering
 
-# The plug-in inside each Nova that is in use, each in an environment of its own, with libraries of its time.
+# The plug-in inside each Nova that is in use, each in an environment of its own, with libraries of its time; and Roost in
+# front of it, as far as the samples of its API tell.
 NOVAS := 27.5.1 28.3.1 29.4.0 30.3.0 31.3.1 32.2.1 33.0.2 34.0.0
 .PHONY: nova-matrix
 nova-matrix: $(NOVAS:%=.venv-nova-%/.tested)
@@ -145,9 +146,10 @@ nova-matrix: $(NOVAS:%=.venv-nova-%/.tested)
 	.venv-nova-$*/bin/python $(PIP) --constraint constraints-nova-$(firstword $(subst ., ,$*)).txt nova==$* setuptools
 	@touch $@
 
-.venv-nova-%/.tested: .venv-nova-%/.installed $(wildcard roost-nova/roost_nova/*.py) tests/nova/real_nova.py
+.venv-nova-%/.tested: .venv-nova-%/.installed $(wildcard roost-nova/roost_nova/*.py) tests/nova/real_nova.py roost/clouds/nova.py tests/nova/test_samples.py | install
 	@echo "Nova $*"
 	OS_NOVA_DISABLE_EVENTLET_PATCHING=true PYTHONPATH=roost-nova:bench .venv-nova-$*/bin/python -W ignore tests/nova/real_nova.py
+	ROOST_NOVA=$$(echo .venv-nova-$*/lib/python*/site-packages/nova) $(BIN)/python -m pytest tests/nova/test_samples.py
 	@touch $@
 
 # Clusters out of a database that Senlin 16 makes, with its own migrations, in a MariaDB; without Senlin and MariaDB the
