@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.answers import plans
 from roost.compute.answers.plans import ChangeMembers, ChangePolicies
-from roost.compute.groups import groups
+from roost.compute.groups import groups, members
 from roost.compute.groups.groups import Group, GroupPolicy
 from roost.compute.inventory import claims, scopes
 from roost.compute.scheduling import servers
@@ -133,7 +133,7 @@ async def test_who_joins_a_divided_group_does_not_wait_for_a_member_without_a_nu
     async with house.database.begin() as connection:
         await servers.find(connection, house.member, lock=True)
         async with house.database.begin() as other:
-            joined = await groups.add_member(other, house.settings, group, house.loose)
+            joined = await members.add(other, house.settings, group, house.loose)
         await claims.lock_groups(connection, [house.group.id])
     assert joined.partitions == {house.member: None, house.loose: 2}
 
@@ -146,7 +146,7 @@ async def test_a_server_may_join_and_move_while_its_group_is_changed(house: Hous
             await claims.lock_groups(connection, [house.group.id])
 
     async with house.database.begin() as joining:
-        await groups.add_member(joining, house.settings, house.group, house.loose)
+        await members.add(joining, house.settings, house.group, house.loose)
         changing = asyncio.create_task(in_a_transaction(house, change))
         await until_waiting(house.database)  # for the group, knowing of one member
         moving = asyncio.create_task(move())

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from roost.compute.fronting import reservations
-from roost.compute.groups import groups
+from roost.compute.groups import groups, members
 from roost.compute.inventory import aggregates, hosts
 from roost.config import Settings
 from roost.errors import NotFound
@@ -265,8 +265,8 @@ async def test_a_server_that_roost_made_a_member_is_bound_when_it_moves(nova: No
     await nova.boot(other, offer("zone2-rack1-host1"), adopted)
     await arrived(nova, adopted, "zone2-rack1-host1")
     async with nova.database.begin() as connection:
-        await groups.remove_member(connection, nova.settings, await groups.find(connection, other), adopted)
-        await groups.add_member(connection, nova.settings, await groups.find(connection, group), adopted)
+        await members.remove(connection, nova.settings, await groups.find(connection, other), adopted)
+        await members.add(connection, nova.settings, await groups.find(connection, group), adopted)
     assert await nova.boot(other, offer("zone1-rack1-host2"), adopted) == [], "though Nova knows only its first group"
     assert await nova.boot(None, offer("zone1-rack2-host2"), adopted) == ["zone1-rack2-host2"]
 

@@ -27,7 +27,7 @@ from roost.api.schemas import Schema, array, thing
 from roost.api.versions import Version
 from roost.compute.answers import audit
 from roost.compute.answers.violations import BrokenRule
-from roost.compute.groups import groups
+from roost.compute.groups import groups, members
 from roost.compute.groups.groups import Group, GroupPolicy
 from roost.compute.groups.identifiers import Identifiers
 from roost.compute.inventory.scopes import load_scopes
@@ -378,8 +378,8 @@ async def act(call: Call) -> Reply:
     """Add an existing server to a group (`add_instance`) or take it out (`remove_instance`); nothing moves."""
     ((action, subject),) = call.body.items()
     change, rule = {
-        "add_instance": (groups.add_member, ADD_INSTANCE),
-        "remove_instance": (groups.remove_member, REMOVE_INSTANCE),
+        "add_instance": (members.add, ADD_INSTANCE),
+        "remove_instance": (members.remove, REMOVE_INSTANCE),
     }[action]
     call.permit(rule)
     more = {"partition": subject["partition"]} if "partition" in subject else {}

@@ -22,7 +22,7 @@ from roost.compute.answers.drain import Rules
 from roost.compute.answers.placed_servers import PlacedServer
 from roost.compute.answers.repairs import Budget, RepairStep
 from roost.compute.answers.violations import aggregate_name
-from roost.compute.groups import groups
+from roost.compute.groups import groups, members
 from roost.compute.groups.groups import Group, GroupPolicy
 from roost.compute.inventory import claims
 from roost.compute.inventory.changes import latest_generation
@@ -330,10 +330,10 @@ async def _made(
     if isinstance(change, ChangePolicies):
         await groups.update(connection, settings, group, name=None, policies=change.policies)
     else:
-        await groups.lock_servers(connection, group, [*change.add, *change.remove])
+        await members.lock_servers(connection, group, [*change.add, *change.remove])
         steps: list[tuple[Callable[..., Awaitable[Group]], Sequence[str]]] = [
-            (groups.add_member, change.add),
-            (groups.remove_member, change.remove),
+            (members.add, change.add),
+            (members.remove, change.remove),
         ]
         for step, server_ids in steps:
             for server_id in server_ids:

@@ -6,7 +6,7 @@ from functools import partial
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.answers import explain
-from roost.compute.groups import groups
+from roost.compute.groups import members
 from roost.compute.scheduling.request import hinted_hosts
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.compute.scheduling.servers import Server
@@ -70,9 +70,9 @@ async def new_members(
 ) -> Request:
     """New servers in a group."""
     await scheduler.live.sync(connection)
-    rules, members = await _group(connection, scheduler, group_id)
-    groups.check_partition(group_id, rules, partition)
-    return Request(resources, count, rules, members, zone=zone, partition=partition, seed=seed)
+    rules, present = await _group(connection, scheduler, group_id)
+    members.check_partition(group_id, rules, partition)
+    return Request(resources, count, rules, present, zone=zone, partition=partition, seed=seed)
 
 
 async def same_again(connection: AsyncConnection, scheduler: Scheduler, server: Server, count: int) -> Request:

@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.fronting import reservations
-from roost.compute.groups import groups
+from roost.compute.groups import groups, members
 from roost.compute.inventory import claims
 from roost.compute.inventory.aggregates import SCOPE
 from roost.compute.inventory.changes import host_changed
@@ -469,4 +469,4 @@ async def _follow(
 async def _forget_server(connection: AsyncConnection, settings: Settings, row: sa.Row[Any]) -> None:
     await connection.execute(servers.delete().where(servers.c.id == row.id))
     if row.group_id is not None:
-        await groups.member_removed(connection, settings, [(row.group_id, row.id)])
+        await members.announce_removed(connection, settings, [(row.group_id, row.id)])

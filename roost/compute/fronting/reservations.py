@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute.groups import groups
+from roost.compute.groups import groups, members
 from roost.compute.inventory import claims
 from roost.compute.inventory.changes import latest_generation
 from roost.config import Settings
@@ -101,7 +101,7 @@ async def reserve(connection: AsyncConnection, settings: Settings, group_id: str
     host_id = None if order.host is None else await _host_id(connection, order.host)
     if server is None:
         server = await _insert(connection, group_id, order)
-        await groups.member_added(connection, settings, [(group_id, order.instance_id)])
+        await members.announce_added(connection, settings, [(group_id, order.instance_id)])
     runs = server.launched_at is not None
     if host_id is not None or not runs:
         partition = server.partition if runs else order.partition

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute.groups import groups, notifications
+from roost.compute.groups import groups, members, notifications
 from roost.compute.groups.group_cache import GroupCache
 from roost.compute.inventory import claims, quotas
 from roost.compute.inventory.claims import NOTHING, Usage
@@ -225,11 +225,11 @@ class CreateBatch:
         _, owner = named.groups.get(asked.group_id, (0, ""))
         if group is None or asked.group_id not in named.groups or (owner != asked.project_id and not asked.may_see_all):
             raise Invalid(f"Instance group {asked.group_id} could not be found.")
-        groups.check_partition(asked.group_id, group.rules, attempt.partition)
+        members.check_partition(asked.group_id, group.rules, attempt.partition)
         limits = named.limits[self.project_id, self._shares(named, asked.user_id)[-1]]
         joined = joining.setdefault(asked.group_id, Counter())
         theirs, everyone = group.users[asked.user_id] + joined[asked.user_id], group.users.total() + joined.total()
-        groups.check_limits(limits, self.settings, theirs, everyone, len(attempt.wanted))
+        members.check_limits(limits, self.settings, theirs, everyone, len(attempt.wanted))
         joined[asked.user_id] += len(attempt.wanted)
         self._versions[asked.group_id] = group.version
         unlimited = limits["server_group_members"] < 0 and self.settings.group_max_members < 0

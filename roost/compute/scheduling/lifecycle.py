@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute.groups import groups
+from roost.compute.groups import members
 from roost.compute.inventory import claims, topology
 from roost.compute.inventory.claims import NOTHING, Claim, Usage, lost_race
 from roost.compute.inventory.flavors import ServerFlavor
@@ -155,7 +155,7 @@ async def finish(database: Database, settings: Settings | None = None) -> int:
             deleted = await _apply(connection, due, float(failure_rate))
             if settings is not None:
                 left = [(each.group_id, each.id) for each in due if each.id in deleted and each.group_id is not None]
-                await groups.member_removed(connection, settings, left)
+                await members.announce_removed(connection, settings, left)
     return len(rows)
 
 

@@ -13,7 +13,7 @@ from roost.compute.answers import audit
 from roost.compute.fronting import mirror, reservations
 from roost.compute.fronting.mirror import NovaAggregate, NovaGroup, NovaHost, NovaServer
 from roost.compute.fronting.reservations import Order
-from roost.compute.groups import groups
+from roost.compute.groups import groups, members
 from roost.compute.groups.identifiers import Identifiers
 from roost.compute.inventory import scopes
 from roost.compute.inventory.changes import latest_generation
@@ -264,7 +264,7 @@ async def test_who_was_taken_out_by_hand_stays_out(nova: Mirror) -> None:
     group, one = await nova.group(), server("h1")
     await nova.put(one, group=group)
     async with nova.database.begin() as connection:
-        await groups.remove_member(connection, nova.settings, await groups.find(connection, group), one.id)
+        await members.remove(connection, nova.settings, await groups.find(connection, group), one.id)
     await nova.put(server("h2", one.id), group=group)
     assert await nova.members(group) == {}
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from roost.compute.groups import groups
+from roost.compute.groups import groups, members
 from roost.compute.groups.groups import Group, GroupPolicy
 from roost.config import Settings
 from roost.errors import OverQuota
@@ -72,10 +72,10 @@ async def test_every_change_that_scheduling_must_see_raises_the_version(database
         await groups.update(connection, settings, group, name=None, policies=[policy("anti-affinity")])
     assert await version(database, group) == 2
     async with database.begin() as connection:
-        await groups.add_member(connection, settings, group, server)
+        await members.add(connection, settings, group, server)
     assert await version(database, group) == 3
     async with database.begin() as connection:
-        await groups.remove_member(connection, settings, group, server)
+        await members.remove(connection, settings, group, server)
     assert await version(database, group) == 4
 
 
@@ -100,7 +100,7 @@ async def test_a_group_is_full_by_the_users_quota_or_by_the_deployers_cap(
     for user_id in ("somebody", "somebody", "else"):
         await put_server(database, "tenant", group=group.id, user_id=user_id)
     async with database.begin() as connection:
-        asked = groups.check_room(connection, bounded, "tenant", group.id, "somebody", adding)
+        asked = members.check_room(connection, bounded, "tenant", group.id, "somebody", adding)
         if fits:
             await asked
         else:
@@ -116,7 +116,7 @@ async def test_members_added_at_once_do_not_overfill_a_group(database: Database,
     async def add(server: str) -> bool:
         try:
             async with database.begin() as connection:
-                await groups.add_member(connection, bounded, group, server)
+                await members.add(connection, bounded, group, server)
         except OverQuota:
             return False
         return True

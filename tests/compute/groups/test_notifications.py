@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from roost import config
-from roost.compute.groups import groups, notifications
+from roost.compute.groups import groups, members, notifications
 from roost.compute.groups.groups import Group, GroupPolicy
 from roost.compute.inventory.scopes import aggregates_in, scope_of
 from roost.compute.scheduling import lifecycle
@@ -79,7 +79,7 @@ async def test_a_message_is_as_nova_sends_it(database: Database, telling: Settin
     group = await make_group(database, telling, "anti-affinity", max_server_per_host=2)
     server = await put_server(database, "tenant")
     async with database.begin() as connection:
-        await groups.add_member(connection, telling, group, server)
+        await members.add(connection, telling, group, server)
     assert await send_all(database, telling) == 2
     created, added = listener.received()
     assert created["event_type"] == "server_group.create"
@@ -114,8 +114,8 @@ async def test_every_change_is_told_in_its_order(database: Database, telling: Se
     server = await put_server(database, "tenant")
     async with database.begin() as connection:
         group = await groups.update(connection, telling, group, name="other", policies=None)
-        group = await groups.add_member(connection, telling, group, server)
-        group = await groups.remove_member(connection, telling, group, server)
+        group = await members.add(connection, telling, group, server)
+        group = await members.remove(connection, telling, group, server)
         await groups.delete(connection, telling, group)
     await send_all(database, telling)
     assert listener.events() == [
@@ -146,7 +146,7 @@ async def test_many_members_at_once_are_told_one_by_one(
     one, other = await make_group(database, telling), await make_group(database, telling)
     pairs = [(group.id, await put_server(database, "tenant", group=group.id)) for group in (one, other, one)]
     async with database.begin() as connection:
-        await groups.member_added(connection, telling, pairs)
+        await members.announce_added(connection, telling, pairs)
     await send_all(database, telling)
     told = [message["payload"]["nova_object.data"] for message in listener.received()[2:]]
     assert [(data["uuid"], *data["members"]) for data in told] == pairs
