@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Iterable
 
+from jsonschema.exceptions import ValidationError
+
 _MOST = 20
 
 
@@ -12,11 +14,29 @@ def nearest(wrong: str, known: Iterable[str]) -> str:
     return names.rpartition("; ")[2] if names.endswith("?") else f"there are {names}"
 
 
+def explained(error: ValidationError) -> str:
+    """What a JSON schema has against a value, in jsonschema's words and with what was probably meant."""
+    schema = error.schema if isinstance(error.schema, dict) else {}
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        known = schema.get("properties", {})
+        return error.message + did_you_mean(min(name for name in error.instance if name not in known), known)
+    if error.validator == "enum":
+        return error.message + did_you_mean(str(error.instance), map(str, schema["enum"]))
+    if error.validator in ("anyOf", "oneOf") and error.context:
+        return f"{error.message}: {', and '.join(dict.fromkeys(each.message for each in error.context))}"
+    return error.message
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """The end of a sentence that names the nearest of the known names, if one is near."""
+    near = difflib.get_close_matches(wrong, sorted(set(known) - {wrong}), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 def known_names(wrong: str, known: Iterable[str]) -> str:
     """The known names, and the nearest one where there is one: "rack, switch or host; did you mean rack?"."""
     names = sorted(set(known))
     if not names:
         return "there are none"
-    near = difflib.get_close_matches(wrong, names, n=1)
     listed = ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
-    return f"{listed}; did you mean {near[0]}?" if near else listed
+    return listed + did_you_mean(wrong, names)

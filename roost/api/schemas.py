@@ -12,7 +12,7 @@ from oslo_utils import strutils
 from roost.api.versions import Version
 from roost.errors import Invalid
 from roost.store.uuids import is_uuid
-from roost.suggestions import known_names
+from roost.suggestions import explained, known_names
 
 Schema = dict[str, Any]
 Sentence = Callable[[ValidationError, str], str]
@@ -141,7 +141,7 @@ def nova_sentence(error: ValidationError, where: str) -> str:
 def _message(error: ValidationError) -> str:
     schema = error.schema if isinstance(error.schema, dict) else {}
     if error.validator != "additionalProperties" or NOUN not in schema or not isinstance(error.instance, dict):
-        return error.message
+        return explained(error)
     known = schema["properties"]
     wrong = min(name for name in error.instance if name not in known)
     return f"'{wrong}' is not a {schema[NOUN]}: {known_names(wrong, known)}"
@@ -150,7 +150,7 @@ def _message(error: ValidationError) -> str:
 def keystone_sentence(error: ValidationError, where: str) -> str:
     """Keystone's words, without the schema that it adds."""
     path = "/".join(str(step) for step in error.absolute_path)
-    return f"Invalid input for field '{path}': {error.message}" if path else error.message
+    return f"Invalid input for field '{path}': {explained(error)}" if path else explained(error)
 
 
 def boolean(value: Any) -> bool:

@@ -19,7 +19,7 @@ from roost.clusters.states import ActionName
 from roost.errors import NotFound
 from roost.identity.tokens import Caller
 from roost.store.tables.clusters import receivers
-from roost.suggestions import known_names
+from roost.suggestions import did_you_mean, known_names
 
 TYPES = ("webhook", "message")
 
@@ -69,7 +69,7 @@ ACTIONS: Mapping[str, Trigger] = {
 def check_action(action: str) -> None:
     """Refuse what cannot be triggered."""
     if action not in ACTIONS:
-        raise BadRequest(f"Illegal action '{action}' specified.")
+        raise BadRequest(f"Illegal action '{action}' specified{did_you_mean(action, ACTIONS) or '.'}")
 
 
 ALERT_STATUS = "alert_status"

@@ -68,6 +68,27 @@ def test_unknown_keys_are_named() -> None:
     assert refusal(flavor(colour="red")).endswith(words)
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (flavor(vcpu=1), "Additional properties are not allowed ('vcpu' was unexpected); did you mean vcpus?"),
+        ({**flavor(), "flavour": {}}, "('flavour' was unexpected); did you mean flavor?"),
+        (flavor(public="fals"), "; did you mean false?"),
+    ],
+)
+def test_a_name_that_is_nearly_right_gets_the_right_one(body: Any, words: str) -> None:
+    assert words in refusal(body)
+    assert words in refusal(body, keystone_sentence)
+
+
+def test_what_fits_none_of_several_is_told_why() -> None:
+    either = Validator({"anyOf": [schemas.UUID, {"type": "integer", "minimum": 1}]})
+    with pytest.raises(Invalid) as caught:
+        either.check_body("x", nova_sentence)
+    expected = "'x' is not valid under any of the given schemas: 'x' is not a 'uuid', and 'x' is not of type 'integer'"
+    assert caught.value.message == expected
+
+
 def test_keystone_names_the_whole_path() -> None:
     assert refusal(flavor(vcpus=0), keystone_sentence) == (
         "Invalid input for field 'flavor/vcpus': 0 is less than the minimum of 1"

@@ -28,6 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.compute.inventory.changes import host_changed
 from roost.errors import Invalid
 from roost.store.tables.compute import aggregate_hosts, aggregates, hosts, scopes, topologies
+from roost.suggestions import explained
 
 DEFAULT = "small"
 MOST_HOSTS = 1_000_000
@@ -119,7 +120,7 @@ def read(name: str) -> Topology:
     content = _PRESETS.get(name) or _content(Path(name))
     error = min(Draft202012Validator(_SCHEMA).iter_errors(content), key=lambda found: len(found.path), default=None)
     if error is not None:
-        raise Invalid(f"The topology {name} cannot be used: {_key(error.absolute_path)}{error.message}.")
+        raise Invalid(f"The topology {name} cannot be used: {_key(error.absolute_path)}{explained(error)}.")
     generated = content.get("generate")
     if generated and generated["zones"] * generated["racks_per_zone"] * generated["hosts_per_rack"] > MOST_HOSTS:
         raise Invalid(f"The topology {name} cannot be used: generate: more than {MOST_HOSTS} hosts.")

@@ -250,7 +250,7 @@ REFUSALS: list[tuple[str, str, Any, tuple[int, str]]] = [
         (
             400,
             "Invalid input for field/attribute availability_zone. Value: a:b. 'a:b' is not valid under any of the "
-            "given schemas",
+            "given schemas: 'a:b' does not match '^[^:]*$', and 'a:b' is not of type 'null'",
         ),
     ),
     (
