@@ -255,7 +255,8 @@ BAD_REQUESTS: list[tuple[dict[str, Any], dict[str, Any] | None, int, str]] = [
         {},
         {"group": "a name"},
         400,
-        "Invalid input for field/attribute group. Value: a name. 'a name' is not valid under any of the given schemas",
+        "Invalid input for field/attribute group. Value: a name. 'a name' is not valid under any of the given schemas: "
+        "'a name' is not a 'uuid', and 'a name' is not of type 'array'",
     ),
     ({}, {"group": [NOBODY, NOBODY]}, 400, "A server can be in one group: give one 'group' hint."),
     ({"metadata": {f"key{n}": "" for n in range(129)}}, None, 403, "Maximum number of metadata items exceeds 128"),
