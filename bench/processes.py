@@ -15,7 +15,6 @@ import asyncio
 import os
 import platform
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -36,14 +35,14 @@ from roost.compute.inventory import quotas
 from roost.identity import users
 from roost.store import schema
 from roost.store.database import Database
-from roost.store.embedded import EmbeddedPostgres, binaries
+from roost.store.embedded import EmbeddedPostgres
+from tests.faults.standby import REPLICATION, standby
 
 FIGURES = Path("bench/figures/processes.md")
 CLIENTS = 32
 GROUPS = 100
 PROJECTS = 8
 _TICKS = os.sysconf("SC_CLK_TCK")
-_REPLICATION = {"wal_level": "replica", "max_wal_senders": "4", "hot_standby": "on"}
 
 
 @dataclass(frozen=True)
@@ -249,10 +248,10 @@ async def measure(deployment: Deployment, servers: int, scenario: Scenario) -> S
 
 
 @contextmanager
-def database(folder: Path, standby: bool) -> Iterator[EmbeddedPostgres]:
+def database(folder: Path, with_standby: bool) -> Iterator[EmbeddedPostgres]:
     """A filled database without limits, on its own or with a standby that every commit waits for."""
     with ExitStack() as stack:
-        postgres = EmbeddedPostgres(folder / "data", _REPLICATION if standby else {})
+        postgres = EmbeddedPostgres(folder / "data", REPLICATION if with_standby else {})
         postgres.start()
         stack.callback(postgres.stop)
         schema.upgrade(postgres.url)
@@ -261,8 +260,8 @@ def database(folder: Path, standby: bool) -> Iterator[EmbeddedPostgres]:
         topology.write_text(TOPOLOGY)
         bootstrap.fill(settings, {user.name: "bench" for user in bootstrap.USERS}, str(topology))
         asyncio.run(_prepare(postgres.url))
-        if standby:
-            copy = _standby(postgres, folder)
+        if with_standby:
+            copy = standby(postgres, folder)
             stack.callback(copy.stop)
         yield postgres
 
@@ -275,38 +274,6 @@ async def _prepare(url: str) -> None:
         for number in range(PROJECTS):
             await users.ensure(connection, f"tenant{number}", "bench", f"tenant{number}", "member")
     await database.close()
-
-
-def _standby(primary: EmbeddedPostgres, folder: Path) -> EmbeddedPostgres:
-    """A copy that follows the primary; from now on a commit waits until the copy has it on its disk."""
-    found = binaries()
-    assert found is not None
-    copy = EmbeddedPostgres(folder / "copy", _REPLICATION)
-    copy.folder.mkdir()
-    target = folder / "copied"
-    subprocess.run(
-        [found / "pg_basebackup", "-h", primary._sockets, "-U", "roost", "-D", target, "-R", "-X", "stream"], check=True
-    )
-    owner = primary._data.stat()
-    shutil.copytree(target, copy._data)
-    for path in (copy._data, *copy._data.rglob("*")):
-        os.chown(path, owner.st_uid, owner.st_gid)
-    copy._data.chmod(0o700)
-    line = f"primary_conninfo = 'host={primary._sockets} user=roost application_name=copy'\n"
-    with (copy._data / "postgresql.auto.conf").open("a") as written:
-        written.write(line)
-    # It answers, but it makes no database of its own.
-    copy._make_database = lambda: None  # type: ignore[method-assign]
-    copy.start()
-    with psycopg.connect(primary.url, autocommit=True) as connection:
-        connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'copy'")
-        connection.execute("SELECT pg_reload_conf()")
-        for _ in range(100):
-            row = connection.execute("SELECT sync_state FROM pg_stat_replication").fetchone()
-            if row is not None and row[0] == "sync":
-                return copy
-            time.sleep(0.1)
-    raise SystemExit("the standby did not follow")
 
 
 def _commits(url: str) -> int:
