@@ -194,13 +194,20 @@ function policies(bindings, asked, steering) {
       steering &&
         html(
           "p",
-          { class: "buttons" },
-          button(`${each.enabled ? "Switch off" : "Switch on"} ${each.policy_name}`, () => steering.toggle(each)),
-          button(`Detach ${each.policy_name}`, () => steering.detach(each)),
+          { class: "buttons small" },
+          named(each.enabled ? "Switch off" : "Switch on", each, () => steering.toggle(each)),
+          named("Detach", each, () => steering.detach(each)),
         ),
     ),
   );
   return html("ol", { class: "chain" }, ...items);
+}
+
+/** A button for one of several policies. @param {string} verb @param {any} binding @param {() => Promise<any>} act */
+function named(verb, binding, act) {
+  const node = button(verb, act);
+  node.setAttribute("aria-label", `${verb} ${binding.policy_name}`);
+  return node;
 }
 
 /** @param {string} id @param {any[]} nodes */

@@ -3,7 +3,7 @@
 import { line } from "./charts.js";
 import { html } from "./dom.js";
 import { get } from "./session.js";
-import { moment } from "./words.js";
+import { actionName, moment, phase, reasonOf } from "./words.js";
 
 /** @type {Record<string, string>} */
 const KINDS = {
@@ -60,13 +60,12 @@ function eventItems(events) {
 
 /** @param {any} event */
 function item(event) {
+  if (event.kind === "action") return actionItem(event);
   const about = event.server_id
     ? html("a", { href: `#/server/${event.server_id}` }, event.name ?? event.server_id.slice(0, 8))
-    : event.cluster_id
-      ? html("a", { href: `#/clusters/${event.cluster_id}` }, event.name ?? "cluster")
-      : event.group_id
-        ? html("a", { href: `#/groups/${event.group_id}` }, "group")
-        : event.host && html("a", { href: `#/host/${encodeURIComponent(event.host)}` }, event.host);
+    : event.group_id
+      ? html("a", { href: `#/groups/${event.group_id}` }, "group")
+      : event.host && html("a", { href: `#/host/${encodeURIComponent(event.host)}` }, event.host);
   const on = event.server_id && event.host ? ` on ${event.host}` : "";
   const way = event.kind === "moved" && event.source ? `: ${event.source} → ${event.host ?? "nowhere"}` : on;
   return html(
@@ -77,6 +76,19 @@ function item(event) {
     about,
     way,
     event.detail && html("span", { class: "muted" }, ` – ${event.detail}`),
+  );
+}
+
+/** What a policy, a user or the engine had done to a cluster or a node. @param {any} event */
+function actionItem(event) {
+  const [, action = "", status = "", reason = ""] = /^(\S+) (\w+): ?(.*)$/s.exec(event.detail ?? "") ?? [];
+  return html(
+    "li",
+    { "data-kind": event.kind },
+    html("time", { class: "muted", datetime: event.at }, moment(event.at)),
+    ` ${actionName(action)} ${phase(status)} `,
+    event.cluster_id && html("a", { href: `#/clusters/${event.cluster_id}` }, "cluster"),
+    reason && html("span", { class: "muted" }, ` – ${reasonOf(reason)}`),
   );
 }
 

@@ -9,7 +9,7 @@ import { back } from "./overview.js";
 import { Places } from "./places.js";
 import { composer } from "./composer.js";
 import { historyOf } from "./feed.js";
-import { command } from "./links.js";
+import { command, linkTo } from "./links.js";
 import { get, mayChange, mayOperate, post, request } from "./session.js";
 import { count } from "./words.js";
 
@@ -27,6 +27,8 @@ export class Groups {
     this._page = page;
     this.title = "Groups";
     this._filter = "";
+    /** The names of the members, by id. @type {Map<string, string>} */
+    this._names = new Map();
   }
 
   /**
@@ -118,13 +120,15 @@ export class Groups {
 
   /** @param {string} id */
   async _facts(id) {
-    const [[group], { server_group_policy_audit: audit }, { list }, past] = await Promise.all([
+    const [[group], { server_group_policy_audit: audit }, { list }, { list: own }, past] = await Promise.all([
       get(`${GROUPS}/${id}`).then(({ server_group: one }) => explainRules([one])),
       get(`${GROUPS}/${id}/audit`),
       get(`/compute/v2.1/os-lists/servers?group_id=${id}&status=ERROR`),
+      get(`/compute/v2.1/os-lists/servers?group_id=${id}&limit=1000`),
       historyOf({ group_id: id }),
     ]);
     if (this._id !== id) return;
+    this._names = new Map(own.rows.map((/** @type {any} */ each) => [each.id, each.name]));
     const fleet = this._page.fleet;
     const places = new Places(fleet);
     const where = (/** @type {any} */ member, /** @type {string} */ scope) => placeOf(member, scope, fleet, places);
@@ -140,7 +144,7 @@ export class Groups {
       html("h3", {}, "Distribution"),
       ...charts(group, audit, where),
       html("h3", {}, "Audit"),
-      auditTable(group, audit, fleet, where),
+      auditTable(group, audit, this._names, where),
       ...past,
       ...(mayChange() ? [removal(group)] : []),
     );
@@ -224,8 +228,8 @@ export class Groups {
     this._tell(
       html("p", {}, plan.sentence),
       placementList(plan.placements, places),
-      moveList(plan.moves, fleet, places),
-      strandedList(plan.stranded, fleet),
+      moveList(plan.moves, fleet, places, this._names),
+      strandedList(plan.stranded, fleet, this._names),
       ...ruleChanges(plan),
       this._look(),
       command(planLine(id, change, plan.generation)),
@@ -244,7 +248,7 @@ export class Groups {
     const moves = repair.moves.length > 0;
     this._tell(
       html("p", {}, repair.sentence),
-      moveList(repair.moves, this._page.fleet, places),
+      moveList(repair.moves, this._page.fleet, places, this._names),
       this._look(),
       moves && command(`openstack server group repair ${id}`),
       moves && mayOperate() && this._offering("Apply this repair", apply, () => this._repair(id)),
@@ -402,10 +406,10 @@ function charts(group, audit, where) {
 /**
  * @param {any} group
  * @param {any} audit
- * @param {import("./fleet.js").Fleet} fleet
+ * @param {Map<string, string>} names of the members
  * @param {(member: any, scope: string) => string} where
  */
-function auditTable(group, audit, fleet, where) {
+function auditTable(group, audit, names, where) {
   if (!audit.members.length) return html("p", { class: "muted" }, "It has no members yet.");
   const scopes = scopesOf(group);
   const divided = Object.keys(group.partitions).length > 0;
@@ -413,7 +417,7 @@ function auditTable(group, audit, fleet, where) {
     html(
       "tr",
       {},
-      html("th", { scope: "row" }, fleet.find(each.instance_id)?.server.name ?? each.instance_id.slice(0, 8)),
+      html("th", { scope: "row" }, linkTo("servers", { id: each.instance_id, name: names.get(each.instance_id) ?? "" })),
       ...scopes.map((scope) => html("td", {}, where(each, scope))),
       ...(divided ? [html("td", {}, String(each.partition ?? ""))] : []),
     ),

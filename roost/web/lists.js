@@ -19,6 +19,8 @@ const FILTERS = {
   actions: [["status", ["RUNNING", "SUCCEEDED", "FAILED", "CANCELLED"]]],
   aggregates: [["scope", []], ["zone", []]],
 };
+/** Columns of sentences, which wrap. */
+const LONG = ["fault", "reason", "rules"];
 const LIST = "/compute/v2.1/os-lists/";
 const EXPORT = "/compute/v2.1/os-exports/";
 
@@ -88,7 +90,8 @@ function field(name, values, query) {
 
 /** @param {string} kind @param {any} list @param {URLSearchParams} query */
 function table(kind, list, query) {
-  const columns = list.columns.filter((/** @type {string} */ each) => !HIDDEN.includes(each));
+  const filled = (/** @type {string} */ name) => !LONG.includes(name) || list.rows.some((/** @type {any} */ each) => each[name]);
+  const columns = list.columns.filter((/** @type {string} */ each) => !HIDDEN.includes(each) && filled(each));
   if (kind === "groups") columns.push("rules", "broken");
   if (!list.rows.length) return html("p", { class: "muted" }, "There are none.");
   const [sorted, direction] = (query.get("sort") ?? "name").split(":");
@@ -122,7 +125,8 @@ function cell(kind, row, name) {
   if (name === "load") return html("td", {}, `${Math.round(row.load * 100)} %`);
   if (name.endsWith("_at")) return html("td", {}, moment(row[name]));
   const bad = row[name] === "ERROR" || row[name] === "down" || (name === "failed" && row.failed) || (name === "broken" && row.broken);
-  return html("td", { class: bad ? "bad-text" : null }, String(row[name] ?? ""));
+  const kinds = [bad && "bad-text", LONG.includes(name) && "long"].filter(Boolean).join(" ");
+  return html("td", { class: kinds || null }, String(row[name] ?? ""));
 }
 
 /** @param {string} kind @param {any} list @param {URLSearchParams} query */

@@ -327,7 +327,9 @@ function drawZone({ name, box }) {
 function drawAggregate(key, aggregate, box, scope) {
   const open = Boolean(aggregate.hosts);
   const kind = ["aggregate", open && "open", aggregate.violations && "broken", aggregate.ghost && "ghost"];
+  if (!open && aggregate.members !== undefined) kind.push(aggregate.members ? "chosen" : "apart");
   const facts = spoken(aggregate, scope);
+  const title = titleOf(aggregate);
   const button = {
     role: "button",
     tabindex: -1,
@@ -342,7 +344,7 @@ function drawAggregate(key, aggregate, box, scope) {
     svg("rect", { width: box.w, height: box.h, rx: 7, class: "ground" }),
     !open && aggregate.load !== undefined && fillAcross(aggregate.load, box),
     !open && aggregate.disabled && svg("rect", { width: box.w, height: 5, y: box.h - 5, fill: "url(#hatch)" }),
-    svg("text", { x: 9, y: 15, class: "name" }, fitted(titleOf(aggregate), box.w - 16, aggregate.zone)),
+    svg("text", { x: 9, y: 15, class: "name" }, fitted(open ? title : shortName(title, aggregate.zone), box.w - 16, aggregate.zone)),
     !open && !aggregate.ghost && svg("text", { x: 9, y: box.h - 10, class: "figures" }, figures(aggregate, box.w - 16)),
   );
 }

@@ -24,7 +24,7 @@ export async function loadTroubles() {
 
 /** The list, or that there is nothing in it. @param {any} troubles */
 export function troubleList(troubles) {
-  if (!troubles.total) return html("p", { class: "good" }, "Nothing is wrong: every rule holds, and every server runs.");
+  if (!troubles.total) return html("p", { class: "good" }, "Every rule holds, and every server runs.");
   const items = troubles.items.slice(0, SHOWN).map(item);
   const more = troubles.total - items.length;
   return html(

@@ -15,7 +15,7 @@ from roost.store.tables.answers import violations
 from roost.store.tables.clusters import events
 from roost.store.tables.compute import hosts
 from roost.store.tables.history import happenings, samples
-from roost.store.tables.servers import instance_actions, servers
+from roost.store.tables.servers import instance_actions, migrations, servers
 from roost.store.uuids import is_uuid
 
 logger = logging.getLogger(__name__)
@@ -81,20 +81,23 @@ def _stored() -> sa.Select[Any]:
 
 
 def _placed(request: FeedRequest) -> sa.Select[Any]:
-    """Creates, from the history of the servers that still exist."""
+    """Creates, from the history of the servers that still exist: of one that has moved, where it moved from first."""
+    moves = sa.select(migrations.c.source).where(migrations.c.server_id == servers.c.id)
+    first = moves.order_by(migrations.c.id).limit(1).scalar_subquery()
     query = (
         sa.select(
             instance_actions.c.start_time.label("at"), sa.literal("placed").label("kind"), servers.c.project_id,
             sa.cast(servers.c.id, sa.Text).label("server_id"), servers.c.name,
             sa.cast(servers.c.group_id, sa.Text).label("group_id"), sa.cast(sa.null(), sa.Text).label("cluster_id"),
-            hosts.c.name.label("host"), sa.cast(sa.null(), sa.Text).label("source"), instance_actions.c.message,
+            sa.func.coalesce(first, hosts.c.name).label("host"), sa.cast(sa.null(), sa.Text).label("source"),
+            instance_actions.c.message,
         )
         .select_from(instance_actions.join(servers, servers.c.id == instance_actions.c.server_id))
         .outerjoin(hosts, hosts.c.id == servers.c.host_id)
-        .where(instance_actions.c.action == "create")
+        .where(instance_actions.c.action == "create", instance_actions.c.message.is_(None))
     )  # fmt: skip
     if request.host is not None:
-        query = query.where(hosts.c.name == request.host)
+        query = query.where(hosts.c.name == request.host, first.is_(None))
     if request.group_id is not None:
         query = query.where(servers.c.group_id == _uuid(request.group_id))
     if request.server_id is not None:

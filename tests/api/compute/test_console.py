@@ -169,7 +169,9 @@ async def test_a_host_that_is_down_comes_before_everything_of_its_servers(comput
 
 async def test_what_happened_is_told_to_whom_it_concerns(compute: Compute, cloud: Cloud) -> None:
     server = await cloud.boot(name="mover")
+    first = await cloud.host(server)
     await cloud.done(server, "migrate")
+    assert [each["host"] for each in await events(compute, f"?server_id={server}&kind=placed")] == [first]
     moved = await events(compute, f"?server_id={server}&kind=moved")
     assert moved
     assert all(each["source"] != each["host"] for each in moved)
