@@ -6,7 +6,7 @@ import { byName, gauge } from "./charts.js";
 import { html, refill } from "./dom.js";
 import { eventItems } from "./nodes.js";
 import { back } from "./overview.js";
-import { get, mayChange, session } from "./session.js";
+import { get, mayChange, Refused, session } from "./session.js";
 import { Steering } from "./steering.js";
 import { actionName, chain, count, kindOf, moment, outcome, reasonOf, story } from "./words.js";
 
@@ -52,7 +52,13 @@ export class Clusters {
   async changed(change) {
     const clusters = change.clusters;
     if (clusters === undefined) return;
-    if (!this._id || clusters === null || clusters.includes(this._id)) await this._draw();
+    if (!this._id || clusters === null || clusters.includes(this._id)) await this._draw().catch((error) => this._gone(error));
+  }
+
+  /** A cluster that was deleted leaves the list. @param {unknown} error */
+  _gone(error) {
+    if (!(error instanceof Refused && error.status === 404 && this._id)) throw error;
+    location.hash = "#/clusters";
   }
 
   /** One drawing at a time; what changes meanwhile is drawn once afterwards. */

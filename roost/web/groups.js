@@ -113,9 +113,10 @@ export class Groups {
     this._seen = html("div", {});
     this._answer = html("div", { class: "answer", role: "status" });
     this._page.map.arrows([]);
-    await this._facts(id);
-    this._panel?.replaceChildren(back("#/groups"), this._head, await this._questions(id), this._answer, this._seen);
-    await this._underWay(id);
+    const [questions] = await Promise.all([this._questions(id), this._facts(id)]);
+    if (this._id !== id) return;
+    this._panel?.replaceChildren(back("#/groups"), this._head, questions, this._answer, this._seen);
+    this._underWay(id).catch(() => {});
   }
 
   /** @param {string} id */

@@ -43,6 +43,8 @@ class Page {
     this._broken = undefined;
     /** Whether the view could not be opened: then the next news are a reason to try again. */
     this._missed = false;
+    /** Where the view draws. @type {Element|undefined} */
+    this._sheet = undefined;
   }
 
   async open() {
@@ -131,10 +133,17 @@ class Page {
     part("main").classList.toggle("panel-first", true);
     part("main").classList.toggle("panel-wide", name === "lists" || name === "feed");
     this._name(view.title);
+    // Each page has a sheet of its own: what is answered after the user went on is drawn where it is not seen.
+    const sheet = html("div", {});
+    this._sheet = sheet;
     try {
-      await view.open(name === "overview" ? path : path.slice(1), this._panel, new URLSearchParams(asked));
+      await view.open(name === "overview" ? path : path.slice(1), sheet, new URLSearchParams(asked));
+      if (this._sheet !== sheet) return;
       this._missed = false;
+      refill(this._panel, [sheet]);
+      this._panel.scrollTop = 0;
     } catch (error) {
+      if (this._sheet !== sheet) return;
       this._missed = true;
       failed(error, this._panel);
     }

@@ -59,9 +59,9 @@ export class Overview {
   }
 
   async fleetChanged() {
-    const { kind, id } = this._picked ?? {};
-    const content = await this._content(kind, id);
-    if (!this._panel || this._picked?.id !== id || this._picked?.kind !== kind) return;
+    const picked = this._picked;
+    const content = await this._content(picked?.kind, picked?.id);
+    if (!this._panel || this._picked !== picked) return;
     // What is being pressed or selected stays under the pointer.
     if (this._panel.matches(":active") || selecting(this._panel)) {
       clearTimeout(this._later);

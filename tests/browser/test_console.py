@@ -84,6 +84,18 @@ def test_lists_are_filtered_sorted_and_shared_by_their_address(visit: Visit, wor
     assert "zone3-rack4-host4" in saved.value.path().read_text()
 
 
+def test_an_answer_that_comes_late_does_not_replace_the_page_that_is_shown(visit: Visit, world: World) -> None:
+    page = visit(world.admin)
+    late = re.compile(r"os-lists/servers\?host=")
+    page.route(late, lambda route: (page.wait_for_timeout(1000), route.continue_()))
+    page.evaluate("location.hash = '#/host/zone1-rack1-host1'")
+    page.wait_for_timeout(100)
+    page.evaluate("location.hash = '#/clusters'")
+    page.get_by_role("heading", name="Clusters").wait_for()
+    page.wait_for_timeout(2000)
+    assert page.locator(".panel h2").all_inner_texts() == ["Clusters"]
+
+
 def test_a_link_opens_in_a_new_tab_without_signing_in(visit: Visit, world: World) -> None:
     page = visit(world.admin)
     other = page.context.new_page()
