@@ -4,7 +4,7 @@ import { html, part, refill } from "./dom.js";
 import { linkTo } from "./links.js";
 import { get } from "./session.js";
 
-const PAUSE = 120;
+const PAUSE = 60;
 /** @type {ReturnType<typeof setTimeout>|undefined} */
 let waiting;
 let asked = 0;

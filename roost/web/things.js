@@ -4,7 +4,7 @@ import { answerBox, button, explained } from "./answers.js";
 import { html } from "./dom.js";
 import { historyOf } from "./feed.js";
 import { command } from "./links.js";
-import { get, mayChange, mayOperate, post, request } from "./session.js";
+import { get, mayChange, mayOperate, post, Refused, request } from "./session.js";
 import { count, moment } from "./words.js";
 
 const COMPUTE = "/compute/v2.1";
@@ -20,9 +20,14 @@ export function factList(facts) {
 
 /** Everything about a server, from wherever it is. @param {string} id */
 export async function serverPage(id) {
-  const { list } = await get(`${COMPUTE}/os-lists/servers?q=${encodeURIComponent(id)}`);
+  const [{ list }, reasons, past, { flavors }] = await Promise.all([
+    get(`${COMPUTE}/os-lists/servers?q=${encodeURIComponent(id)}`),
+    why(id),
+    historyOf({ server_id: id }),
+    mayChange() ? get(`${COMPUTE}/flavors`) : { flavors: [] },
+  ]);
   const row = list.rows.find((/** @type {any} */ each) => each.id === id);
-  if (!row) return [html("h2", {}, "There is no such server"), ...(await historyOf({ server_id: id }))];
+  if (!row) return [html("h2", {}, "There is no such server"), ...past];
   const facts = [
     ["State", row.task ? `${row.status}, ${row.task}` : row.status],
     row.zone && ["Zone", row.zone],
@@ -38,22 +43,27 @@ export async function serverPage(id) {
     row.fault && html("p", { class: "bad-text" }, row.fault),
     factList(facts),
     html("h3", {}, row.status === "ERROR" ? "Why it has no place" : "Why it is here"),
-    ...(await why(id)),
-    ...(mayChange() ? await serverActions(row) : []),
-    ...(await historyOf({ server_id: id })),
+    ...reasons,
+    ...(mayChange() ? serverActions(row, flavors) : []),
+    ...past,
   ];
 }
 
-/** @param {string} id */
+/** Why a server is where it is, if there is such a server. @param {string} id */
 async function why(id) {
-  const { explanation } = await get(`${COMPUTE}/servers/${id}/explanation`);
+  const { explanation } = await get(`${COMPUTE}/servers/${id}/explanation`).catch(gone);
   if (!explanation) return [html("p", { class: "muted" }, "Roost has no record of how it was placed.")];
   return explained(explanation).concat(command(`openstack server explain ${id}`));
 }
 
-/** @param {any} row */
-async function serverActions(row) {
-  const { flavors } = await get(`${COMPUTE}/flavors`);
+/** @param {unknown} error */
+function gone(error) {
+  if (error instanceof Refused && error.status === 404) return { explanation: null };
+  throw error;
+}
+
+/** @param {any} row @param {any[]} flavors */
+function serverActions(row, flavors) {
   const options = flavors.map((/** @type {any} */ each) => html("option", { value: each.id }, each.name));
   const size = html("select", { "aria-label": "New flavor" }, ...options);
   const { node, tell: say } = answerBox();
@@ -88,10 +98,13 @@ async function serverActions(row) {
  * @param {(scope: string, id: string, names: Map<string, string>) => any[]} questions
  */
 export async function hostPage(name, questions) {
-  const path = `${COMPUTE}/os-lists/hosts?q=${encodeURIComponent(name)}`;
-  const host = (await get(path)).list.rows.find((/** @type {any} */ each) => each.name === name);
+  const [{ list: found }, { list }, past] = await Promise.all([
+    get(`${COMPUTE}/os-lists/hosts?q=${encodeURIComponent(name)}`),
+    get(`${COMPUTE}/os-lists/servers?host=${encodeURIComponent(name)}&limit=1000`),
+    historyOf({ host: name }),
+  ]);
+  const host = found.rows.find((/** @type {any} */ each) => each.name === name);
   if (!host) return [html("h2", {}, "There is no such host")];
-  const { list } = await get(`${COMPUTE}/os-lists/servers?host=${encodeURIComponent(name)}&limit=1000`);
   const facts = [
     ["State", host.reason && host.state !== "up" ? `${host.state}: ${host.reason}` : host.state],
     ["Zone", host.zone],
@@ -115,7 +128,7 @@ export async function hostPage(name, questions) {
     ...questions("host", name, new Map(list.rows.map((/** @type {any} */ each) => [each.id, each.name]))),
     html("h3", {}, count(list.total, "server")),
     html("ul", { class: "plain" }, ...items),
-    ...(await historyOf({ host: name })),
+    ...past,
   ];
 }
 
