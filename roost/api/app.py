@@ -260,12 +260,13 @@ class App:
             exchange.route.query.check_query(call.query, api.invalid)
         raw = b""
         if exchange.route.body is not None or (exchange.route.method != "GET" and not exchange.route.streamed):
-            settings, public = self._services.settings, exchange.route.public
+            limits, public = self._services.settings, exchange.route.public
             with self._admission.aside(), self._unhurried(exchange):
-                raw = await bodies.read(exchange.receive, exchange.headers, settings, public=public)
+                raw = await bodies.read(exchange.receive, exchange.headers, limits, public=public)
         # A project has its share before a connection to the database, or the time of the event loop, is taken for it.
         async with self._turn(exchange.route, call):
-            call.body = bodies.parse(raw, exchange.headers, self._services.settings, api.also_json)
+            settings, trusted = self._services.settings, api is SCHEDULER_API
+            call.body = bodies.parse(raw, exchange.headers, settings, api.also_json, trusted=trusted)
             if exchange.route.body is not None:
                 exchange.route.body.check_body(call.body, api.invalid)
             work = exchange.route.handler(call)
@@ -331,7 +332,8 @@ class App:
             secret = exchange.headers.get("x-auth-token")
             if not secret:
                 raise errors.Unauthorized(REFUSAL)
-            caller = await self._authenticator.authenticate(secret, exchange.headers.get("x-service-token"))
+            service = exchange.headers.get("x-service-token")
+            caller = await self._authenticator.authenticate(secret, service, exchange.address)
         except errors.Unauthorized:
             exchange.allowance = self._addresses.take(exchange.address)
             raise

@@ -13,6 +13,7 @@ from roost.errors import Invalid, Unauthorized, Unavailable
 from roost.identity import projects, tokens
 from roost.identity.tokens import Caller
 from roost.store.database import Database
+from roost.turns import FairTurns
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +29,9 @@ class Authenticator(Protocol):
     sign_in_at: str | None
     """Where tokens are to be had; None: here, at /identity."""
 
-    async def authenticate(self, secret: str, service: str | None = None) -> Caller:
-        """Raise `Unauthorized` if the token is not valid now, or the token of a service beside it is not."""
+    async def authenticate(self, secret: str, service: str | None = None, address: str = "") -> Caller:
+        """Raise `Unauthorized` if the token is not valid now, or the token of a service beside it is not; `address` is
+        where the client connects from."""
         ...
 
     async def has_project(self, secret: str, project_id: str) -> bool:
@@ -46,15 +48,17 @@ class RoostAuthenticator:
         self._database = database
         self._seconds = cache_seconds
         self._cache: dict[bytes, tuple[float, Caller]] = {}
+        # Anybody may send tokens that nobody has: those who do wait for each other, and hold few connections.
+        self._turns = FairTurns(at_once=8, share=4, each=128, waiting=256)
 
-    async def authenticate(self, secret: str, service: str | None = None) -> Caller:
+    async def authenticate(self, secret: str, service: str | None = None, address: str = "") -> Caller:
         if service is not None:
-            await self.authenticate(service)
+            await self.authenticate(service, address=address)
         key = tokens.digest(secret)
         found = self._cache.get(key)
         if found is not None and found[0] > time.monotonic():
             return found[1]
-        async with self._database.begin() as connection:
+        async with self._turns.turn(address), self._database.begin() as connection:
             token = await tokens.find(connection, secret)
         if token is None:
             self._cache.pop(key, None)
@@ -106,7 +110,7 @@ class KeystoneAuthenticator:
             raise Invalid("[keystone_authtoken] has no auth_type: it says how Roost signs in to check tokens.")
         self.sign_in_at: str | None = options.www_authenticate_uri or options.auth_url
 
-    async def authenticate(self, secret: str, service: str | None = None) -> Caller:
+    async def authenticate(self, secret: str, service: str | None = None, address: str = "") -> Caller:
         given = {"X-Auth-Token": secret, **({} if service is None else {"X-Service-Token": service})}
         if not all(token.isascii() and token.isprintable() for token in given.values()):
             # No token looks like this, and a library that cannot send it might say in the log what it was.

@@ -24,8 +24,11 @@ _DRAINED_BYTES = 16 << 20
 _DRAIN_SECONDS = 2.0
 
 
-def parse(raw: bytes, headers: Headers, settings: Settings, also: Collection[str] = ()) -> Any:
-    """The JSON body of a request, or None if it has none; `also` says what else JSON may be called."""
+def parse(
+    raw: bytes, headers: Headers, settings: Settings, also: Collection[str] = (), *, trusted: bool = False
+) -> Any:
+    """The JSON body of a request, or None if it has none; `also` says what else JSON may be called. Services of the
+    operator are `trusted` with any number of values: Nova's scheduler names all of its hosts."""
     if not raw:
         return None
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -33,8 +36,9 @@ def parse(raw: bytes, headers: Headers, settings: Settings, also: Collection[str
         raise UnsupportedMedia("Unsupported Content-Type")
     if _is_deeper(raw, settings.max_body_depth):
         raise Invalid(MALFORMED)
-    if raw.count(b",") > settings.max_body_values and _STRING.sub(b"", raw).count(b",") > settings.max_body_values:
-        raise TooLarge(f"Request is too large: at most {settings.max_body_values} values are read.")
+    most = settings.max_body_values
+    if not trusted and raw.count(b",") > most and _STRING.sub(b"", raw).count(b",") > most:
+        raise TooLarge(f"Request is too large: at most {most} values are read.")
     try:
         body = json.loads(raw.decode(), parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):

@@ -119,7 +119,8 @@ async def _look_at(database: Database, clouds: Clouds, plugins: Plugins, cluster
     if watched is None or not watched.nodes:
         return
     cloud = clouds.of(watched.cluster.project_id, watched.cluster.user_id)
-    ill = await diagnose(watched.policy, watched.profile, cloud, watched.nodes, private_urls=private_urls)
+    owner = watched.cluster.project_id
+    ill = await diagnose(watched.policy, watched.profile, cloud, watched.nodes, owner=owner, private_urls=private_urls)
     if ill:
         async with database.begin() as connection:
             await _recover(connection, watched, ill)
@@ -171,11 +172,17 @@ async def _recover(connection: AsyncConnection, watched: Watched, ill: Ill) -> N
 
 
 async def diagnose(
-    policy: HealthPolicy, profile: Profile, cloud: Cloud, members: Sequence[NodeView], *, private_urls: bool = False
+    policy: HealthPolicy,
+    profile: Profile,
+    cloud: Cloud,
+    members: Sequence[NodeView],
+    *,
+    owner: str = "",
+    private_urls: bool = False,
 ) -> Ill:
     """The nodes that any mode of the policy finds ill, or that all modes do, as the policy has it."""
     findings = [
-        await _by_url(members, mode["options"], private_urls)
+        await _by_url(members, mode["options"], owner, private_urls)
         if mode["type"] == NODE_STATUS_POLL_URL
         else await _MODES[mode["type"]](profile, cloud, members)
         for mode in policy.detection["detection_modes"]
@@ -204,12 +211,12 @@ async def _by_hypervisor(profile: Profile, cloud: Cloud, members: Sequence[NodeV
     }
 
 
-async def _by_url(members: Sequence[NodeView], options: Mapping[str, Any], private: bool) -> Ill:
+async def _by_url(members: Sequence[NodeView], options: Mapping[str, Any], owner: str, private: bool) -> Ill:
     turn = asyncio.Semaphore(_AT_ONCE)
 
     async def poll(node: NodeView) -> str | None:
         async with turn:
-            return await poll_url(node.name, options, private=private)
+            return await poll_url(node.name, options, owner=owner, private=private)
 
     reasons = await asyncio.gather(*(poll(node) for node in members))
     return {node.id: reason for node, reason in zip(members, reasons, strict=True) if reason}
@@ -222,7 +229,7 @@ _MODES: Mapping[str, Callable[[Profile, Cloud, Sequence[NodeView]], Awaitable[Il
 }
 
 
-async def poll_url(node_name: str, options: Mapping[str, Any], *, private: bool = False) -> str | None:
+async def poll_url(node_name: str, options: Mapping[str, Any], *, owner: str = "", private: bool = False) -> str | None:
     """Why the node's URL says that it is ill, if it still does after all retries. One that may not be asked says
     nothing."""
     url = options["poll_url"].replace("{nodename}", node_name)
@@ -231,7 +238,7 @@ async def poll_url(node_name: str, options: Mapping[str, Any], *, private: bool 
         if attempt:
             await asyncio.sleep(options["poll_url_retry_interval"])
         try:
-            body = await urls.fetch(url, private=private, verify=options["poll_url_ssl_verify"])
+            body = await urls.fetch(url, owner=owner, private=private, verify=options["poll_url_ssl_verify"])
         except urls.ForbiddenAddress as error:
             logger.warning("a node's URL may not be polled", extra={"url": url, "error": str(error)})
             return None

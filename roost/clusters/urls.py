@@ -9,6 +9,7 @@ import http.client
 import ipaddress
 import socket
 import ssl
+import sys
 import threading
 import time
 import urllib.error
@@ -19,9 +20,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-_SECONDS = 10.0
-_THREADS = ThreadPoolExecutor(16, "urls")
+from roost.turns import FairTurns
+
+_SECONDS, _GRACE = 10.0, 0.2
+_AT_ONCE, _OF_A_PROJECT = 32, 8
+_THREADS = ThreadPoolExecutor(_AT_ONCE, "urls")
 """Of their own, so that URLs that answer slowly keep nothing waiting but other URLs."""
+_TURNS = FairTurns(at_once=_AT_ONCE, share=_OF_A_PROJECT, each=sys.maxsize, waiting=sys.maxsize)
+"""Those of one project keep only each other waiting."""
 _LONGEST_ANSWER = 1 << 20
 _LOCAL_TRANSLATION = ipaddress.IPv6Network("64:ff9b:1::/48")
 _TRANSLATED = [ipaddress.IPv6Network(network) for network in ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96")]
@@ -37,13 +43,22 @@ class ForbiddenAddress(Exception):
 
 
 async def fetch(
-    url: str, body: bytes | None = None, *, private: bool, verify: bool = True, seconds: float = _SECONDS
+    url: str, body: bytes | None = None, *, owner: str, private: bool, verify: bool = True, seconds: float = _SECONDS
 ) -> str:
-    """What an address answers to a GET, or to a POST of JSON, within so many seconds, however it is answered;
-    `private` is whether it may be of a private network.
+    """What an address answers to a GET, or to a POST of JSON, within so many seconds, however it is answered; `owner`
+    is the project that named it, `private` whether it may be of a private network.
 
     Raises OSError or ValueError if there is no good answer, and `ForbiddenAddress`."""
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, _fetch, url, body, private, verify, seconds)
+    await _TURNS.take(owner)
+    loop = asyncio.get_running_loop()
+    answer = loop.run_in_executor(_THREADS, _fetch, url, body, private, verify, seconds)
+    # A look-up of a name cannot be ended: its thread counts until it ends by itself, but is not waited for.
+    answer.add_done_callback(lambda _: _TURNS.give_back(owner))
+    done, _ = await asyncio.wait((answer,), timeout=seconds + _GRACE)
+    if not done:
+        answer.add_done_callback(lambda late: late.cancelled() or late.exception())
+        raise TimeoutError("timed out")
+    return answer.result()
 
 
 def refusal(url: str, *, private: bool) -> str | None:
@@ -158,13 +173,16 @@ class _Connection(http.client.HTTPConnection):
         self.private, self.deadline, self.context = private, deadline, context
 
     def connect(self) -> None:
-        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-        addresses = [str(address[0]) for *_, address in found]
+        addresses = _look_up(self.host, self.port)
         if not self.private and not all(is_public(address) for address in addresses):
             raise ForbiddenAddress
         self.sock = self.deadline.connect((addresses[0], self.port))
         if self.context is not None:
             self.sock = self.context.wrap_socket(self.sock, server_hostname=self.host)
+
+
+def _look_up(host: str, port: int) -> list[str]:
+    return [str(address[0]) for *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
 class _SecureConnection(_Connection):

@@ -1,10 +1,13 @@
-"""Signing in with a password: who was guessed at too often must wait, whichever process is asked.
+"""Signing in with a password or an application credential: who was guessed at too often must wait, whichever process
+is asked.
 
-Failures are counted for each user, by its name or by its id alike, and for each name that nobody has, so that the limit
-does not tell which names there are. What is right meanwhile is refused too, or guessing could go on. Only failures are
-written down: a sign-in that succeeds costs no query more than it did without a limit.
+Failures are counted for each user, by its name or by its id alike, for each application credential, and for each name
+or id that nobody has, so that the limit does not tell which there are. What is right meanwhile is refused too, or
+guessing could go on. Only failures are written down: a sign-in that succeeds costs no write more than it did without a
+limit.
 """
 
+import hashlib
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -59,12 +62,42 @@ async def prove(
     user = found if known and found.id is not None else None
     if await is_right(user, password, by):
         return Proof(user, found.key, found.failures > 0)
+    await _fail(database, limit, found.key)
+    return None
+
+
+async def is_right_secret(
+    database: Database, limit: SignInLimit, word: str, holder: Any | None, secret: str, by: str = ""
+) -> bool:
+    """Whether this is the secret of an application credential; `word` is what failures are counted by, `holder` what
+    has the secret for a password, if there is one. Raises as `prove` does."""
+    key = hashlib.sha256(f"application credential {word}".encode()).digest()
+    async with database.begin() as connection:
+        await _check_key(connection, limit, key)
+    if not await is_right(holder, secret, by):
+        await _fail(database, limit, key)
+        return False
+    async with database.begin() as connection:
+        if await _check_key(connection, limit, key):
+            await connection.execute(failed.delete().where(failed.c.key == key))
+    return True
+
+
+async def _check_key(connection: AsyncConnection, limit: SignInLimit, key: bytes) -> bool:
+    """Whether anything failed; raises `TooManyFailures` if it was too much."""
+    query = sa.select(failed.c.failures, _lasts.label("lasts")).where(failed.c.key == key, _present)
+    found = (await connection.execute(query)).one_or_none()
+    if found is not None:
+        _check(limit, found.failures, found.lasts)
+    return found is not None
+
+
+async def _fail(database: Database, limit: SignInLimit, key: bytes) -> None:
     if limit.failures:
         async with database.begin() as connection:
-            counted = await _count(connection, found.key, limit.seconds)
+            counted = await _count(connection, key, limit.seconds)
         # Of many guesses at once, those beyond the limit do not learn whether they were wrong.
         _check(limit, counted.failures - 1, counted.lasts)
-    return None
 
 
 async def hold(connection: AsyncConnection, limit: SignInLimit, proof: Proof) -> bool:

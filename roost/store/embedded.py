@@ -107,8 +107,10 @@ class EmbeddedPostgres:
     def kill(self) -> None:
         """End the server and all its backends at once, also those that do not listen to signals any more."""
         if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            # Each backend leads a group of its own: to kill the group of the server would leave them all.
+            for process in (self._process.pid, *_children(self._process.pid)):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
             self._process.wait()
 
     def restart(self) -> None:
@@ -202,6 +204,15 @@ class EmbeddedPostgres:
         with psycopg.connect(f"postgresql://roost@/postgres?host={self._sockets}", autocommit=True) as connection:
             if connection.execute("SELECT 1 FROM pg_database WHERE datname = 'roost'").fetchone() is None:
                 connection.execute("CREATE DATABASE roost")
+
+
+def _children(process: int) -> list[int]:
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(status.read_text().rpartition(")")[2].split()[1]) == process:
+                found.append(int(status.parent.name))
+    return found
 
 
 @contextmanager

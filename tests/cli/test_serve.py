@@ -1,5 +1,6 @@
 """`roost serve`: one folder, one process, and nothing left when it ends."""
 
+import contextlib
 import json
 import os
 import re
@@ -8,15 +9,19 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import yaml
 
 from roost.cli import bootstrap
+from roost.store.embedded import EmbeddedPostgres
 from tests.conftest import Served, serve
 
 
@@ -101,6 +106,41 @@ def test_a_signal_stops_everything_and_a_new_start_finds_it_again(
     assert passwords == [cloud["auth"]["password"] for cloud in yaml.safe_load(before)["clouds"].values()]
     shown, _ = ask(second, f"/identity/v3/projects/{made['project']['id']}", token=token)
     assert shown["project"]["name"] == "kept"
+
+
+def ended(process: int) -> bool:
+    """Whether a process is no more; one that nobody has asked after yet is a zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_sigterm_ends_everything_in_time_whatever_the_database_is_doing(
+    start: Callable[..., Served], folder: Path
+) -> None:
+    """One backend works for ever, and one does not even hear that it is to end."""
+    served = start()
+    backends = []
+    for statement in ("SELECT count(*) FROM generate_series(1, 1000000000000)", "SELECT pg_sleep(600)"):
+        connection = psycopg.connect(EmbeddedPostgres(folder.absolute()).url, autocommit=True)
+        backends.append(connection.info.backend_pid)
+        threading.Thread(target=_run, args=(connection, statement), daemon=True).start()
+    time.sleep(1)
+    os.kill(backends[1], signal.SIGSTOP)
+    begun = time.monotonic()
+    served.process.terminate()
+    served.process.wait(60)
+    # `drain_seconds` is 0; a machine that has more to do than this test is slower by as much.
+    assert time.monotonic() - begun < 5 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert all(ended(backend) for backend in backends)
+    assert processes_of(folder) == []
+    assert sign_in(start(), "roost")
+
+
+def _run(connection: "psycopg.Connection[Any]", statement: str) -> None:
+    with contextlib.suppress(psycopg.Error):
+        connection.execute(statement)
 
 
 def test_a_start_after_a_kill_ends_the_database_that_was_left(start: Callable[..., Served], folder: Path) -> None:

@@ -1,6 +1,8 @@
 """The addresses that users name: where they may lead, and what is sent there."""
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -55,14 +57,14 @@ async def test_nothing_is_sent_to_a_private_address_however_it_is_written(host: 
     heard: list[bytes] = []
     async with answering("HTTP/1.1 200 OK", heard) as port:
         with pytest.raises(urls.ForbiddenAddress, match="which the operator does not allow"):
-            await urls.fetch(f"http://{host}:{port}/", private=False)
+            await urls.fetch(f"http://{host}:{port}/", owner="a", private=False)
     assert heard == []
 
 
 async def test_the_operator_may_allow_it() -> None:
     heard: list[bytes] = []
     async with answering("HTTP/1.1 200 OK", heard) as port:
-        assert await urls.fetch(f"http://localhost:{port}/x", b"{}", private=True) == "ok"
+        assert await urls.fetch(f"http://localhost:{port}/x", b"{}", owner="a", private=True) == "ok"
     assert heard[0].startswith(b"POST /x HTTP/1.1")
     assert b"Content-Type: application/json" in heard[0]
 
@@ -70,4 +72,38 @@ async def test_the_operator_may_allow_it() -> None:
 async def test_a_redirection_leads_no_further_than_http() -> None:
     async with answering("HTTP/1.1 302 Found\r\nLocation: ftp://127.0.0.1/x", []) as port:
         with pytest.raises(OSError, match="ftp"):
-            await urls.fetch(f"http://127.0.0.1:{port}/", private=True)
+            await urls.fetch(f"http://127.0.0.1:{port}/", owner="a", private=True)
+
+
+async def test_a_name_that_nobody_resolves_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ten seconds are those of the whole call: a look-up cannot be ended, and was not counted."""
+    resolved = threading.Event()
+    monkeypatch.setattr(urls, "_look_up", lambda *_: resolved.wait(60) and [])
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError):
+        await urls.fetch("http://nowhere.example/", owner="a", private=False, seconds=0.3)
+    assert time.monotonic() - begun < 10
+    resolved.set()
+
+
+async def test_a_project_whose_urls_hang_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that nobody resolves held all the threads there were, for all projects."""
+    resolved, look_up = threading.Event(), urls._look_up
+
+    def slowly(host: str, port: int) -> list[str]:
+        if host.endswith(".example"):
+            resolved.wait(60)
+        return look_up(host, port)
+
+    monkeypatch.setattr(urls, "_look_up", slowly)
+    url = "http://nowhere.example/"
+    hostile = [asyncio.create_task(urls.fetch(url, owner="hostile", private=False, seconds=0.1)) for _ in range(40)]
+    try:
+        await asyncio.sleep(1)  # by now none of the first is waited for, and all of their threads still hang
+        async with asyncio.timeout(20), answering("HTTP/1.1 200 OK", []) as port:
+            assert await urls.fetch(f"http://127.0.0.1:{port}/", owner="modest", private=True) == "ok"
+        assert sum(not task.done() for task in hostile) == 40 - urls._OF_A_PROJECT
+    finally:
+        resolved.set()
+        outcomes = await asyncio.gather(*hostile, return_exceptions=True)
+    assert all(isinstance(outcome, OSError) for outcome in outcomes)

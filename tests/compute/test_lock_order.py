@@ -85,9 +85,8 @@ async def _apply(house: House, connection: AsyncConnection, change: ChangePolici
         # Planned as if alone: what is looked at here is who waits when the plan is applied.
         kept = {"group_id": house.group.id, "change": change.as_data(), "seed": 0, "outcome": {}}
         number = await other.scalar(stored_plans.insert().values(kept).returning(stored_plans.c.number))
-    actor = servers.Actor("somebody", "tenant", "req")
     with pytest.raises(plans.Changed):
-        await plans.apply(connection, scheduler(house), house.group, change, f"0.0.{number}", actor)
+        await plans.apply(connection, scheduler(house), house.group, change, f"0.0.{number}")
 
 
 def scheduler(house: House) -> Scheduler:

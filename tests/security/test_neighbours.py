@@ -5,9 +5,8 @@ that is `expensive` is attacked here by one project while a neighbour does ordin
 """
 
 import asyncio
-import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,19 @@ from typing import Any
 import httpx
 import pytest
 
-from roost.api.app import all_routes
-from tests.compute.cloud import Cloud
+from roost.api.app import App, all_routes
+from roost.api.auth import RoostAuthenticator
+from tests.compute.cloud import NEWEST, Cloud
+from tests.conftest import Api
 
 COSTS = Path(__file__).with_name("costs.txt")
 ATTACKERS = 31
-SECONDS = 1.0
-"""The longest that a neighbour waits for an ordinary answer."""
+TIMES_QUIET, SECONDS = 10, 1.0
+"""The longest that a neighbour waits for an ordinary answer: so many times as long as alone, and so many seconds."""
 QUIET_AGAIN = 5.0
+ROUNDS = 20
+TRIES = 3
+"""A machine that has more to do than this test is slow once; an attack that is felt is felt each time."""
 
 
 def declared() -> dict[str, str]:
@@ -94,23 +98,38 @@ def test_every_expensive_route_is_attacked() -> None:
     assert ATTACKS.keys() == {route for route, cost in declared().items() if cost == "expensive"}
 
 
-async def _neighbour(cloud: Cloud, until: Callable[[], bool]) -> list[float]:
-    """How long each ordinary request of another project takes."""
-    times: list[float] = []
-    while not until() or len(times) < 10:
+async def _neighbour(cloud: Cloud, until: Callable[[], bool]) -> float:
+    """The longest that an ordinary request of another project takes."""
+    slowest, rounds = 0.0, 0
+    while not until() or rounds < ROUNDS:
         for path in ("/servers", "/os-server-groups", "/flavors"):
             started = time.perf_counter()
-            answer = await cloud.ask("GET", path, cloud="roost-alt")
-            times.append(time.perf_counter() - started)
+            answer = await _send(cloud, "roost-alt", "GET", path)
+            slowest = max(slowest, time.perf_counter() - started)
             assert answer.status_code == 200, answer.text
+        rounds += 1
         await asyncio.sleep(0.01)
-    return times
+    return slowest
 
 
 async def _attack(cloud: Cloud, attack: Attack) -> list[httpx.Response]:
     asked = {"json": attack.body} if attack.body is not None else {}
-    requests = (cloud.ask(attack.method, attack.path, **asked) for _ in range(ATTACKERS))
+    requests = (_send(cloud, "roost", attack.method, attack.path, **asked) for _ in range(ATTACKERS))
     return list(await asyncio.gather(*requests))
+
+
+async def _send(cloud: Cloud, who: str, method: str, path: str, **more: Any) -> httpx.Response:
+    """One request. Its answer is not held against its schema: that would take time of the loop that is measured."""
+    headers = {"X-Auth-Token": await cloud.api.token(who), "OpenStack-API-Version": f"compute {NEWEST}"}
+    return await cloud.api.http.request(method, f"/compute/v2.1{path}", headers=headers, **more)
+
+
+@pytest.fixture
+async def cloud(api: Api) -> AsyncIterator[Cloud]:
+    """With tokens that are remembered, as they usually are."""
+    app = App(api.services, RoostAuthenticator(api.services.database, api.services.settings.token_cache_seconds))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://roost.test") as http:
+        yield Cloud(Api(api.services, http, api.tokens))
 
 
 @pytest.mark.parametrize("route", ATTACKS)
@@ -121,18 +140,19 @@ async def test_a_neighbour_hardly_notices(cloud: Cloud, route: str) -> None:
         await cloud.boot(group=group)
     attack = await ATTACKS[route](cloud, group)
     await _neighbour(cloud, lambda: True)
-    quiet = max(await _neighbour(cloud, lambda: True))
-
-    attacking = asyncio.create_task(_attack(cloud, attack))
-    slowest = max(await _neighbour(cloud, attacking.done))
-    answers = await attacking
-
-    assert {answer.status_code for answer in answers} <= {200, 429, 503}
-    assert all("retry-after" in answer.headers for answer in answers if answer.status_code != 200)
-    assert any(answer.status_code == 200 for answer in answers)
-    # A machine that has more to do than this test is slower by as much.
-    assert slowest <= SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), (slowest, quiet)
-
-    calmed = time.monotonic()
-    while max(await _neighbour(cloud, lambda: True)) > max(10 * quiet, 0.1):
-        assert time.monotonic() - calmed < QUIET_AGAIN
+    measured = []
+    for _ in range(TRIES):
+        quiet = await _neighbour(cloud, lambda: True)
+        attacking = asyncio.create_task(_attack(cloud, attack))
+        slowest = await _neighbour(cloud, attacking.done)
+        answers = await attacking
+        assert {answer.status_code for answer in answers} <= {200, 429, 503}
+        assert all("retry-after" in answer.headers for answer in answers if answer.status_code != 200)
+        assert any(answer.status_code == 200 for answer in answers)
+        calmed = time.monotonic()
+        while await _neighbour(cloud, lambda: True) > TIMES_QUIET * quiet:
+            assert time.monotonic() - calmed < QUIET_AGAIN
+        measured.append((quiet, slowest))
+        if slowest <= min(TIMES_QUIET * quiet, SECONDS):
+            return
+    raise AssertionError(f"quiet, and under attack, the slowest answers took (seconds): {measured}")

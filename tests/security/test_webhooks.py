@@ -108,7 +108,7 @@ def test_no_way_to_write_a_private_address_makes_it_public(address: str) -> None
 async def test_nothing_is_sent_to_this_machine_however_it_is_called(host: str) -> None:
     async with _listening() as (port, heard):
         with pytest.raises((urls.ForbiddenAddress, OSError)) as refused:
-            await urls.fetch(f"http://{host}:{port}/", private=False)
+            await urls.fetch(f"http://{host}:{port}/", owner="a", private=False)
         assert "refused" not in str(refused.value)
     assert heard == []
 
@@ -140,7 +140,7 @@ async def test_a_redirection_into_a_private_network_is_not_followed(neighbour: s
         head = f"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:{inside}/".encode()
         async with _listening(head, neighbour) as (port, _):
             with pytest.raises(urls.ForbiddenAddress):
-                await urls.fetch(f"http://{neighbour}:{port}/", private=False)
+                await urls.fetch(f"http://{neighbour}:{port}/", owner="a", private=False)
     assert heard == []
 
 
@@ -155,7 +155,7 @@ async def test_the_address_that_was_checked_is_the_one_that_is_called(
             return really(next(answers) if host == "rebinding.test" else host, *more, **named)
 
         monkeypatch.setattr(socket, "getaddrinfo", rebinding)
-        assert await urls.fetch(f"http://rebinding.test:{port}/", private=False) == "ok"
+        assert await urls.fetch(f"http://rebinding.test:{port}/", owner="a", private=False) == "ok"
     assert len(heard) == 1
 
 
@@ -165,7 +165,7 @@ async def test_a_name_with_one_private_address_is_refused_whichever_comes_first(
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 1)) for address in (neighbour, "10.0.0.1")]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     with pytest.raises(urls.ForbiddenAddress):
-        await urls.fetch("http://both.test/", private=False)
+        await urls.fetch("http://both.test/", owner="a", private=False)
 
 
 async def test_an_answer_that_never_ends_is_ended() -> None:
@@ -181,6 +181,6 @@ async def test_an_answer_that_never_ends_is_ended() -> None:
     async with await asyncio.start_server(drip, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         began = time.monotonic()
-        answered = await urls.fetch(f"http://127.0.0.1:{port}/", private=True, seconds=0.5)
+        answered = await urls.fetch(f"http://127.0.0.1:{port}/", owner="a", private=True, seconds=0.5)
         assert set(answered) <= {"x"}
         assert time.monotonic() - began < 30

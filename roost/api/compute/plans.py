@@ -278,9 +278,12 @@ async def plan_group(call: Call) -> Reply:
     try:
         if isinstance(change, Create):
             made = await plans.boot_planned(scheduler, group, change, generation)
+        elif isinstance(change, Displace):
+            owner = call.caller.project_id or ""
+            made = await plans.drain_planned(scheduler, group, change, generation, actor(call), owner)
         else:
             async with call.services.database.begin() as connection:
-                made = await plans.apply(connection, scheduler, group, change, generation, actor(call))
+                made = await plans.apply(connection, scheduler, group, change, generation)
     except plans.Changed as changed:
         return _difference(changed, _View(seen))
     return {"plan": _shown(made, seen)}

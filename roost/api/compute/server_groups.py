@@ -409,7 +409,8 @@ async def show_audit(call: Call) -> Reply:
     """Show where each member is in each scope of the policies; from 2.1003 on, also which policies are broken."""
     async with call.services.database.begin() as connection:
         group = await find(call, connection, AUDIT)
-        found = await audit.audit_group(connection, group, await identifiers(call, connection, group.project_id))
+        shown = await identifiers(call, connection, group.project_id)
+        found = await audit.audit_group(connection, group, shown, call.services.scheduler.live)
     placed: list[dict[str, Any]] = [
         {"instance_id": member, "placements": dict(places)} for member, places in found.placements.items()
     ]

@@ -199,7 +199,12 @@ async def _by_credential(call: Call, given: dict[str, Any]) -> _SignedIn:
         found = await application_credentials.find(connection, **wanted)
         owner = None if found is None else await users.find(connection, user_id=found.user_id)
     # What stands for the user here is its secret in place of its password.
-    if not await users.is_right(None if found is None or owner is None else _as_user(found, owner), given["secret"]):
+    holder = None if found is None or owner is None else _as_user(found, owner)
+    word = str(found.id) if found is not None else str(sorted(wanted.items()))
+    right = sign_ins.is_right_secret(
+        call.services.database, limit(call), word, holder, given["secret"], by=call.address
+    )
+    if not await right:
         raise Unauthorized(REFUSAL)
     assert found is not None
     return _SignedIn(found.user_id, ("application_credential",), credential=found)

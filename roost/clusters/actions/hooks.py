@@ -63,7 +63,8 @@ async def _send(work: Work, kind: str, where: str, steps: Sequence[NodeStep]) ->
         async with turn:
             try:
                 if kind == "webhook":
-                    await urls.fetch(where, json.dumps(body).encode(), private=engine.settings.private_urls)
+                    content, private = json.dumps(body).encode(), engine.settings.private_urls
+                    await urls.fetch(where, content, owner=owner.project_id, private=private)
                 else:
                     await cloud.post_message(where, body)
             except (OSError, ValueError, urls.ForbiddenAddress, CloudError, CloudRefused) as error:

@@ -73,9 +73,11 @@ class GroupAudit:
     violations: tuple[tuple[BrokenRule, datetime | None], ...]
 
 
-async def audit_group(connection: AsyncConnection, group: Group, identifiers: Identifiers) -> GroupAudit:
+async def audit_group(
+    connection: AsyncConnection, group: Group, identifiers: Identifiers, fleet: LiveFleet
+) -> GroupAudit:
     """Audit one group, by the identifiers that the reader may see."""
-    found = await finder.of_group(connection, group)
+    found = await finder.of_group(connection, group, fleet)
     names = {rule.scope: found.fleet.identifiers(rule.scope) for rule in found.rules}
     nowhere: dict[str, int | None] = dict.fromkeys(names)
     placements = {

@@ -1,7 +1,7 @@
 """Plans: what a change to a group would come to; and the change itself, if that is still what it would come to.
 
-A plan is kept with the dice that were used. To apply it is to decide anew, with the same dice, in the transaction that
-makes the change and with the group locked: if the outcome is the same, nothing that matters has changed.
+A plan is kept with the dice that were used. To apply it is to decide anew, with the same dice, and to make the change
+with the group locked: if the outcome is the same, nothing that matters has changed.
 
 Policies and members are planned by making the change and taking it back, so that a plan meets the same refusals.
 """
@@ -44,6 +44,7 @@ from roost.store.tables.servers import server_groups, servers
 from roost.suggestions import known_names
 
 _KEPT = "1 day"
+_TRIES = 3
 _MOST_KEPT = 20
 """Plans that are kept for one group."""
 
@@ -196,31 +197,39 @@ async def apply(
     connection: AsyncConnection,
     scheduler: Scheduler,
     group: Group,
-    change: ChangePolicies | ChangeMembers | Displace,
+    change: ChangePolicies | ChangeMembers,
     generation: str,
-    actor: Actor,
 ) -> GroupPlan:
     """Make the change that was planned, in the caller's transaction; raises `Changed` if the plan no longer holds.
 
-    New servers are booted by `boot_planned` instead, in the scheduler's own transaction.
+    New servers are booted by `boot_planned` instead, in the scheduler's own transaction; `drain` moves servers.
     """
     kept = await _take(connection, group, change, generation)
-    if isinstance(change, Displace):
-        if change.lost:
-            raise Invalid("To lose an aggregate is a question, nothing that could be applied.")
-        await claims.lock_groups(connection, [group.id])
-        rules, inside = await _inside(connection, scheduler, group)
-        leaving = await hosts_inside(connection, scheduler, group.project_id, change)
-        outcome = _displacement(scheduler.live.fleet, rules, inside, leaving, lost=False)
-        _compare(kept, outcome)
-        steps = [
-            RepairStep(move["server_id"], move["source"]["host"], move["target"]["host"]) for move in outcome.moves
-        ]
-        repair_id = await repairs.begin(connection, group.id, steps, Budget(), actor)
-        return GroupPlan(outcome, generation, True, repair_id=repair_id)
     outcome = await _made(connection, scheduler, group, change)
     _compare(kept, outcome)
     return GroupPlan(outcome, generation, True)
+
+
+async def drain_planned(
+    scheduler: Scheduler, group: Group, change: Displace, generation: str, actor: Actor, owner: str
+) -> GroupPlan:
+    """Begin the moves that were planned; raises `Changed` if the plan no longer holds. They are decided anew without a
+    lock, for the project that asks, and again if the group has changed by the time it is locked."""
+    if change.lost:
+        raise Invalid("To lose an aggregate is a question, nothing that could be applied.")
+    for _ in range(_TRIES):
+        async with scheduler.database.begin() as connection:
+            version = await connection.scalar(sa.select(server_groups.c.version).where(server_groups.c.id == group.id))
+        outcome = await _displaced(scheduler, group, change, owner)
+        async with scheduler.database.begin() as connection:
+            locked = await claims.lock_groups(connection, [group.id])
+            if group.id in locked and locked[group.id].version == version:
+                _compare(await _take(connection, group, change, generation), outcome)
+                moves = ((move["server_id"], move["source"]["host"], move["target"]["host"]) for move in outcome.moves)
+                steps = [RepairStep(*move) for move in moves]
+                repair_id = await repairs.begin(connection, group.id, steps, Budget(), actor)
+                return GroupPlan(outcome, generation, True, repair_id=repair_id)
+    raise Conflict("The group changes all the time; try again.")
 
 
 async def unused_names(connection: AsyncConnection, project_id: str, name: str, count: int) -> list[str]:

@@ -24,7 +24,7 @@ from roost.store.tables.compute import fleet_changes
 from roost.store.tables.servers import server_groups, servers
 
 _AT_A_TIME = 1000
-_BETWEEN_PAUSES = 100
+_BETWEEN_PAUSES = 20
 
 # Numbers are never given twice and versions only rise, so where these are the same no group came, went or changed.
 _STATE = sa.select(
@@ -98,17 +98,18 @@ class AuditedGroup:
     broken: tuple[BrokenRule, ...]
 
 
-async def of_group(connection: AsyncConnection, group: Group) -> AuditedGroup:
-    """Audit one group, on no more of the fleet than its rules need."""
+async def of_group(connection: AsyncConnection, group: Group, fleet: LiveFleet) -> AuditedGroup:
+    """Audit one group, on no more of the fleet than its rules need; all of it is what this process has in memory."""
     rules = (await groups.rules_of(connection, [group.id]))[group.id]
     query = sa.select(servers.c.id, servers.c.host_id, servers.c.partition).where(servers.c.group_id == group.id)
     rows = (await connection.execute(query.order_by(servers.c.number))).all()
     host_ids, partitions = {row.id: row.host_id for row in rows}, {row.id: row.partition for row in rows}
     places = {member: host_id for member, host_id in host_ids.items() if host_id is not None}
-    live = LiveFleet()
     if any(rule.max_skew is not None for rule in rules):
+        live = fleet
         await live.sync(connection)
     else:
+        live = LiveFleet()
         await live.refresh(connection, set(places.values()))
     found = audit(live.fleet, rules, _placed(live, places), partitions)
     current = _CurrentGroup(group.id, group.name, group.project_id, 0)

@@ -8,6 +8,7 @@ A batch that has lost a group to another process queues for it the next time: it
 database lets those that wait have it in their order. So a busy group goes from process to process, and none starves.
 """
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterable
@@ -31,6 +32,7 @@ from roost.placement.decision import Decision, Request
 from roost.placement.fleet import Members, Resources
 
 _LIMITED = ("instances", "cores", "ram")
+_MANY = 100
 _LOOKS_FOR_ROOM = 3
 """How often the room of all hosts is read before a request is refused for want of it."""
 
@@ -87,6 +89,8 @@ class CreateBatch:
         if not self.attempts:
             return None
         await self._decide(connection)
+        if len(self._reserved) > _MANY:
+            await asyncio.sleep(0)  # others are served before the rows of so many are made
         self._check_expected()
         return await claim(connection, self._asked())
 

@@ -139,3 +139,25 @@ async def test_they_are_each_users_own(api: Api) -> None:
             assert (await message(answer))[0] == 403
     theirs = f"{V3}/users/{await own(api, 'roost-alt')}/application_credentials/{made['id']}"
     assert (await message(await api.get(theirs, cloud="roost-alt")))[0] == 404
+
+
+async def test_secrets_cannot_be_guessed_in_masses(api: Api) -> None:
+    """Neither of one that there is, by its id or its name, nor of one that there is not; passwords go on."""
+    made = await make(api)
+    named = {"name": "ci", "user": {"name": "demo", "domain": {"id": "default"}}, "secret": "wrong"}
+    by_name = {"auth": {"identity": {"methods": ["application_credential"], "application_credential": named}}}
+    guesses = [by_credential({**made, "secret": "wrong"})] * 5 + [by_name] * 5
+    for guess in guesses:
+        assert (await api.post(TOKENS, guess, cloud=None)).status_code == 401
+    for guess in (guesses[0], by_name, by_credential(made)):
+        refused = await api.post(TOKENS, guess, cloud=None)
+        assert refused.status_code == 429
+        assert 0 < int(refused.headers["Retry-After"]) <= 301
+    for expected in [401] * 10 + [429]:
+        answer = await api.post(TOKENS, by_credential({"id": "0" * 32, "secret": "x"}), cloud=None)
+        assert answer.status_code == expected
+    other = await make(api, name="other")
+    for _ in range(3):
+        for _ in range(9):
+            await api.post(TOKENS, by_credential({**other, "secret": "wrong"}), cloud=None)
+        assert (await api.post(TOKENS, by_credential(other), cloud=None)).status_code == 201

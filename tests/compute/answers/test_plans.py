@@ -17,7 +17,6 @@ from roost.compute.inventory.changes import host_changed
 from roost.compute.scheduling import lifecycle
 from roost.compute.scheduling.request import CreateRequest, NewServer
 from roost.compute.scheduling.scheduler import Scheduler
-from roost.compute.scheduling.servers import Actor
 from roost.config import Settings
 from roost.errors import RoostError
 from roost.placement.rules import Rule
@@ -26,7 +25,6 @@ from roost.store.tables.answers import plans as plans_table
 from roost.store.tables.compute import flavors, hosts
 from roost.store.tables.servers import servers
 
-ACTOR = Actor("u", "p", "req-test", is_admin=True)
 TYPES = ("anti-affinity", "affinity", "soft-anti-affinity", "soft-affinity")
 SCOPES = ("host", "rack", "switch", "availability_zone")
 ROUNDS = 25
@@ -95,7 +93,7 @@ class Cloud:
         if isinstance(change, Create):
             return await plans.boot_planned(self.scheduler, group, change, generation)
         async with self.database.begin() as connection:
-            return await plans.apply(connection, self.scheduler, group, change, generation, ACTOR)
+            return await plans.apply(connection, self.scheduler, group, change, generation)
 
     async def truth(self, group: Group) -> dict[str, Any]:
         """The group as the database has it: its policies, where its members are, and in which partitions."""

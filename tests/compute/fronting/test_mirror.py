@@ -284,7 +284,8 @@ async def test_a_group_is_audited_where_its_members_really_are(nova: Mirror) -> 
     await nova.put(server("h1"), server("h1"), group=group)
     async with nova.database.begin() as connection:
         real = Identifiers({}, "p", real=True)
-        [(broken, _)] = (await audit.audit_group(connection, await groups.find(connection, group), real)).violations
+        found = await audit.audit_group(connection, await groups.find(connection, group), real, LiveFleet())
+        [(broken, _)] = found.violations
     violation = broken.violation
     assert (violation.breach, len(violation.members), violation.excess) == ("too_many", 2, 1)
 
