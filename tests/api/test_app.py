@@ -102,7 +102,7 @@ async def test_a_failure_is_500_with_an_id_and_its_reason_only_in_the_log(
     settings: config.Settings, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(RoostAuthenticator):
-        async def authenticate(self, secret: str, service: str | None = None) -> Any:
+        async def authenticate(self, secret: str, service: str | None = None, address: str = "") -> Any:
             raise RuntimeError("the reason")
 
     app = App(make_services(settings, database), Broken(database, 0))

@@ -30,7 +30,7 @@ class Keystone:
     url: str
     sign_in_at: str | None = None
 
-    async def authenticate(self, secret: str, service: str | None = None) -> Caller:
+    async def authenticate(self, secret: str, service: str | None = None, address: str = "") -> Caller:
         async with httpx.AsyncClient() as http:
             headers = {"X-Auth-Token": secret, "X-Subject-Token": secret}
             answer = await http.get(f"{self.url}/identity/v3/auth/tokens", headers=headers)

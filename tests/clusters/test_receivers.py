@@ -183,6 +183,23 @@ async def test_many_clusters_at_once_stay_within_the_limit(house: House) -> None
     assert sorted(answer.status_code for answer in answers) == [202] * 3 + [403] * 7
 
 
+async def test_the_password_that_a_node_gets_is_not_shown(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever may read actions read it in the inputs of the one that changes it."""
+    caplog.set_level("DEBUG")
+    profile = await house.profile()
+    made = await house.post("/nodes", {"node": {"name": "n", "profile_id": profile["id"]}})
+    await house.done(made)
+    node = made.json()["node"]["id"]
+    asked = await house.post(f"/nodes/{node}/ops", {"change_password": {"admin_pass": "hunter2"}})
+    assert asked.status_code == 202, asked.text
+    await house.done(asked)
+    for cloud in ("roost", "roost-reader"):
+        seen = await house.call("GET", "/actions", cloud=cloud)
+        assert '"admin_pass":"******"' in seen.text
+        assert "hunter2" not in seen.text + (await house.call("GET", "/events", cloud=cloud)).text
+    assert "hunter2" not in caplog.text
+
+
 async def test_the_password_of_a_profile_is_not_shown(house: House) -> None:
     spec = {"type": "os.nova.server", "version": "1.0", "properties": {**PROPERTIES, "admin_pass": "hunter2"}}
     made = await house.post("/profiles", {"profile": {"name": "p", "spec": spec}})

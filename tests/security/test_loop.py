@@ -19,8 +19,7 @@ MANY = 1000
 async def crowded(cloud: Cloud) -> Cloud:
     """A cloud in which the project has many servers and many groups."""
     await crossing(cloud, MANY)
-    unlimited = ("instances", "cores", "ram", "server_group_members", "server_groups")
-    await cloud.quota(**dict.fromkeys(unlimited, -1))
+    await cloud.quota(instances=-1, cores=-1, ram=-1, server_group_members=-1, server_groups=-1)
     await cloud.boot(settle=False)
     return cloud
 

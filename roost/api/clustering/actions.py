@@ -74,7 +74,7 @@ def _view(row: sa.Row[Any], version: Version) -> dict[str, Any]:
         "timeout": row.timeout,
         "status": row.status,
         "status_reason": row.status_reason,
-        "inputs": row.inputs,
+        "inputs": shapes.without_secrets(row.inputs),
         "outputs": row.outputs,
         "depends_on": row.depends_on or [],
         "depended_by": row.depended_by or [],

@@ -38,3 +38,14 @@ def nullable(schema: Schema) -> Schema:
 def _column(column: sa.Column[Any]) -> Schema:
     schema = next(schema for kind, schema in _TYPES if isinstance(column.type, kind))
     return nullable(schema) if column.nullable else schema
+
+
+_SECRETS = ("admin_pass",)
+"""What is written in profiles and asked of nodes, and never shown."""
+
+
+def without_secrets(value: Any) -> Any:
+    """A spec, or the inputs of an action, as readers may see it."""
+    if isinstance(value, dict):
+        return {key: "******" if key in _SECRETS and each else without_secrets(each) for key, each in value.items()}
+    return [without_secrets(each) for each in value] if isinstance(value, list) else value

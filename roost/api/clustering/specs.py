@@ -57,7 +57,7 @@ def table(noun: SpecNoun, plural: str, changeable: Mapping[str, BodyField]) -> T
             "id": row.id,
             "name": row.name,
             "type": row.type,
-            "spec": _without_secrets(row.spec),
+            "spec": shapes.without_secrets(row.spec),
             noun.keeps: row._mapping[noun.keeps],
             "user": row.user_id,
             "project": row.project_id,
@@ -128,14 +128,3 @@ def table(noun: SpecNoun, plural: str, changeable: Mapping[str, BodyField]) -> T
         return Response(status_code=204)
 
     return routes
-
-
-_SECRETS = ("admin_pass",)
-"""Properties of profiles that are written, and never shown."""
-
-
-def _without_secrets(spec: Any) -> Any:
-    if not isinstance(spec, dict) or not isinstance(spec.get("properties"), dict):
-        return spec
-    shown = {key: "******" if key in _SECRETS and value else value for key, value in spec["properties"].items()}
-    return {**spec, "properties": shown}

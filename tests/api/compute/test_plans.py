@@ -1,9 +1,12 @@
 """Plans: what is said would happen, what then happens, and when it is refused."""
 
+import asyncio
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from roost.compute.answers import plans
 from roost.compute.moves import repair_steps
 from roost.compute.scheduling import lifecycle
 from tests.api.compute.conftest import Compute
@@ -325,3 +328,37 @@ async def test_a_plan_beyond_the_quota_is_refused_as_the_servers_would_be(comput
         )
         assert status == 403
         assert sentence == "Quota exceeded for instances: Requested 10, but already used 1 of 10 instances"
+
+
+async def test_only_the_latest_plans_of_a_group_are_kept(compute: Compute) -> None:
+    group = await make_group(compute, RACK)
+    first = await plan(compute, group, create=CREATE)
+    for _ in range(20):
+        last = await plan(compute, group, create=CREATE)
+    status, fault = await refused(compute, group, create=CREATE, generation=first["generation"])
+    assert (status, fault["message"][:16]) == (409, "There is no plan")
+    assert (await plan(compute, group, create=CREATE, generation=last["generation"]))["applied"]
+
+
+async def test_a_drain_is_decided_without_a_lock_and_again_if_the_group_has_changed(
+    compute: Compute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = await make_group(compute, {"name": "soft-anti-affinity", "scope": "rack"})
+    servers = await boot(compute, group, 2)
+    change = {"drain": {"scope": "host", "identifier": servers[0]["OS-EXT-SRV-ATTR:host"]}}
+    planned = await plan(compute, group, "roost-admin", **change)
+    database, decided = compute.api.services.database, 0
+    whole = plans._displaced
+
+    async def meanwhile(*given: Any) -> Any:
+        nonlocal decided
+        outcome = await whole(*given)
+        decided += 1
+        if decided == 1:  # the group is free to be changed
+            async with asyncio.timeout(10), database.begin() as connection:
+                await connection.execute(sa.text("UPDATE server_groups SET version = version + 1"))
+        return outcome
+
+    monkeypatch.setattr(plans, "_displaced", meanwhile)
+    applied = await plan(compute, group, "roost-admin", **change, generation=planned["generation"])
+    assert (decided, applied["applied"], applied["moves"]) == (2, True, planned["moves"])

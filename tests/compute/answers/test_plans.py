@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from roost.compute.answers import plans
-from roost.compute.answers.plans import Change, ChangeMembers, ChangePolicies, Create
+from roost.compute.answers.plans import Change, ChangeMembers, ChangePolicies, Create, Displace
 from roost.compute.groups import groups
 from roost.compute.groups.groups import Group, GroupPolicy
 from roost.compute.inventory.changes import host_changed
@@ -92,6 +92,7 @@ class Cloud:
     async def apply(self, group: Group, change: Change, generation: str) -> plans.GroupPlan:
         if isinstance(change, Create):
             return await plans.boot_planned(self.scheduler, group, change, generation)
+        assert not isinstance(change, Displace)
         async with self.database.begin() as connection:
             return await plans.apply(connection, self.scheduler, group, change, generation)
 
