@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-import sqlalchemy as sa
-
 from roost.api.compute.views import closed_query, timestamp
 from roost.api.permissions import ADMIN, ANYONE, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, Schema, array, thing
 from roost.compute.inventory import zones
+from roost.compute.inventory.hosts import ComputeHost
 
 routes = Table(prefix="/v2.1")
 
@@ -29,7 +28,7 @@ def _answer(hosts: Schema) -> Schema:
     return thing({"availabilityZoneInfo": array(zone)})
 
 
-def _describe(hosts: Sequence[sa.Row[Any]]) -> dict[str, Any]:
+def _describe(hosts: Sequence[ComputeHost]) -> dict[str, Any]:
     return {
         host.name: {
             "nova-compute": {

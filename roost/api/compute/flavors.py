@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import sqlalchemy as sa
 from oslo_utils import strutils
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -118,7 +117,7 @@ _SHAPES: tuple[tuple[str, str | None, Schema], ...] = (
 """A flavor in full, from version to version."""
 
 
-def _view(call: Call, flavor: sa.Row[Any], *, brief: bool = False) -> dict[str, Any]:
+def _view(call: Call, flavor: Flavor, *, brief: bool = False) -> dict[str, Any]:
     view: dict[str, Any] = {"id": flavor.id, "name": flavor.name, "links": views.links(call, "flavors", flavor.id)}
     if call.version >= Version(2, 55):
         view["description"] = flavor.description

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api import schemas
@@ -16,7 +15,7 @@ from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, Schema, array, boolean, thing
 from roost.api.versions import Version
 from roost.compute.inventory import hosts
-from roost.compute.inventory.hosts import HostedServer
+from roost.compute.inventory.hosts import ComputeHost, HostedServer, HostTotals
 from roost.errors import Invalid, NotFound
 from roost.store import database
 from roost.store.pages import EVERYTHING
@@ -84,9 +83,9 @@ def _one(properties: dict[str, Schema], *, servers: bool = False) -> Schema:
     return thing({"hypervisor": thing(properties, {"servers": _SERVERS} if servers else {})})
 
 
-def _view(call: Call, host: sa.Row[Any], *, detail: bool = False) -> dict[str, Any]:
+def _view(call: Call, host: ComputeHost, *, detail: bool = False) -> dict[str, Any]:
     by_uuid = call.version >= _UUIDS
-    view = {
+    view: dict[str, Any] = {
         "id": host.uuid if by_uuid else host.id,
         "hypervisor_hostname": host.name,
         "state": "down" if host.forced_down else "up",
@@ -104,7 +103,7 @@ def _view(call: Call, host: sa.Row[Any], *, detail: bool = False) -> dict[str, A
     return view | ({"uptime": None} if call.version >= Version(2, 88) else _amounts(call, host))
 
 
-def _amounts(call: Call, host: sa.Row[Any]) -> dict[str, Any]:
+def _amounts(call: Call, host: ComputeHost | HostTotals) -> dict[str, Any]:
     free_disk = host.disk_gb - host.disk_gb_used
     return {
         "vcpus": host.vcpus,
@@ -123,7 +122,7 @@ def _amounts(call: Call, host: sa.Row[Any]) -> dict[str, Any]:
 
 
 def _with_servers(
-    call: Call, view: dict[str, Any], host: sa.Row[Any], servers: Mapping[int, Sequence[HostedServer]]
+    call: Call, view: dict[str, Any], host: ComputeHost, servers: Mapping[int, Sequence[HostedServer]]
 ) -> dict[str, Any]:
     """Before 2.75, a hypervisor without servers had no such key."""
     own = [{"name": server.name, "uuid": server.uuid} for server in servers.get(host.id, ())]
@@ -148,14 +147,14 @@ async def _list(call: Call, *, detail: bool) -> Reply:
     return {"hypervisors": listed, **({"hypervisors_links": following} if following else {})}
 
 
-async def _by_id(connection: AsyncConnection, text: str, *, by_uuid: bool) -> sa.Row[Any] | None:
+async def _by_id(connection: AsyncConnection, text: str, *, by_uuid: bool) -> ComputeHost | None:
     if by_uuid:
         return await hosts.find(connection, uuid=text) if is_uuid(text) else None
     number = views.integer(text)
     return await hosts.find(connection, host_id=number) if number is not None and 0 < number < 2**31 else None
 
 
-async def _find(call: Call, connection: AsyncConnection) -> sa.Row[Any]:
+async def _find(call: Call, connection: AsyncConnection) -> ComputeHost:
     text = call.path["hypervisor_id"]
     if call.version >= _UUIDS and not is_uuid(text):
         raise Invalid(f"Invalid uuid {text}")

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import sqlalchemy as sa
-
 from roost.api.compute.views import LINKS, PAGE, closed_query, next_page, open_query, timestamp
 from roost.api.permissions import Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NAME, NULLABLE_STRING, STRING, Schema, array, thing
 from roost.api.versions import Version
 from roost.compute.inventory import keypairs, quotas
+from roost.compute.inventory.keypairs import KeyPair
 from roost.errors import Invalid
 from roost.store.pages import EVERYTHING
 
@@ -51,7 +50,7 @@ def _typed(properties: dict[str, Schema], version: str) -> dict[str, Schema]:
     return {**properties, "type": _KIND} if version != "2.1" else properties
 
 
-def _view(call: Call, row: sa.Row[Any], *more: str) -> dict[str, Any]:
+def _view(call: Call, row: KeyPair, *more: str) -> dict[str, Any]:
     kind = ("type",) if call.version >= Version(2, 2) else ()
     return {name: getattr(row, name) for name in ("name", "public_key", "fingerprint", *kind, *more)}
 

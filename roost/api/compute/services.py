@@ -3,8 +3,6 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import sqlalchemy as sa
-
 from roost.api import schemas
 from roost.api.compute import views
 from roost.api.compute.views import HOST_NAME, closed_query, open_query, timestamp
@@ -13,6 +11,7 @@ from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import BOOLEAN, NULLABLE_STRING, STRING, Schema, array, boolean, thing
 from roost.api.versions import Version
 from roost.compute.inventory import hosts, zones
+from roost.compute.inventory.hosts import ComputeHost
 from roost.errors import Invalid, NotFound
 from roost.store.uuids import is_uuid
 
@@ -50,7 +49,7 @@ _BRIEF = thing(
 )
 
 
-def _view(call: Call, host: sa.Row[Any]) -> dict[str, Any]:
+def _view(call: Call, host: ComputeHost) -> dict[str, Any]:
     # A simulated host reports at every moment, unless it is declared down.
     heard = host.updated_at or host.created_at if host.forced_down else datetime.now(UTC)
     view = {

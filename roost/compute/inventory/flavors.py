@@ -50,6 +50,7 @@ class Flavor:
     extra_specs: Mapping[str, str] = field(default_factory=dict)
 
 
+_COLUMNS = [flavors.c[name] for name in Flavor.__dataclass_fields__]
 USUAL = (
     Flavor("m1.tiny", 1, 512, 1, id="1"),
     Flavor("m1.small", 1, 2048, 20, id="2"),
@@ -59,12 +60,11 @@ USUAL = (
 )
 
 
-async def create(connection: AsyncConnection, flavor: Flavor) -> sa.Row[Any]:
+async def create(connection: AsyncConnection, flavor: Flavor) -> Flavor:
     """Add a flavor; without an id, it gets a uuid."""
     values = {**asdict(flavor), "id": flavor.id or str(uuid.uuid4())}
     try:
-        row: sa.Row[Any] = (await connection.execute(flavors.insert().values(values).returning(flavors))).one()
-        return row
+        return Flavor(*(await connection.execute(flavors.insert().values(values).returning(*_COLUMNS))).one())
     except IntegrityError as error:
         if violated(error) == "pk_flavors":
             raise Conflict(f"Flavor with ID {values['id']} already exists.") from None
@@ -73,15 +73,15 @@ async def create(connection: AsyncConnection, flavor: Flavor) -> sa.Row[Any]:
 
 async def show(
     connection: AsyncConnection, flavor_id: str, *, project_id: str | None = None, lock: bool = False
-) -> sa.Row[Any]:
+) -> Flavor:
     """One flavor; with `project_id`, only one that this project may use."""
-    query = sa.select(flavors).where(flavors.c.id == flavor_id)
+    query = sa.select(*_COLUMNS).where(flavors.c.id == flavor_id)
     if project_id is not None:
         query = query.where(_usable_by(project_id))
     row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
     if row is None:
         raise NotFound(f"Flavor {flavor_id} could not be found.")
-    return row
+    return Flavor(*row)
 
 
 async def index(
@@ -95,25 +95,26 @@ async def index(
     sort_key: str = "flavorid",
     descending: bool = False,
     page: PageRequest = EVERYTHING,
-) -> Sequence[sa.Row[Any]]:
+) -> Sequence[Flavor]:
     """A page of flavors: the public ones and the project's own, or the private ones, or (None) all."""
-    visible = sa.select(flavors)
+    visible = sa.select(*_COLUMNS)
     if is_public is not None:
         visible = visible.where(_usable_by(project_id) if is_public else ~flavors.c.is_public)
     conditions = [flavors.c.memory_mb >= min_memory_mb, flavors.c.disk_gb >= min_disk_gb]
     if name is not None:
         conditions.append(flavors.c.name == name)
     keys = (SortKey(SORT_KEYS[sort_key], descending), SortKey(flavors.c.id, descending))
-    return await pages.read(connection, visible, keys, page, *conditions, named=flavors.c.id)
+    rows = await pages.read(connection, visible, keys, page, *conditions, named=flavors.c.id)
+    return [Flavor(*tuple(row)) for row in rows]
 
 
-async def describe(connection: AsyncConnection, flavor_id: str, description: str | None) -> sa.Row[Any]:
+async def describe(connection: AsyncConnection, flavor_id: str, description: str | None) -> Flavor:
     """Change what a flavor says of itself."""
-    query = flavors.update().where(flavors.c.id == flavor_id).values(description=description).returning(flavors)
-    row: sa.Row[Any] | None = (await connection.execute(query)).one_or_none()
+    query = flavors.update().where(flavors.c.id == flavor_id).values(description=description).returning(*_COLUMNS)
+    row = (await connection.execute(query)).one_or_none()
     if row is None:
         raise NotFound(f"Flavor {flavor_id} could not be found.")
-    return row
+    return Flavor(*row)
 
 
 async def delete(connection: AsyncConnection, flavor_id: str) -> None:

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,6 +17,45 @@ from roost.store.tables.servers import servers
 
 DEFAULT_ZONE = "nova"
 """Where a host is that no aggregate puts anywhere."""
+
+
+class ComputeHost(NamedTuple):
+    """A host as the APIs show it."""
+
+    id: int
+    name: str
+    uuid: str
+    service_uuid: str
+    address: str
+    availability_zone: str
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+    vcpus_used: int
+    memory_mb_used: int
+    disk_gb_used: int
+    servers: int
+    enabled: bool
+    disabled_reason: str | None
+    forced_down: bool
+    created_at: datetime
+    updated_at: datetime | None
+
+
+class HostTotals(NamedTuple):
+    """How many hosts there are, and all their capacity and use together."""
+
+    hosts: int
+    vcpus: int
+    vcpus_used: int
+    memory_mb: int
+    memory_mb_used: int
+    disk_gb: int
+    disk_gb_used: int
+    servers: int
+
+
+_COLUMNS = [hosts.c[name] for name in ComputeHost._fields]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +73,15 @@ async def index(
     containing: str | None = None,
     page: PageRequest = EVERYTHING,
     by_uuid: bool = True,
-) -> Sequence[sa.Row[Any]]:
+) -> Sequence[ComputeHost]:
     """Hosts in the order of their ids: of this name, or with this in their names. A marker is a uuid or an id."""
     conditions = [] if name is None else [hosts.c.name == name]
     if containing is not None:
         conditions.append(hosts.c.name.contains(containing, autoescape=True))
     named = hosts.c.uuid if by_uuid else hosts.c.id
-    return await pages.read(connection, sa.select(hosts), [SortKey(hosts.c.id)], page, *conditions, named=named)
+    every = sa.select(*_COLUMNS)
+    rows = await pages.read(connection, every, [SortKey(hosts.c.id)], page, *conditions, named=named)
+    return [ComputeHost._make(row) for row in rows]
 
 
 async def find(
@@ -50,11 +92,12 @@ async def find(
     uuid: str | None = None,
     service_uuid: str | None = None,
     lock: bool = False,
-) -> sa.Row[Any] | None:
-    """One host by whichever of its names is given; locked against other changes if asked."""
+) -> ComputeHost | None:
+    """One host by the name of it that is given; locked against other changes if asked."""
     given = {"name": name, "id": host_id, "uuid": uuid, "service_uuid": service_uuid}
-    query = sa.select(hosts).where(*(hosts.c[key] == value for key, value in given.items() if value is not None))
-    return (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+    query = sa.select(*_COLUMNS).where(*(hosts.c[key] == value for key, value in given.items() if value is not None))
+    row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+    return None if row is None else ComputeHost(*row)
 
 
 async def servers_on(connection: AsyncConnection, host_ids: Sequence[int]) -> Mapping[int, Sequence[HostedServer]]:
@@ -66,22 +109,19 @@ async def servers_on(connection: AsyncConnection, host_ids: Sequence[int]) -> Ma
     return found
 
 
-async def statistics(connection: AsyncConnection) -> sa.Row[Any]:
-    """How many hosts there are, and all their capacity and use together. Hosts that are disabled do not count."""
-    totals = [
-        sa.func.coalesce(sa.func.sum(hosts.c[name]), 0).label(name)
-        for name in ("vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "disk_gb", "disk_gb_used", "servers")
-    ]
-    query = sa.select(sa.func.count().label("hosts"), *totals).where(hosts.c.enabled)
-    return (await connection.execute(query)).one()
+async def statistics(connection: AsyncConnection) -> HostTotals:
+    """The totals of all hosts that are enabled."""
+    totals = [sa.func.coalesce(sa.func.sum(hosts.c[name]), 0) for name in HostTotals._fields[1:]]
+    query = sa.select(sa.func.count(), *totals).where(hosts.c.enabled)
+    return HostTotals(*(await connection.execute(query)).one())
 
 
-async def change(connection: AsyncConnection, host_id: int, **values: Any) -> sa.Row[Any]:
+async def change(connection: AsyncConnection, host_id: int, **values: Any) -> ComputeHost:
     """Enable or disable a host (`enabled`, `disabled_reason`), or say that it is down or up (`forced_down`)."""
-    query = hosts.update().where(hosts.c.id == host_id).values(**values).returning(hosts)
-    row: sa.Row[Any] = (await connection.execute(query)).one()
+    query = hosts.update().where(hosts.c.id == host_id).values(**values).returning(*_COLUMNS)
+    changed = ComputeHost(*(await connection.execute(query)).one())
     await host_changed(connection, [host_id])
-    return row
+    return changed
 
 
 async def disable(connection: AsyncConnection, host_ids: Sequence[int], reason: str) -> None:

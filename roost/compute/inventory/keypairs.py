@@ -4,7 +4,8 @@ import asyncio
 import base64
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from cryptography import x509
@@ -19,6 +20,21 @@ from roost.store.pages import EVERYTHING, PageRequest, SortKey, UnknownMarker
 from roost.store.tables.compute import keypairs
 
 
+class KeyPair(NamedTuple):
+    """A public key of a user."""
+
+    id: int
+    user_id: str
+    name: str
+    type: str
+    fingerprint: str
+    public_key: str
+    created_at: datetime
+
+
+_COLUMNS = [keypairs.c[name] for name in KeyPair._fields]
+
+
 async def generate() -> tuple[str, str]:
     """A new private key and its public key. It takes a while, so it is done off the event loop."""
     return await asyncio.to_thread(_generate)
@@ -26,7 +42,7 @@ async def generate() -> tuple[str, str]:
 
 async def create(
     connection: AsyncConnection, user_id: str, name: str, public_key: str, kind: str, limit: int
-) -> sa.Row[Any]:
+) -> KeyPair:
     """Keep a public key for a user, who may have `limit` of them (-1: any number)."""
     values = {"user_id": user_id, "name": name, "type": kind, "public_key": public_key}
     fingerprint = _fingerprint(public_key, kind)
@@ -35,30 +51,30 @@ async def create(
     count = sa.select(sa.func.count()).select_from(keypairs).where(keypairs.c.user_id == user_id)
     if 0 <= limit <= (await connection.execute(count)).scalar_one():
         raise OverQuota("Quota exceeded, too many key pairs.")
-    query = keypairs.insert().values(**values, fingerprint=fingerprint).returning(keypairs)
+    query = keypairs.insert().values(**values, fingerprint=fingerprint).returning(*_COLUMNS)
     try:
-        row: sa.Row[Any] = (await connection.execute(query)).one()
+        return KeyPair(*(await connection.execute(query)).one())
     except IntegrityError:
         raise Conflict(f"Key pair '{name}' already exists.") from None
-    return row
 
 
-async def show(connection: AsyncConnection, user_id: str, name: str) -> sa.Row[Any]:
+async def show(connection: AsyncConnection, user_id: str, name: str) -> KeyPair:
     """One key pair of a user."""
-    query = sa.select(keypairs).where(keypairs.c.user_id == user_id, keypairs.c.name == name)
+    query = sa.select(*_COLUMNS).where(keypairs.c.user_id == user_id, keypairs.c.name == name)
     row = (await connection.execute(query)).one_or_none()
     if row is None:
         raise NotFound(f"Keypair {name} not found for user {user_id}")
-    return row
+    return KeyPair(*row)
 
 
-async def index(connection: AsyncConnection, user_id: str, page: PageRequest = EVERYTHING) -> Sequence[sa.Row[Any]]:
+async def index(connection: AsyncConnection, user_id: str, page: PageRequest = EVERYTHING) -> Sequence[KeyPair]:
     """A page of a user's key pairs, by name."""
-    visible = sa.select(keypairs).where(keypairs.c.user_id == user_id)
+    visible = sa.select(*_COLUMNS).where(keypairs.c.user_id == user_id)
     try:
-        return await pages.read(connection, visible, [SortKey(keypairs.c.name)], page, named=keypairs.c.name)
+        rows = await pages.read(connection, visible, [SortKey(keypairs.c.name)], page, named=keypairs.c.name)
     except UnknownMarker:
         raise Invalid(f"Marker {page.marker} could not be found.") from None
+    return [KeyPair._make(row) for row in rows]
 
 
 async def delete(connection: AsyncConnection, user_id: str, name: str) -> None:

@@ -1,23 +1,23 @@
 """Availability zones: the names that aggregates give to their hosts."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.inventory import hosts
+from roost.compute.inventory.hosts import ComputeHost
 from roost.store.tables.compute import hosts as hosts_table
 
 
-def zone_of(host: sa.Row[Any]) -> str:
+def zone_of(host: ComputeHost) -> str:
     """The zone that a host is in."""
     return host.availability_zone or hosts.DEFAULT_ZONE
 
 
-async def index(connection: AsyncConnection) -> Mapping[str, Sequence[sa.Row[Any]]]:
+async def index(connection: AsyncConnection) -> Mapping[str, Sequence[ComputeHost]]:
     """All zones that have hosts, by name, each with its hosts."""
-    zones: dict[str, list[sa.Row[Any]]] = {}
+    zones: dict[str, list[ComputeHost]] = {}
     for host in await hosts.index(connection):
         zones.setdefault(zone_of(host), []).append(host)
     return dict(sorted(zones.items()))
