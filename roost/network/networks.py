@@ -2,7 +2,7 @@
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -20,6 +20,7 @@ from roost.store.tables.network import (
     security_groups,
     subnets,
 )
+from roost.store.uuids import is_uuid
 
 QUOTAS: Mapping[str, int] = {
     "network": 100,
@@ -35,6 +36,38 @@ QUOTAS: Mapping[str, int] = {
     "trunk": 0,
 }
 """What a project may have of each, unless somebody said otherwise."""
+
+
+class UsableNetwork(NamedTuple):
+    """A network that a project can use, with its first subnet, if it has one."""
+
+    id: str
+    name: str
+    cidr: str | None
+    gateway_ip: str | None
+
+
+async def usable(
+    connection: AsyncConnection, project_id: str | None, limit: int, network_id: str | None = None
+) -> list[UsableNetwork]:
+    """The networks that a project can use, oldest first; or the one with this id."""
+    first = (
+        sa.select(subnets.c.cidr, subnets.c.gateway_ip)
+        .where(subnets.c.network_id == networks.c.id)
+        .order_by(subnets.c.created_at)
+        .limit(1)
+        .lateral()
+    )
+    query = (
+        sa.select(networks.c.id, networks.c.name, first.c.cidr, first.c.gateway_ip)
+        .join(first, sa.true(), isouter=True)
+        .where(sa.or_(networks.c.shared, networks.c.project_id == project_id))
+        .order_by(networks.c.created_at, networks.c.id)
+        .limit(limit)
+    )
+    if network_id is not None:
+        query = query.where(networks.c.id == network_id if is_uuid(network_id) else sa.false())
+    return [UsableNetwork._make(row) for row in await connection.execute(query)]
 
 
 async def limits(connection: AsyncConnection, project_id: str) -> dict[str, int]:

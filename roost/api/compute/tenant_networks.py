@@ -2,15 +2,11 @@
 
 from typing import Any
 
-import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api.permissions import READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULL, NULLABLE_STRING, STRING, array, thing
 from roost.errors import NotFound
-from roost.store.tables.network import networks, subnets
-from roost.store.uuids import is_uuid
+from roost.network.networks import UsableNetwork, usable
 
 _NETWORKS, _TENANT = "os_compute_api:os-networks:", "os_compute_api:os-tenant-networks:"
 
@@ -35,31 +31,17 @@ _FULL = thing(
 )
 
 
-async def _found(call: Call, connection: AsyncConnection, network_id: str | None = None) -> list[Any]:
-    first = (
-        sa.select(subnets.c.cidr, subnets.c.gateway_ip)
-        .where(subnets.c.network_id == networks.c.id)
-        .order_by(subnets.c.created_at)
-        .limit(1)
-        .lateral()
-    )
-    query = (
-        sa.select(networks.c.id, networks.c.name, first.c.cidr, first.c.gateway_ip)
-        .join(first, sa.true(), isouter=True)
-        .where(sa.or_(networks.c.shared, networks.c.project_id == call.caller.project_id))
-        .order_by(networks.c.created_at, networks.c.id)
-        .limit(call.services.settings.max_limit)
-    )
-    if network_id is not None:
-        query = query.where(networks.c.id == network_id if is_uuid(network_id) else sa.false())
-    return list(await connection.execute(query))
+async def _found(call: Call, network_id: str | None = None) -> list[UsableNetwork]:
+    project_id, limit = call.caller.project_id, call.services.settings.max_limit
+    async with call.services.database.begin() as connection:
+        return await usable(connection, project_id, limit, network_id)
 
 
-def _brief(row: Any) -> dict[str, Any]:
+def _brief(row: UsableNetwork) -> dict[str, Any]:
     return {"id": row.id, "label": row.name, "cidr": row.cidr}
 
 
-def _full(row: Any) -> dict[str, Any]:
+def _full(row: UsableNetwork) -> dict[str, Any]:
     return {**dict.fromkeys(_UNKNOWN), **_brief(row), "gateway": row.gateway_ip}
 
 
@@ -67,15 +49,13 @@ def _declare(path: str, rule: str, shape: Any, view: Any) -> None:
     @routes.get(path, until="2.35", rule=rule + "list", response=thing({"networks": array(shape)}))
     async def index(call: Call) -> Reply:
         """List the networks that the project can use."""
-        async with call.services.database.begin() as connection:
-            return {"networks": [view(row) for row in await _found(call, connection)]}
+        return {"networks": [view(row) for row in await _found(call)]}
 
     @routes.get(path + "/{network_id}", until="2.35", rule=rule + "show", response=thing({"network": shape}))
     async def show(call: Call) -> Reply:
         """Show a network that the project can use."""
-        async with call.services.database.begin() as connection:
-            for row in await _found(call, connection, call.path["network_id"]):
-                return {"network": view(row)}
+        for row in await _found(call, call.path["network_id"]):
+            return {"network": view(row)}
         raise NotFound(f"Network not found: {call.path['network_id']}")
 
 
