@@ -44,10 +44,7 @@ async def _senlin(
     limits = Limits(settings.engine_statement_seconds, settings.lock_seconds, settings.idle_seconds * 4)
     database = Database(database_url(settings), limits=limits)
     try:
-        async with database.begin() as own:
-            present = await intake.present(own)
-            arrivals = judgement.judge(data, present, plugins.load(settings), settings.clusters)
-            tokens = {} if dry_run else await intake.bring(own, arrivals)
+        arrivals, tokens = await _bring(settings, database, data, dry_run)
         brought = await _events(settings, connection, database, dry_run) if with_events else None
     finally:
         await database.close()
@@ -56,6 +53,22 @@ async def _senlin(
     if brought is not None:
         print(f"events: {brought} {'would come' if dry_run else 'came'}")
     return 0 if all(arrival.ruling.fate in (Fate.COMES, Fate.THERE) for arrival in arrivals) else 1
+
+
+async def _bring(
+    settings: Settings, database: Database, data: senlin_database.SenlinData, dry_run: bool
+) -> tuple[list[Arrival], dict[str, str]]:
+    """Judge without a transaction, which may take long, and write if Roost still has what was judged by."""
+    async with database.begin() as connection:
+        present = await intake.present(connection, data)
+    while True:
+        arrivals = judgement.judge(data, present, plugins.load(settings), settings.clusters)
+        if dry_run:
+            return arrivals, {}
+        async with database.begin() as connection:
+            judged_by, present = present, await intake.present(connection, data)
+            if present == judged_by:
+                return arrivals, await intake.bring(connection, arrivals)
 
 
 async def _events(settings: Settings, connection: sa.Connection, database: Database, dry_run: bool) -> int:

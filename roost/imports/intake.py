@@ -13,7 +13,7 @@ from roost.clusters import receivers
 from roost.clusters.events import Severity
 from roost.imports import judgement
 from roost.imports.judgement import Arrival, Present
-from roost.imports.senlin_database import SenlinRow
+from roost.imports.senlin_database import SenlinData, SenlinRow
 from roost.store import bulk
 from roost.store.rounds import AdvisoryLock
 from roost.store.tables.clusters import (
@@ -41,24 +41,40 @@ _TABLES: Mapping[str, sa.Table] = {
 _PORTION = 5000
 
 
-async def present(connection: AsyncConnection) -> Present:
-    """What Roost has. Nobody else imports until this transaction ends."""
+async def present(connection: AsyncConnection, data: SenlinData) -> Present:
+    """What Roost has of all this. Nobody else imports until this transaction ends."""
     await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(int(AdvisoryLock.IMPORT))))
+    asked = _ids(data)
     ids = {}
     for noun, table in _TABLES.items():
         key = table.c.id if "id" in table.c else table.c.cluster_id
-        ids[noun] = frozenset(await connection.scalars(sa.select(key)))
+        ids[noun] = frozenset(await connection.scalars(sa.select(key))) & asked[noun]
     imported: dict[str, set[str]] = {noun: set() for noun in _TABLES}
     for row in await connection.execute(sa.select(imports.c.noun, imports.c.id)):
         imported[row.noun].add(row.id)
+    made = {row["physical_id"] for row in data.nodes}
     servers = sa.select(nodes.c.physical_id, nodes.c.id).where(nodes.c.physical_id.is_not(None))
     bound = sa.select(cluster_policies.c.cluster_id, cluster_policies.c.policy_id)
     return Present(
         ids,
         {noun: frozenset(found) for noun, found in imported.items()},
-        {row.physical_id: row.id for row in await connection.execute(servers)},
-        frozenset((row.cluster_id, row.policy_id) for row in await connection.execute(bound)),
+        {row.physical_id: row.id for row in await connection.execute(servers) if row.physical_id in made},
+        frozenset(tuple(row) for row in await connection.execute(bound) if row.cluster_id in asked[judgement.CLUSTER]),
     )
+
+
+def _ids(data: SenlinData) -> dict[str, set[str]]:
+    """What the Senlin database has, by noun."""
+    rows = {
+        judgement.PROFILE: data.profiles,
+        judgement.POLICY: data.policies,
+        judgement.CLUSTER: data.clusters,
+        judgement.NODE: data.nodes,
+        judgement.BINDING: data.bindings,
+        judgement.WATCH: data.clusters,
+        judgement.RECEIVER: data.receivers,
+    }
+    return {noun: {row["id"] for row in some} for noun, some in rows.items()}
 
 
 async def bring(connection: AsyncConnection, arrivals: Iterable[Arrival]) -> dict[str, str]:

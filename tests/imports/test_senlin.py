@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from roost import config
 from roost.cli import imports
 from roost.cli.main import main, parser
 from tests.clusters.house import PROPERTIES, House, clustering
@@ -158,6 +160,16 @@ def test_a_second_run_changes_nothing(
     output = capsys.readouterr().out
     assert lines(output, "cluster")["main"] == "there already"
     assert " came" not in output.replace("events: 0 came", "")
+
+
+def test_two_at_once_bring_everything_once(senlin: SenlinStore, database_url: str) -> None:
+    settings = config.with_database(config.load(), database_url)
+    with ThreadPoolExecutor(3) as threads:
+        asked = [
+            threads.submit(imports.senlin, settings, senlin.url, dry_run=False, with_events=False) for _ in range(3)
+        ]
+        assert [each.result() for each in asked] == [1, 1, 1]
+    assert len(rows(database_url, "SELECT * FROM nodes")) == 7
 
 
 def test_what_was_deleted_in_roost_does_not_come_back(
