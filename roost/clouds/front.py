@@ -226,6 +226,12 @@ class FrontedGroups:
         for aggregate_id in aggregate_ids:
             await self.front.nova.set_scope(token, aggregate_id, scope)
 
+    async def disable_hosts(self, names: Sequence[str], reason: str) -> None:
+        """Disable their services in Nova, and see that they are."""
+        for name in names:
+            await self.front.nova.disable(name, reason)
+        await self.front.follow_inventory()
+
     async def flavor(self, connection: AsyncConnection, token: str, flavor_id: str, project_id: str) -> Any:
         """Nova's."""
         return await self.front.nova.flavor(token, flavor_id)

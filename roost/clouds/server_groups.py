@@ -55,6 +55,10 @@ class Groups(Protocol):
         """Say which scope these aggregates belong to."""
         ...
 
+    async def disable_hosts(self, names: Sequence[str], reason: str) -> None:
+        """Keep a Nova from choosing these hosts."""
+        ...
+
     async def flavor(self, connection: AsyncConnection, token: str, flavor_id: str, project_id: str) -> Any:
         """A flavor that the project may use; raises `NotFound`."""
         ...
@@ -96,6 +100,9 @@ class EmbeddedGroups:
 
     async def set_scope(self, token: str, aggregate_ids: Iterable[int], scope: str | None) -> None:
         """The tables say so already."""
+
+    async def disable_hosts(self, names: Sequence[str], reason: str) -> None:
+        """No other scheduler chooses them."""
 
     async def flavor(self, connection: AsyncConnection, token: str, flavor_id: str, project_id: str) -> Any:
         """Roost's own."""

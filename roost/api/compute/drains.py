@@ -50,10 +50,7 @@ async def create(call: Call) -> Reply:
     asked, services = call.body["drain"], call.services
     place = Displace(asked["scope"], asked["identifier"], lost=False, real=True)
     leaving = await drains.hosts_of(services.scheduler, place)
-    if services.front is not None:
-        for name in leaving.values():
-            await services.front.nova.disable(name, _REASON)
-        await services.front.follow_inventory()
+    await services.groups.disable_hosts(list(leaving.values()), _REASON)
     drain_id = await drains.begin(
         services.scheduler, place, leaving, _REASON, repairs_api.asked_budget(asked), actor(call)
     )
