@@ -346,6 +346,7 @@ def refusals_page() -> str:
     hosts = {
         "hosts": "hosts",
         "scope": "rack",
+        "a_scope": "a rack",
         "rule": "RULE",
         "are": "are",
         "have": "have",

@@ -110,12 +110,12 @@ SENTENCES: Final = {
     Refusal.OUTSIDE_TARGET: "{hosts} {are} outside the {scope} that '{rule}' names",
     Refusal.FORBIDDEN_TARGET: "{hosts} {are} in the {scope} that '{rule}' forbids",
     Refusal.AWAY_FROM_MEMBERS: "{hosts} {share} no {scope} with the members, as '{rule}' asks",
-    Refusal.SCOPE_FULL: "{hosts} {are} in a {scope} with as many members as '{rule}' allows",
-    Refusal.TOO_SMALL_FOR_ALL: "{hosts} {are} in a {scope} that cannot hold all servers, as '{rule}' asks",
-    Refusal.SKEWED: "{hosts} {are} in a {scope} too far ahead of the least filled one for '{rule}'",
-    Refusal.SHARED_BY_PARTITIONS: "{hosts} {are} in a {scope} that partitions share already, against '{rule}'",
-    Refusal.OTHER_PARTITION: "{hosts} {are} in a {scope} of another partition, by '{rule}'",
-    Refusal.KEPT_FOR_PARTITIONS: "{hosts} {are} in a {scope} kept for a partition that has none yet, by '{rule}'",
+    Refusal.SCOPE_FULL: "{hosts} {are} in {a_scope} with as many members as '{rule}' allows",
+    Refusal.TOO_SMALL_FOR_ALL: "{hosts} {are} in {a_scope} that cannot hold all servers, as '{rule}' asks",
+    Refusal.SKEWED: "{hosts} {are} in {a_scope} too far ahead of the least filled one for '{rule}'",
+    Refusal.SHARED_BY_PARTITIONS: "{hosts} {are} in {a_scope} that partitions share already, against '{rule}'",
+    Refusal.OTHER_PARTITION: "{hosts} {are} in {a_scope} of another partition, by '{rule}'",
+    Refusal.KEPT_FOR_PARTITIONS: "{hosts} {are} in {a_scope} kept for a partition that has none yet, by '{rule}'",
 }
 
 ON_A_HOST: Final = {
@@ -154,7 +154,9 @@ class RefusalCount:
         sentence = SENTENCES[self.reason]
         if self.scope == HOST:
             sentence = ON_A_HOST.get(self.reason, sentence)
-        return sentence.format(hosts=hosts, scope=(self.scope or "").replace("_", " "), rule=self.rule, **verbs)
+        scope = (self.scope or "").replace("_", " ")
+        a_scope = f"{'an' if scope[:1] in 'aeiou' else 'a'} {scope}"
+        return sentence.format(hosts=hosts, scope=scope, a_scope=a_scope, rule=self.rule, **verbs)
 
 
 class Verdict(StrEnum):

@@ -8,7 +8,7 @@ import pytest
 
 from roost import placement
 from roost.placement import several
-from roost.placement.decision import Move, Refusal, Request, Verdict, WorkBudget
+from roost.placement.decision import Move, Refusal, RefusalCount, Request, Verdict, WorkBudget
 from roost.placement.fleet import Fleet, Members, Resources
 from roost.placement.holding import broken_rules
 from roost.placement.rules import Rule
@@ -284,6 +284,9 @@ def test_other_sentences() -> None:
     assert place(Fleet(), Request(ONE)).sentence() == "no place for 1 server: there are no hosts"
     single = place(fleet_in("x"), Request(ONE, 9))
     assert single.sentence() == "no place for 9 servers: 1 host passes every check, too few for all servers together"
+    apart = (Rule.parse(f"anti-affinity:{scope}") for scope in ("rack", "availability_zone"))
+    full = [str(RefusalCount(Refusal.SCOPE_FULL, 2, rule)) for rule in apart]
+    assert [text[:23] for text in full] == ["2 hosts are in a rack w", "2 hosts are in an avail"]
 
 
 def test_a_skew_that_stops_several_is_named() -> None:
