@@ -9,10 +9,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.errors import Conflict, NotFound
+from roost.errors import Conflict, Forbidden, NotFound
 from roost.identity import tokens, users
 from roost.store import rows
 from roost.store.tables.identity import access_rules, application_credentials
+from roost.store.tables.identity import users as users_table
+
+_MOST, _MOST_RULES = 100, 1000
+"""Of one user: lists of them come in one piece."""
 
 
 async def create(
@@ -29,6 +33,7 @@ async def create(
     unrestricted: bool = False,
 ) -> tuple[Any, str]:
     """Make one; the answer has the only copy of the secret."""
+    await _check_number(connection, user_id)
     known = secret or secrets.token_urlsafe(64)
     rule_ids = None if rules is None else [await _rule(connection, user_id, rule) for rule in rules]
     row = {
@@ -47,6 +52,16 @@ async def create(
         f"Conflict occurred attempting to store application_credential - Duplicate entry found with name {name}."
     )
     return await rows.add(connection, application_credentials, row, taken), known
+
+
+async def _check_number(connection: AsyncConnection, user_id: str) -> None:
+    """One at a time for each user, so that none is counted too late."""
+    await rows.find(connection, users_table, lock=True, id=user_id)
+    for table, most in ((application_credentials, _MOST), (access_rules, _MOST_RULES)):
+        query = sa.select(sa.func.count()).select_from(table).where(table.c.user_id == user_id)
+        if (await connection.scalar(query) or 0) >= most:
+            what = table.name.replace("_", " ")
+            raise Forbidden(f"Unable to create additional {what}, maximum of {most} already exceeded for user.")
 
 
 async def index(connection: AsyncConnection, user_id: str, name: str | None = None) -> Sequence[Any]:

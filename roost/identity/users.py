@@ -25,7 +25,7 @@ from roost.turns import FairTurns
 
 _AT_ONCE = 2
 _hasher = argon2.PasswordHasher()
-_NICE = 5
+_NICE = 3
 
 
 def _give_way() -> None:

@@ -351,7 +351,7 @@ def _policy(text: str) -> dict[str, str]:
 
 async def attack(apis: list[str], seconds: float, servers: int) -> None:
     """The process of the attackers: says when it begins, and at the end what it saw."""
-    os.nice(5)
+    os.nice(19)
     async with tenant(apis, "demo", Connections()) as hostile:
         attackers = Attackers(hostile)
         await attackers.set_up(servers)

@@ -42,8 +42,8 @@ _CREATE = thing(
                 "description": NULLABLE_STRING,
                 "expires_at": NULLABLE_STRING,
                 "unrestricted": {"type": ["boolean", "null"]},
-                "roles": array({"type": "object", "properties": {"id": STRING, "name": STRING}}),
-                "access_rules": {"type": ["array", "null"], "items": _NEW_RULE},
+                "roles": array({"type": "object", "properties": {"id": STRING, "name": STRING}}, maxItems=100),
+                "access_rules": {"type": ["array", "null"], "maxItems": 100, "items": _NEW_RULE},
                 "project_id": STRING,
             },
         )

@@ -1,9 +1,11 @@
 """Application credentials: for one project, with no more than its user has, and no more than its rules name."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from roost.identity import application_credentials
 from tests.api.identity.test_projects_users_and_roles import V3, ids
 from tests.api.identity.test_tokens import TOKENS, message
 from tests.conftest import Api
@@ -161,3 +163,14 @@ async def test_secrets_cannot_be_guessed_in_masses(api: Api) -> None:
         for _ in range(9):
             await api.post(TOKENS, by_credential({**other, "secret": "wrong"}), cloud=None)
         assert (await api.post(TOKENS, by_credential(other), cloud=None)).status_code == 201
+
+
+async def test_a_user_has_so_many_and_no_more(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application_credentials, "_MOST", 3)
+    path = f"{V3}/users/{await own(api)}/application_credentials"
+    bodies = [{"application_credential": {"name": f"ci{number}"}} for number in range(6)]
+    made = await asyncio.gather(*(api.post(path, body, cloud="roost") for body in bodies))
+    assert sorted(answer.status_code for answer in made) == [201] * 3 + [403] * 3
+    rules = [{"service": "compute", "method": "GET", "path": f"/{number}"} for number in range(101)]
+    many = {"application_credential": {"name": "x", "access_rules": rules}}
+    assert (await api.post(path, many, cloud="roost")).status_code == 400
