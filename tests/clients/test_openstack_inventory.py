@@ -125,11 +125,11 @@ def test_quotas_and_limits(client: Client) -> None:
     client.do("quota", "set", "--server-groups", "20", "--server-group-members", "30", "demo")
     assert (quota()["server-groups"]["Limit"], quota()["server-group-members"]["Limit"]) == (20, 30)
     (listed,) = client.ask("quota", "list", "--compute")
-    assert listed["Cores"] == 20
+    assert listed["Cores"] == 400
     client.do("quota", "delete", "--compute", "demo")
     assert quota()["server-groups"]["Limit"] == 100
     limits = {row["Name"]: row["Value"] for row in client.ask("limits", "show", "--absolute", cloud="roost")}
-    assert (limits["max_server_groups"], limits["total_cores"]) == (10, 20)
+    assert (limits["max_server_groups"], limits["total_cores"]) == (100, 400)
     extensions = {row["Alias"] for row in client.ask("extension", "list", "--compute", cloud="roost")}
     assert {"os-quota-sets", "os-server-groups", "OS-SCH-HNT"} <= extensions
 

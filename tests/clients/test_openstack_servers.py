@@ -16,7 +16,7 @@ IMAGE, FLAVOR = "cirros-0.6.2-x86_64-disk", "m1.tiny"
 
 @pytest.fixture(autouse=True)
 def nothing_stays(client: Client) -> Iterator[None]:
-    """Delete what a test leaves: quotas are small."""
+    """Delete what a test leaves."""
     yield
     ours = [server["ID"] for server in client.ask("server", "list", "--no-name-lookup", cloud="roost")]
     if ours:
