@@ -135,6 +135,36 @@ tempest: install .venv-tempest/.installed .venv-nova/.installed
 	$(BIN)/python -m tests.tempest.nova_schemas
 	$(BIN)/python -m tests.tempest clustering
 
+# The clients' own functional tests, from their packages as published, against a served Roost.
+.venv-suites/.installed: constraints-suites.txt
+	test -x .venv-suites/bin/python || $(PYTHON) -m venv .venv-suites
+	.venv-suites/bin/python $(PIP) --constraint constraints-suites.txt python-openstackclient openstacksdk python-glanceclient \
+		python-novaclient tempest oslotest testscenarios ddt pytest pytest-timeout
+	@touch $@
+
+# The collection openstack.cloud comes in the package of all collections, of which it is a small part.
+.venv-ansible/.installed: constraints-ansible.txt
+	test -x .venv-ansible/bin/python || $(PYTHON) -m venv .venv-ansible
+	.venv-ansible/bin/python $(PIP) --constraint constraints-ansible.txt ansible-core openstacksdk
+	.venv-ansible/bin/python -m pip download -qq --disable-pip-version-check --no-deps --dest .venv-ansible/wheel \
+		--constraint constraints-ansible.txt ansible
+	.venv-ansible/bin/python -c 'import glob, zipfile; \
+		wheel = zipfile.ZipFile(glob.glob(".venv-ansible/wheel/ansible-*.whl")[0]); \
+		wheel.extractall(".venv-ansible/collections", \
+			[each for each in wheel.namelist() if each.startswith("ansible_collections/openstack/cloud/")])'
+	rm -r .venv-ansible/wheel
+	@touch $@
+
+.PHONY: suites suites-short ansible
+suites: install .venv-suites/.installed ansible
+	$(BIN)/python -m tests.suites
+
+suites-short: install .venv-suites/.installed
+	$(BIN)/python -m tests.suites --short
+
+ansible: install .venv-ansible/.installed
+	$(BIN)/python -m tests.suites.ansible
+
 # The plug-in inside each Nova that is in use, each in an environment of its own, with libraries of its time; and Roost in
 # front of it, as far as the samples of its API tell.
 NOVAS := 27.5.1 28.3.1 29.4.0 30.3.0 31.3.1 32.2.1 33.0.2 34.0.0

@@ -16,6 +16,8 @@ from roost.errors import Conflict, Invalid
 from roost.store.database import Database
 from roost.store.tables.network import port_addresses, subnets
 
+ROUTER = "network:router_interface"
+"""The owner of a port by which a router is connected to a subnet."""
 PRIVATE, PUBLIC = "5b7d9ca4-8a11-4f0c-9d43-3f6f6f0d5a01", "5b7d9ca4-8a11-4f0c-9d43-3f6f6f0d5a02"
 """The networks that are always there."""
 PRIVATE_SUBNET, PUBLIC_SUBNET = "5b7d9ca4-8a11-4f0c-9d43-3f6f6f0d5b01", "5b7d9ca4-8a11-4f0c-9d43-3f6f6f0d5b02"
@@ -80,18 +82,18 @@ def entry(address: str, mac: str) -> dict[str, Any]:
     }
 
 
-async def assign(connection: AsyncConnection, port_id: str, subnet: Any, wanted: str | None) -> str:
-    """Give a port the address that it asks for, or the first that is free."""
+async def assign(connection: AsyncConnection, port: Any, subnet: Any, wanted: str | None) -> str:
+    """Give a port the address that it asks for, or the first that is free; that of the gateway is for routers."""
     # Whoever else looks for a free one here waits, and then finds this one taken.
     await connection.execute(sa.select(subnets.c.id).where(subnets.c.id == subnet.id).with_for_update())
     address = str(parse(wanted)) if wanted is not None else await _first_free(connection, subnet)
     if ipaddress.ip_address(address) not in ipaddress.ip_network(subnet.cidr):
         raise Invalid(f"IP address {address} is not a valid IP for the specified subnet.")
-    row = {"subnet_id": subnet.id, "address": address, "port_id": port_id}
+    row = {"subnet_id": subnet.id, "address": address, "port_id": port.id}
     free = sa.select(port_addresses.c.port_id).where(
         port_addresses.c.subnet_id == subnet.id, port_addresses.c.address == address
     )
-    if await connection.scalar(free) is not None or address == subnet.gateway_ip:
+    if await connection.scalar(free) is not None or (address == subnet.gateway_ip and port.device_owner != ROUTER):
         raise AddressTaken(f"IP address {address} already allocated in subnet {subnet.id}")
     await connection.execute(port_addresses.insert().values(**row))
     return address

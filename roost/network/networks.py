@@ -17,6 +17,7 @@ from roost.store.tables.network import (
     networks,
     port_addresses,
     ports,
+    routers,
     security_groups,
     subnets,
 )
@@ -29,8 +30,8 @@ QUOTAS: Mapping[str, int] = {
     "security_group": 100,
     "security_group_rule": 1000,
     "floatingip": 50,
+    "router": 10,
     # Not served: there is none of them, and nobody may have one.
-    "router": 0,
     "subnetpool": 0,
     "rbac_policy": 0,
     "trunk": 0,
@@ -87,7 +88,13 @@ async def used(connection: AsyncConnection, project_id: str) -> dict[str, int]:
     return found
 
 
-_COUNTED: Mapping[str, sa.Table] = {"network": networks, "subnet": subnets, "port": ports, "floatingip": floating_ips}
+_COUNTED: Mapping[str, sa.Table] = {
+    "network": networks,
+    "subnet": subnets,
+    "port": ports,
+    "floatingip": floating_ips,
+    "router": routers,
+}
 
 
 async def keep_within(connection: AsyncConnection, project_id: str, resource: str) -> None:
@@ -197,7 +204,7 @@ async def place(connection: AsyncConnection, port: Any, fixed: Sequence[Mapping[
         await rows.remove(connection, port_addresses, subnet_id=subnet_id, address=address)
     for one in fixed:
         if (one.get("subnet_id"), one.get("ip_address")) not in before:
-            await addresses.assign(connection, port.id, _subnet_of(one, known), one.get("ip_address"))
+            await addresses.assign(connection, port, _subnet_of(one, known), one.get("ip_address"))
 
 
 def _subnet_of(wanted: Mapping[str, str], known: Sequence[Any]) -> Any:

@@ -163,6 +163,10 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
                 "floatingips",
                 _filled({"floatingip": {"floating_network_id": PUBLIC, "port_id": "<port_id>"}}),
             ),
+            ("POST", "routers", _always({"router": {"name": "probe"}})),
+            ("PUT", "routers/{router_id}", _always({"router": {"name": "probe"}})),
+            ("PUT", "routers/{router_id}/add_router_interface", _filled({"subnet_id": "<subnet_id>"})),
+            ("PUT", "routers/{router_id}/remove_router_interface", _filled({"subnet_id": "<subnet_id>"})),
             ("PUT", "floatingips/{floatingip_id}", _filled({"floatingip": {"port_id": "<port_id>"}})),
             ("POST", "security-groups", _always({"security_group": {"name": "probe"}})),
             ("PUT", "security-groups/{security_group_id}", _always({"security_group": {"name": "probe"}})),
@@ -181,7 +185,7 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
                 ("PUT", f"{plural}/{{{singular}_id}}/tags", _always({"tags": ["probe"]}))
                 for plural, singular in (
                     *(("networks", "network"), ("subnets", "subnet"), ("ports", "port")),
-                    ("floatingips", "floatingip"),
+                    *(("floatingips", "floatingip"), ("routers", "router")),
                     ("security-groups", "security_group"),
                     ("security-group-rules", "security_group_rule"),
                 )

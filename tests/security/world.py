@@ -179,6 +179,7 @@ async def _network(house: House, cloud: str, things: Things) -> dict[str, str]:
         "subnet_id": subnet,
         "port_id": await post("ports", network_id=network),
         "floatingip_id": await post("floatingips", floating_network_id=PUBLIC),
+        "router_id": await post("routers", name=f"router-{things['mark']}"),
         "security_group_id": group,
         "security_group_rule_id": rule,
     }

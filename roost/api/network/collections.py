@@ -18,7 +18,7 @@ from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, TRUTH, Schema, array, thing
 from roost.errors import Conflict, Forbidden, Invalid, NotFound
-from roost.network import floating, networks, security
+from roost.network import floating, networks, routers, security
 from roost.store import pages, rows
 from roost.store.pages import PageRequest, SortKey, UnknownMarker
 from roost.store.tables import network as tables
@@ -111,7 +111,7 @@ class Noun:
 
 
 def _basics(table: sa.Table, row: Any) -> Values:
-    hidden = ("of_server", "external")
+    hidden = ("of_server", "external", "gateway_network_id", "enable_snat")
     view = {column.name: getattr(row, column.name) for column in table.c if column.name not in hidden}
     moments = {key: _moment(view[key]) for key in ("created_at", "updated_at")}
     return {**view, **moments, "tenant_id": row.project_id, "revision_number": 1}
@@ -267,13 +267,69 @@ async def _point(call: Call, connection: AsyncConnection, row: Any, pointed: Val
 
 
 async def _more_of_floating(connection: AsyncConnection, found: Sequence[Any]) -> dict[str, Values]:
+    ids = [row.port_id for row in found if row.port_id]
+    query = sa.select(tables.ports).where(tables.ports.c.id.in_(ids))
+    held = {port.id: port for port in await connection.execute(query)} if ids else {}
+    shown = ("name", "network_id", "mac_address", "admin_state_up", "device_id", "device_owner")
+    details = {
+        port.id: {**{key: getattr(port, key) for key in shown}, "status": "ACTIVE" if port.device_id else "DOWN"}
+        for port in held.values()
+    }
     return {
         row.id: {
             "status": "ACTIVE" if row.port_id else "DOWN",
             "fixed_ip_address": row.fixed_ip_address if row.port_id else None,
             "router_id": None,
             "qos_policy_id": None,
-            "port_details": None,
+            "port_details": details.get(row.port_id),
+        }
+        for row in found
+    }
+
+
+# Routers
+
+
+async def _make_router(call: Call, connection: AsyncConnection, values: Values) -> Any:
+    gateway = values.pop("external_gateway_info", None)
+    row = await rows.add(connection, tables.routers, _routed(values))
+    await _lead(call, connection, row, gateway)
+    return await rows.find(connection, tables.routers, id=row.id)
+
+
+async def _change_router(call: Call, connection: AsyncConnection, row: Any, values: Values) -> None:
+    if "external_gateway_info" in values:
+        await _lead(call, connection, row, values.pop("external_gateway_info"))
+    await _changed(connection, tables.routers, row, _routed(values))
+
+
+def _routed(values: Values) -> Values:
+    return {key: value for key, value in values.items() if key not in _NEITHER}
+
+
+async def _lead(call: Call, connection: AsyncConnection, row: Any, gateway: Values | None) -> None:
+    said = gateway or {}
+    network = await NETWORKS.find(call, connection, said["network_id"]) if said else None
+    snat = said.get("enable_snat", True)
+    await routers.set_gateway(connection, row, network, said.get("external_fixed_ips"), snat=snat)
+
+
+async def _more_of_routers(connection: AsyncConnection, found: Sequence[Any]) -> dict[str, Values]:
+    held = await routers.gateways(connection, [row.id for row in found])
+    return {
+        row.id: {
+            "status": "ACTIVE",
+            "external_gateway_info": {
+                "network_id": row.gateway_network_id,
+                "enable_snat": row.enable_snat,
+                "external_fixed_ips": held.get(row.id, []),
+            }
+            if row.gateway_network_id
+            else None,
+            **dict.fromkeys(_NEITHER, False),
+            "availability_zones": [],
+            "availability_zone_hints": [],
+            "flavor_id": None,
         }
         for row in found
     }
@@ -437,7 +493,30 @@ FLOATING = Noun(
     remove=floating.delete,
     more=_more_of_floating,
 )
-NOUNS = (PORTS, SUBNETS, NETWORKS, RULES_OF_GROUPS, GROUPS, FLOATING)
+_NEITHER = ("distributed", "ha")
+"""What routers of several machines are."""
+_OF_ROUTER: dict[str, Schema] = {
+    **_DESCRIBED,
+    "admin_state_up": TRUTH,
+    "external_gateway_info": {
+        **thing({}, {"network_id": STRING, "enable_snat": TRUTH, "external_fixed_ips": _FIXED}),
+        "type": ["object", "null"],
+        "dependentRequired": {"external_fixed_ips": ["network_id"], "enable_snat": ["network_id"]},
+    },
+    "routes": array(thing({"destination": _TEXT, "nexthop": _TEXT}), maxItems=_MOST),
+    **{key: {"const": False} for key in _NEITHER},
+}
+ROUTERS = Noun(
+    *("router", "routers", "Router", tables.routers),
+    makeable={**_OF_ROUTER, "availability_zone_hints": array(STRING, maxItems=0)},
+    changeable=_OF_ROUTER,
+    required=(),
+    make=_make_router,
+    change=_change_router,
+    remove=routers.delete,
+    more=_more_of_routers,
+)
+NOUNS = (PORTS, SUBNETS, NETWORKS, RULES_OF_GROUPS, GROUPS, FLOATING, ROUTERS)
 
 RULES = tuple(
     Permission(f"{verb}_{noun.singular}", READER if verb == "get" else MEMBER, f"{word} {noun.plural}.")
@@ -616,7 +695,10 @@ def _owner(call: Call, wanted: Values) -> str:
 
 def _plain(noun: Noun, values: Values) -> Values:
     """Null means what is usual, where there is something usual."""
-    keeps = ("gateway_ip", "security_groups", "protocol", "port_range_min", "port_range_max", "port_id")
+    keeps = (
+        *("gateway_ip", "security_groups", "protocol", "port_range_min", "port_range_max", "port_id"),
+        "external_gateway_info",
+    )
     plain = {key: value for key, value in values.items() if value is not None or key in keeps}
     if plain.get("protocol") is not None:
         plain["protocol"] = str(plain["protocol"]).lower()
@@ -679,10 +761,47 @@ for _noun in NOUNS:
     _verbs(_noun)
 
 
-@routes.get("/routers", rule="get_network", response=thing({"routers": {"const": []}}))
-async def index_routers(call: Call) -> Reply:
-    """Clients look for routers beside networks; there are none, and none can be made: all networks are connected."""
-    return {"routers": []}
+_INTERFACE = thing(
+    dict.fromkeys(("id", "tenant_id", "project_id", "port_id", "network_id", "subnet_id"), STRING)
+    | {"subnet_ids": array(STRING)}
+)
+_ONE_OF: Schema = {**thing({}, {"subnet_id": STRING, "port_id": STRING}), "minProperties": 1, "maxProperties": 1}
+
+
+@routes.put(
+    "/routers/{router_id}/add_router_interface", rule="update_router", owned=True, body=_ONE_OF, response=_INTERFACE
+)
+async def add_interface(call: Call) -> Reply:
+    """Connect a router to a subnet, or by a port."""
+    async with call.services.database.begin() as connection:
+        router = await ROUTERS.owned(call, connection, "update")
+        if "port_id" in call.body:
+            port = await routers.add_port(connection, router, await PORTS.find(call, connection, call.body["port_id"]))
+        else:
+            subnet = await SUBNETS.find(call, connection, call.body["subnet_id"])
+            network = await NETWORKS.find(call, connection, subnet.network_id)
+            port = await routers.add_interface(connection, router, subnet, network)
+        held = (await networks.addresses_of(connection, [port.id])).get(port.id)
+        if not held:
+            raise Invalid(f"Port {port.id} has no address on a subnet.")
+    return _interface(router, port, held[0]["subnet_id"])
+
+
+@routes.put(
+    "/routers/{router_id}/remove_router_interface", rule="update_router", owned=True, body=_ONE_OF, response=_INTERFACE
+)
+async def remove_interface(call: Call) -> Reply:
+    """Take a router off a subnet, or off a port, which is gone then."""
+    async with call.services.database.begin() as connection:
+        router = await ROUTERS.owned(call, connection, "update")
+        port, subnet_id = await routers.remove_interface(connection, router, call.body)
+    return _interface(router, port, subnet_id)
+
+
+def _interface(router: Any, port: Any, subnet_id: str) -> Values:
+    owner = {"tenant_id": router.project_id, "project_id": router.project_id}
+    where = {"port_id": port.id, "network_id": port.network_id, "subnet_id": subnet_id, "subnet_ids": [subnet_id]}
+    return {"id": router.id, **owner, **where}
 
 
 _ZONE = thing(dict.fromkeys(("name", "resource", "state"), STRING))

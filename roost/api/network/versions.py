@@ -16,6 +16,9 @@ _EXTENSIONS = {
     "quotas": "Quotas, for admins to set",
     "quota_details": "What of a quota is used",
     "external-net": "Neutron external network",
+    "router": "Neutron L3 Router",
+    "extraroute": "Neutron Extra Route",
+    "ext-gw-mode": "Neutron L3 Configurable external gateway mode",
     "net-mtu": "How large a packet may be",
     "standard-attr-description": "Descriptions",
     "standard-attr-tag": "Tags",
@@ -38,7 +41,10 @@ async def index(call: Call) -> Reply:
 @routes.get("/v2.0", public=True, response=thing({"resources": array({"type": "object"})}))
 async def show(call: Call) -> Reply:
     """What the one version has."""
-    names = ("networks", "subnets", "ports", "security-groups", "security-group-rules", "quotas", "extensions")
+    names = (
+        *("networks", "subnets", "ports", "security-groups", "security-group-rules", "floatingips", "routers"),
+        *("quotas", "extensions"),
+    )
     return {
         "resources": [
             {

@@ -96,6 +96,17 @@ floating_ips = sa.Table(
     sa.UniqueConstraint("port_id", "fixed_ip_address"),
 )
 
+routers = sa.Table(
+    "routers",
+    metadata,
+    _id(),
+    *_described(),
+    sa.Column("admin_state_up", sa.Boolean, nullable=False, server_default=sa.true()),
+    sa.Column("gateway_network_id", sa.ForeignKey(networks.c.id)),
+    sa.Column("enable_snat", sa.Boolean, nullable=False, server_default=sa.true()),
+    sa.Column("routes", JSONB, nullable=False, server_default="[]"),
+)
+
 security_groups = sa.Table(
     "security_groups",
     metadata,

@@ -37,6 +37,7 @@ async def test_a_floating_address_stands_in_front_of_a_server(api: Api, cloud: C
     port = await port_of(api, server)
     made = await make(api, port_id=port["id"])
     assert (made["status"], made["fixed_ip_address"]) == ("ACTIVE", port["fixed_ips"][0]["ip_address"])
+    assert made["port_details"]["device_id"] == server
     shown = await cloud.show(server)
     assert floating(shown) == [made["floating_ip_address"]]
     assert len(shown["addresses"]["private"]) == 2
