@@ -37,6 +37,15 @@ def settle_addresses(text: str, ports: dict[str, int]) -> str:
 
 
 @contextmanager
+def running_until_done(command: list[str]) -> Iterator[None]:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+@contextmanager
 def haproxy(folder: Path, ports: dict[str, int]) -> Iterator[None]:
     (folder / "roost.pem").write_bytes((folder / "cert.pem").read_bytes() + (folder / "key.pem").read_bytes())
     text = settle_addresses((DEPLOY / "haproxy/haproxy.cfg").read_text(), ports)
@@ -44,9 +53,8 @@ def haproxy(folder: Path, ports: dict[str, int]) -> Iterator[None]:
     file.write_text(text.replace("/etc/roost", str(folder)))
     command = [found("haproxy"), "-f", str(file)]
     subprocess.run([*command, "-c"], check=True, capture_output=True)
-    with subprocess.Popen([*command, "-db"], stdout=subprocess.DEVNULL) as process:
+    with running_until_done([*command, "-db"]):
         yield
-        process.terminate()
 
 
 @contextmanager
@@ -61,9 +69,8 @@ def nginx(folder: Path, ports: dict[str, int]) -> Iterator[None]:
     )
     command = [found("nginx"), "-c", str(file), "-e", f"{folder}/error.log"]
     subprocess.run([*command, "-t"], check=True, capture_output=True)
-    with subprocess.Popen(command) as process:
+    with running_until_done(command):
         yield
-        process.terminate()
 
 
 class Client:
@@ -134,6 +141,7 @@ def test_a_proxy_serves_tls_passes_streams_on_and_misses_no_request_when_an_api_
         def go_on() -> None:
             while not enough.is_set():
                 seen.append(client.status("/identity/v3"))
+                time.sleep(0.02)  # an address may ask so often
 
         asking = threading.Thread(target=go_on)
         asking.start()
