@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -463,9 +464,11 @@ def _library_names(section: str, given: Mapping[str, Sequence[str]]) -> set[str]
             for option in options:
                 known |= {option.name, option.dest, *(old.name for old in option.deprecated_opts)}
     if known and "auth_type" in given:
-        from keystoneauth1 import loading
+        from keystoneauth1 import exceptions, loading
 
-        known |= {option.dest for option in loading.get_plugin_options(given["auth_type"][-1])}
+        # A plug-in that is not there is refused by what uses the section.
+        with suppress(exceptions.NoMatchingPlugin):
+            known |= {option.dest for option in loading.get_plugin_options(given["auth_type"][-1])}
     return known
 
 

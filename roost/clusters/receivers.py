@@ -69,7 +69,9 @@ ACTIONS: Mapping[str, Trigger] = {
 def check_action(action: str) -> None:
     """Refuse what cannot be triggered."""
     if action not in ACTIONS:
-        raise BadRequest(f"Illegal action '{action}' specified{did_you_mean(action, ACTIONS) or '.'}")
+        # One that exists and cannot be triggered is no slip: its nearest neighbour may be the deletion of the cluster.
+        meant = "" if action in set(ActionName) else did_you_mean(action, ACTIONS)
+        raise BadRequest(f"Illegal action '{action}' specified{meant or '.'}")
 
 
 ALERT_STATUS = "alert_status"

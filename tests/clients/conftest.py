@@ -43,6 +43,8 @@ class Client:
         try:
             with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
                 code = OpenStackShell().run(["--os-cloud", cloud, *command])
+        except SystemExit as ended:  # what cannot be parsed
+            code = int(ended.code or 0)
         finally:
             logger.handlers[:], logger.level = handlers, level
         return Ran(code, output.getvalue(), errors.getvalue())

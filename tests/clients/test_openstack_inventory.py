@@ -162,5 +162,5 @@ def test_the_sdk_finds_pages_and_changes_things(sdk: Any) -> None:
     finally:
         sdk.compute.delete_aggregate(aggregate)
     assert {zone.name for zone in sdk.compute.availability_zones()} >= {"zone1", "zone2", "zone3"}
-    assert sdk.get_compute_limits()["max_server_groups"] == 10
+    assert sdk.get_compute_limits()["max_server_groups"] == 100
     assert sdk.image.find_image("cirros-0.6.2-x86_64-disk").status == "active"

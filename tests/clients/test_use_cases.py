@@ -148,7 +148,7 @@ def test_maintenance_zones(deployer: Deployer, tenant: Person) -> None:
     failed = tenant.settled(tenant.boot(group))
     assert failed["status"] == "ERROR"
     assert failed["fault"]["message"] == (
-        "No valid host was found. No place for 1 server: 48 hosts are in a maintenance_zone with as many members as "
+        "No valid host was found. No place for 1 server: 48 hosts are in a maintenance zone with as many members as "
         "'anti-affinity:maintenance_zone' allows."
     )
     body = {"server_group": {"name": "x", "policies": [f"affinity:maintenance_zone:{parts['zone1']}"]}}

@@ -19,7 +19,7 @@ from packaging.version import Version
 
 HERE = Path(__file__).parents[2]
 PROJECT = tomllib.loads((HERE / "pyproject.toml").read_text())
-EXTRAS = ("embedded", "keystone", "client", "notifications")
+EXTRAS = ("embedded", "keystone", "client", "notifications", "senlin", "tracing")
 FILES = sorted(path.name for path in HERE.glob("constraints*.txt"))
 # They bring the others, and pip is brought by Python.
 TOOLS = {"pip", "setuptools"}
