@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tests.compute.cloud import Cloud
 
 EXPECTED_SKIPS = {
+    "tests/faults/test_failover.py::": "a failover takes minutes: make failover-test",
     "tests/packaging/test_wheel.py::": "installing the wheel takes a minute: make dist-test",
     "tests/nova/test_samples.py::": "each Nova is in an environment of its own: make nova-matrix",
     "tests/imports/test_senlin.py::": "one test needs the real Senlin: make senlin-import-test",
@@ -59,6 +60,15 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and not exitstatus and _unexpected_skips(reporter):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+SLOW = ("tests/faults", "tests/security", "tests/docs", "tests/clients", "tests/cli")
+"""Where tests wait for processes and clients."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the slow ones: the last file that a worker takes up must not keep the others waiting."""
+    items.sort(key=lambda item: next((at for at, name in enumerate(SLOW) if item.nodeid.startswith(name)), len(SLOW)))
 
 
 def _unexpected_skips(reporter: pytest.TerminalReporter) -> list[pytest.TestReport]:

@@ -1,4 +1,4 @@
-"""The primary dies, or hangs, while clients create servers and a cluster grows; the standby takes over.
+"""The primary dies while clients create servers and a cluster grows; the standby takes over.
 
 One URL names both machines, in libpq's own form. The drills of `make soak` have more faults; this one is the shortest
 form of a failover, with PostgreSQL's own replication.
@@ -6,7 +6,6 @@ form of a failover, with PostgreSQL's own replication.
 
 import json
 import os
-import signal
 import threading
 import time
 import urllib.error
@@ -105,17 +104,9 @@ class Clients:
         return str(found[0]["id"])
 
 
-def postmaster(server: EmbeddedPostgres) -> list[int]:
-    """The processes of a PostgreSQL."""
-    assert server._process is not None
-    first = server._process.pid
-    children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
-    return [first, *map(int, children)]
-
-
-@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
-def test_what_was_acknowledged_is_there_once_after_a_failover(folders: Path, fault: signal.Signals) -> None:
-    folder = folders / f"failover-{fault.name}"
+@pytest.mark.skipif("ROOST_FAILOVER" not in os.environ, reason="takes minutes: make failover-test")
+def test_what_was_acknowledged_is_there_once_after_a_failover(folders: Path) -> None:
+    folder = folders / "failover"
     folder.mkdir()
     with ExitStack() as stack:
         primary = EmbeddedPostgres(folder / "primary", REPLICATION)
@@ -143,9 +134,8 @@ def test_what_was_acknowledged_is_there_once_after_a_failover(folders: Path, fau
             while len(clients.acknowledged) < 20:
                 time.sleep(0.05)
             action = clients.grow_a_cluster()
-            processes = postmaster(primary)
-            for process in processes if fault is signal.SIGSTOP else processes[:1]:
-                os.kill(process, fault)
+            assert primary._process is not None
+            primary._process.kill()
             lost_at = time.monotonic()
             with psycopg.connect(copy.url, autocommit=True) as connection:
                 assert connection.execute("SELECT pg_promote()").fetchone() == (True,)
@@ -160,9 +150,6 @@ def test_what_was_acknowledged_is_there_once_after_a_failover(folders: Path, fau
         while (truth := recount.Truth.read(copy.url)) and (left := list(recount.unrest(truth))):
             assert time.monotonic() < until, left
             time.sleep(0.2)
-        for process in processes:  # the frozen one is not waited for
-            if fault is signal.SIGSTOP:
-                os.kill(process, signal.SIGKILL)
         names = Counter(row["name"] for row in truth["servers"])
         stored = {str(row["id"]) for row in truth["servers"]}
         assert [each for each in clients.acknowledged if each not in stored] == []
