@@ -351,7 +351,7 @@ class EmbeddedCloud:
         return await self.lookups.flavors(ProjectName(self.project_id, name_or_id))
 
     async def find_image(self, name_or_id: str) -> CloudResource | None:
-        """One that the project\'s servers can be made from."""
+        """One that the project's servers can be made from."""
         return await self.lookups.images(ProjectName(self.project_id, name_or_id))
 
     async def find_network(self, name_or_id: str) -> CloudResource | None:

@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from roost.clouds.base import CloudResource
+from roost.compute.inventory.images import Viewer
+from roost.store import bulk
 from roost.store.database import Database
 from roost.store.grouping import Grouped
-from roost.store.tables.compute import flavor_access, flavors, hosts, image_members, images
+from roost.store.tables.compute import flavor_access, flavors, hosts, images
 from roost.store.tables.servers import servers
 
 SERVERS = sa.select(servers, hosts.c.name.label("host"), hosts.c.availability_zone.label("host_zone")).outerjoin(
@@ -43,40 +45,30 @@ class Lookups:
 
     async def _flavors(self, asked: Sequence[ProjectName]) -> list[CloudResource | None]:
         """Public ones, and those that a project has been given."""
-        granted = sa.func.array(
-            sa.select(flavor_access.c.project_id).where(flavor_access.c.flavor_id == flavors.c.id).scalar_subquery()
+        granted = sa.exists().where(
+            flavor_access.c.flavor_id == flavors.c.id, flavor_access.c.project_id == _ASKED.c.project_id
         )
-        rows = await self._named(flavors, asked, flavors.c.is_public, granted.label("projects"))
-        return [
-            _best(each.text, [row for row in rows if row.is_public or each.project_id in row.projects])
-            for each in asked
-        ]
+        return await self._named(flavors, sa.or_(flavors.c.is_public, granted), asked)
 
     async def _images(self, asked: Sequence[ProjectName]) -> list[CloudResource | None]:
-        """Those that a project's servers can be made from: everybody's, its own, and those shared with it."""
-        members = sa.select(image_members.c.member_id).where(image_members.c.image_id == images.c.id)
-        shared = sa.func.array(members.scalar_subquery()).label("projects")
-        active = (images.c.status == "active").label("active")
-        rows = await self._named(images, asked, active, images.c.visibility, images.c.project_id, shared)
-        return [_best(each.text, [row for row in rows if _may_use(row, each.project_id)]) for each in asked]
+        """Those that a project sees and that have their data."""
+        usable = sa.and_(images.c.status == "active", Viewer(_ASKED.c.project_id).sees())
+        return await self._named(images, usable, asked)
 
     async def _named(
-        self, table: sa.Table, asked: Sequence[ProjectName], *more: sa.ColumnElement[Any]
-    ) -> Sequence[sa.Row[Any]]:
+        self, table: sa.Table, usable: sa.ColumnElement[bool], asked: Sequence[ProjectName]
+    ) -> list[CloudResource | None]:
         identifier = sa.cast(table.c.id, sa.Text)
-        texts = sa.bindparam("texts", sorted({each.text for each in asked}), type_=sa.ARRAY(sa.Text))
-        named = sa.or_(identifier == sa.any_(texts), table.c.name == sa.any_(texts))
+        by_id = identifier == _ASKED.c.text
+        query = (
+            sa.select(_ASKED.c.project_id, _ASKED.c.text, identifier.label("id"), table.c.name)
+            .where(sa.or_(by_id, table.c.name == _ASKED.c.text), usable)
+            .order_by(by_id)  # the last one counts
+        )
         async with self._database.begin() as connection:
-            query = sa.select(identifier.label("id"), table.c.name, *more).where(named)
-            return (await connection.execute(query)).all()
+            rows = await connection.execute(query, {"rows": [each._asdict() for each in set(asked)]})
+        found = {ProjectName(row.project_id, row.text): CloudResource(row.id, row.name) for row in rows}
+        return [found.get(each) for each in asked]
 
 
-def _may_use(image: sa.Row[Any], project_id: str) -> bool:
-    seen = image.visibility in ("public", "community") or image.project_id == project_id
-    return image.active and (seen or (image.visibility == "shared" and project_id in image.projects))
-
-
-def _best(text: str, rows: Sequence[sa.Row[Any]]) -> CloudResource | None:
-    """The one with this id, else one with this name."""
-    found = [row for row in rows if text in (row.id, row.name)]
-    return min((CloudResource(row.id, row.name) for row in found), key=lambda each: each.id != text, default=None)
+_ASKED = bulk.given(project_id=sa.Text, text=sa.Text)

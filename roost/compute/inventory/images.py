@@ -43,9 +43,9 @@ async def add(connection: AsyncConnection, *new: Image) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who looks at images: a project, or an admin, who sees those of all projects."""
+    """Who looks at images: a project (or each project of a column), or an admin, who sees those of all projects."""
 
-    project_id: str | None
+    project_id: str | sa.ColumnElement[str] | None
     is_admin: bool = False
 
     def sees(self, statuses: Sequence[str] = ("pending", "accepted", "rejected")) -> sa.ColumnElement[bool]:
