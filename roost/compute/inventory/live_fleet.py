@@ -27,14 +27,13 @@ from roost.store.tables.compute import aggregate_hosts, hosts, scopes
 
 logger = logging.getLogger(__name__)
 
-NEWS = """
-    (SELECT jsonb_agg(jsonb_build_array(generation, host_ids) ORDER BY generation)
-     FROM fleet_changes WHERE generation > :generation) AS moved,
-    roost_news(:seen, CAST(:missing AS bigint[])) AS claimed,
-    (SELECT min(number) FROM claim_changes) AS oldest
-"""
-"""What a statement selects to bring a fleet up to date; see `LiveFleet.unseen` and `LiveFleet.take_in`."""
-_NEWS = sa.text(f"SELECT {NEWS}")
+_NEWS = sa.text("""
+    SELECT
+        (SELECT jsonb_agg(jsonb_build_array(generation, host_ids) ORDER BY generation)
+         FROM fleet_changes WHERE generation > :generation) AS moved,
+        roost_news(:seen, CAST(:missing AS bigint[])) AS claimed,
+        (SELECT min(number) FROM claim_changes) AS oldest
+""")
 _NOTHING_YET = 1 << 62
 
 Room = tuple[int, int, int, int, int]
@@ -132,27 +131,32 @@ class LiveFleet:
     # What others did
 
     def unseen(self) -> dict[str, Any]:
-        """The parameters of `NEWS`."""
+        """From where on changes are new to this process."""
         seen = _NOTHING_YET if self.generation < 0 else self.feed.seen
         return {"generation": self.generation, "seen": seen, "missing": self.feed.missing}
 
     async def sync(self, connection: AsyncConnection) -> None:
         """Take in every change that was committed before now."""
-        await self.take_in(connection, (await connection.execute(_NEWS, self.unseen())).one())
+        await self.take_in(connection, *(await connection.execute(_NEWS, self.unseen())).one())
 
-    async def take_in(self, connection: AsyncConnection, news: sa.Row[Any]) -> None:
-        """Take in what `NEWS` selected."""
-        moved: list[tuple[int, list[int]]] = news.moved or []
+    async def take_in(
+        self,
+        connection: AsyncConnection,
+        moved: Sequence[tuple[int, list[int]]] | None,
+        claimed: Sequence[tuple[int, Mapping[str, Any]]],
+        oldest: int | None,
+    ) -> None:
+        """Take in the hosts that moved in each generation and what was claimed; `oldest` is the first claim kept."""
         # Another task may have taken in some of it meanwhile.
-        moved = [each for each in moved if each[0] > self.generation]
-        forgotten = news.oldest is not None and news.oldest > self.feed.seen + 1
+        moved = [each for each in moved or () if each[0] > self.generation]
+        forgotten = oldest is not None and oldest > self.feed.seen + 1
         if self.generation < 0 or forgotten or (moved and moved[0][0] != self.generation + 1):
             await self._load(connection)
             return
         if moved:
             await self.refresh(connection, set[int]().union(*(host_ids for _, host_ids in moved)))
             self.generation = max(self.generation, moved[-1][0])
-        self.take_in_claims(news.claimed)
+        self.take_in_claims(claimed)
 
     def take_in_claims(self, claimed: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
         """Take in numbered claims, each once."""

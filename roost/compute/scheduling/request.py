@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.inventory import quotas
 from roost.compute.inventory.flavors import Flavor
-from roost.compute.inventory.live_fleet import NEWS, LiveFleet
+from roost.compute.inventory.live_fleet import LiveFleet
 from roost.errors import Invalid
 from roost.store.tables.servers import servers
 from roost.store.uuids import is_uuid
@@ -111,17 +112,17 @@ class References:
             "near": [each for each in near if is_uuid(each)],
             "groups": [each for each in {request.group_id for request in requests} if is_uuid(each)],
         }
-        row = (await connection.execute(_LOOK, {**wanted, **live.unseen()})).one()
-        await live.take_in(connection, row)
+        found = (await connection.execute(_LOOK, {"asked": {**wanted, **live.unseen()}})).scalar_one()
+        await live.take_in(connection, found["moved"], found["claimed"], found["oldest"])
         return cls(
-            flavors={each["id"]: Flavor(**each) for each in row.flavors or ()},
-            granted=frozenset(row.granted or ()),
-            images={image_id: ImageNeeds(*needs) for image_id, *needs in row.images or ()},
-            keys=frozenset((user_id, name) for user_id, name in row.keys or ()),
-            tokens=row.tokens or {},
-            places={server_id: (owner, host_id) for server_id, owner, host_id in row.places or ()},
-            limits=quotas.assemble(configured, [project_id], (tuple(each) for each in row.limits or ())),
-            groups={group_id: (version, owner) for group_id, version, owner in row.groups or ()},
+            flavors={each["id"]: Flavor(**each) for each in found["flavors"] or ()},
+            granted=frozenset(found["granted"] or ()),
+            images={image_id: ImageNeeds(*needs) for image_id, *needs in found["images"] or ()},
+            keys=frozenset((user_id, name) for user_id, name in found["keys"] or ()),
+            tokens=found["tokens"] or {},
+            places={server_id: (owner, host_id) for server_id, owner, host_id in found["places"] or ()},
+            limits=quotas.assemble(configured, [project_id], (tuple(each) for each in found["limits"] or ())),
+            groups={group_id: (version, owner) for group_id, version, owner in found["groups"] or ()},
         )
 
     def flavor(self, request: CreateRequest) -> Flavor:
@@ -145,28 +146,7 @@ class References:
             raise Invalid("Invalid key_name provided.")
 
 
-_LOOK = sa.text(f"""
-    SELECT {NEWS},
-    (SELECT jsonb_agg(to_jsonb(f) - 'created_at') FROM flavors AS f WHERE id = ANY (:flavors)) AS flavors,
-    (SELECT jsonb_agg(flavor_id) FROM flavor_access
-     WHERE flavor_id = ANY (:flavors) AND project_id = :project_id) AS granted,
-    (SELECT jsonb_agg(jsonb_build_array(id, min_memory_mb, min_disk_gb)) FROM images
-     WHERE id = ANY (CAST(:images AS uuid[])) AND status = 'active'
-     AND (visibility IN ('public', 'community') OR project_id = :project_id OR visibility = 'shared'
-          AND EXISTS (SELECT FROM image_members WHERE image_id = images.id AND member_id = :project_id))) AS images,
-    (SELECT jsonb_agg(jsonb_build_array(user_id, name)) FROM keypairs WHERE user_id = ANY (:owners)) AS keys,
-    (SELECT jsonb_object_agg(client_token, id) FROM servers WHERE client_token = ANY (:tokens)) AS tokens,
-    (SELECT jsonb_agg(jsonb_build_array(id, project_id, host_id)) FROM servers
-     WHERE id = ANY (CAST(:near AS uuid[]))) AS places,
-    (SELECT jsonb_agg(jsonb_build_array(project_id, user_id, resource, "limit")) FROM (
-        SELECT NULL AS project_id, '' AS user_id, resource, "limit" FROM quota_classes
-        WHERE name = '{quotas.DEFAULT_CLASS}'
-        UNION ALL SELECT project_id, user_id, resource, "limit" FROM quotas
-        WHERE project_id = :project_id AND (user_id = '' OR user_id = ANY (:users))
-    ) AS given) AS limits,
-    (SELECT jsonb_agg(jsonb_build_array(id, version, project_id)) FROM server_groups
-     WHERE id = ANY (CAST(:groups AS uuid[]))) AS groups
-""")
+_LOOK = sa.text("SELECT roost_look(:asked)").bindparams(sa.bindparam("asked", type_=JSONB))
 
 
 async def hinted_hosts(

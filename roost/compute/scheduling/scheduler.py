@@ -3,7 +3,8 @@
 Each project has a queue. A batch is what one project has waiting, up to a quantum; projects take turns (deficit round
 robin, counted in servers), several batches are under way at once, and no project has more than its share of them. So a
 project that asks for much, or whose rows are locked elsewhere, holds up itself. Requests that arrive while their
-project's batches are under way wait for the next one: the busier the process, the more of them share a commit.
+project's batches are under way wait for the next one, and after a batch of several the next gathers for a moment: the
+busier the process, the more of them share a commit.
 
 A server that moves is decided and claimed in the transaction that moves it (`moves.relocation`).
 """
@@ -43,6 +44,8 @@ _WORTH_ANOTHER = 8
 """How many requests are worth a batch beside the one under way: fewer wait, and share the next."""
 _QUANTUM = 64
 """How many servers a project may ask for in one turn."""
+_GATHERING, _LONGEST_GATHERING = 0.5, 0.015
+"""How long the next batch gathers after one of several requests: a part of the time that it took, and the most."""
 _LONGEST_PAUSE = 0.2
 _IDLE_SECONDS = 1.0
 
@@ -73,6 +76,8 @@ class Scheduler:
     _under_way: set["asyncio.Task[None]"] = field(default_factory=set)
     _busy_projects: Counter[str] = field(default_factory=Counter)
     _busy_groups: set[str] = field(default_factory=set)
+    _gathering: set[str] = field(default_factory=set)
+    """Projects whose clients were just answered: what they ask next is about to arrive."""
     _searches: "set[asyncio.Task[None]]" = field(default_factory=set)
     workers: WorkerPool = field(init=False)
     """Where searches, explanations, plans and repairs are worked out, for the project that asks."""
@@ -121,6 +126,8 @@ class Scheduler:
         while owing:
             owing = False
             for project_id in list(self._projects):
+                if project_id in self._gathering:
+                    continue
                 under_way = self._busy_projects[project_id]
                 few = len(self._projects[project_id].waiting) < _WORTH_ANOTHER
                 if under_way >= _BATCHES_OF_A_PROJECT or (under_way and few):
@@ -158,6 +165,8 @@ class Scheduler:
     async def _work(self, together: list[PendingRequest]) -> None:
         project_id = together[0].asked.project_id
         groups = {each.asked.group_id for each in together if each.asked.group_id is not None}
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         self._busy_projects[project_id] += 1
         self._busy_groups |= groups
         try:
@@ -168,7 +177,13 @@ class Scheduler:
             if not self._busy_projects[project_id]:
                 del self._busy_projects[project_id]
             self._busy_groups -= groups
-            asyncio.get_running_loop().call_soon(self._start_batches)
+            took = loop.time() - began if len(together) > 1 else 0.0
+            self._gathering.add(project_id)
+            loop.call_later(min(took * _GATHERING, _LONGEST_GATHERING), self._gathered, project_id)
+
+    def _gathered(self, project_id: str) -> None:
+        self._gathering.discard(project_id)
+        self._start_batches()
 
     async def _serve(self, together: list[PendingRequest]) -> None:
         """Carry out a batch. What fails as a whole is tried one by one, so that one request cannot fail the others."""
