@@ -3,12 +3,12 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.clusters import lookup, names, sizes, state
+from roost.clusters import lookup, names, records, sizes, state
 from roost.clusters.actions import cluster_plans, control
 from roost.clusters.actions.requests import ActionRequest, Owner, accept
 from roost.clusters.errors import (
@@ -22,17 +22,20 @@ from roost.clusters.errors import (
     ResourceNotFound,
 )
 from roost.clusters.ids import new_id
+from roost.clusters.lookup import Resource
 from roost.clusters.plugins import Plugins
 from roost.clusters.policies import chain
 from roost.clusters.policies.base import ClusterView, Policy
+from roost.clusters.records import CLUSTERS, NODES, PROFILES, ClusterRecord
 from roost.clusters.spec import InvalidSpec
-from roost.clusters.spec_type import SpecRow
-from roost.clusters.states import ActionName, Recovery
+from roost.clusters.states import ActionName, ClusterStatus, Recovery
 from roost.config import ClusterSettings
 from roost.errors import Conflict, OverQuota
 from roost.identity.tokens import Caller
 from roost.placement.rules import Rule
-from roost.store.tables.clusters import actions, cluster_policies, clusters, nodes, policies, profiles, unfinished
+from roost.store.tables.clusters import actions, cluster_policies, clusters, nodes, unfinished
+
+R = TypeVar("R")
 
 POLICIES = "cluster.policies"
 """The item of a new cluster's configuration that names the policies which govern it from its first node on."""
@@ -53,21 +56,20 @@ class RequestContext:
     warnings: list[str] = field(default_factory=list)
     """What is done as asked, and may not be what was meant."""
 
-    async def find(self, identity: str, *, lock: bool = True) -> sa.Row[Any]:
+    async def find(self, identity: str, *, lock: bool = True) -> ClusterRecord:
         """The cluster that an address names."""
-        return await lookup.find(self.connection, clusters, "cluster", identity, self.caller, lock=lock)
+        return await lookup.find(self.connection, CLUSTERS, identity, self.caller, lock=lock)
 
-    async def refer(self, table: sa.Table, noun: str, identity: str) -> sa.Row[Any]:
+    async def refer(self, resource: Resource[R], identity: str) -> R:
         """What a body refers to."""
-        return await lookup.refer(self.connection, table, noun, identity, self.caller)
+        return await lookup.refer(self.connection, resource, identity, self.caller)
 
-    async def view(self, cluster: sa.Row[Any]) -> ClusterView:
+    async def view(self, cluster: ClusterRecord) -> ClusterView:
         """A cluster as policies see it, without its nodes."""
-        record = (await state.clusters_by_id(self.connection, [cluster.id]))[cluster.id]
-        profiles_ = await state.profiles_by_id(self.connection, [cluster.profile_id])
-        return state.cluster_view(record, (), profiles_)
+        profiles = await state.profiles_by_id(self.connection, [cluster.profile_id])
+        return state.cluster_view(cluster, (), profiles)
 
-    async def accept(self, action: ActionName, cluster: sa.Row[Any], inputs: Mapping[str, Any], **more: Any) -> str:
+    async def accept(self, action: ActionName, cluster: ClusterRecord, inputs: Mapping[str, Any], **more: Any) -> str:
         """Have something done to a cluster."""
         request = ActionRequest(action, cluster.id, cluster.id, cluster.timeout, inputs, **more)
         return await accept(self.connection, Owner.of(self.caller), request)
@@ -76,7 +78,7 @@ class RequestContext:
 # Making, changing and deleting
 
 
-async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[ClusterRecord, str]:
     """Write a cluster down and have its nodes made."""
     limit, project_id = request.settings.max_clusters, request.caller.project_id or ""
     # One creation at a time for each project, so that none slips past the count of another.
@@ -86,7 +88,7 @@ async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[sa.
     if int(await request.connection.scalar(query) or 0) >= limit:
         raise OverQuota(f"Quota exceeded for clusters: a project may have {limit}.")
     _check_config(given)
-    profile = await request.refer(profiles, "profile", given["profile_id"])
+    profile = await request.refer(PROFILES, given["profile_id"])
     min_size, max_size = given.get("min_size", 0), given.get("max_size", -1)
     desired = given.get("desired_capacity", min_size)
     refusal = sizes.misfit(
@@ -94,24 +96,21 @@ async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[sa.
     )
     if refusal is not None:
         raise BadRequest(refusal)
-    owner = Owner.of(request.caller)
-    insert = clusters.insert().values(
-        id=new_id(),
-        name=given["name"],
-        profile_id=profile.id,
-        min_size=min_size,
-        max_size=max_size,
-        desired_capacity=desired,
-        timeout=given.get("timeout") or request.settings.timeout,
-        status="INIT",
-        status_reason="Initializing",
-        metadata=given.get("metadata") or {},
-        config=given.get("config") or {},
-        user_id=owner.user_id,
-        project_id=owner.project_id,
-        domain_id=owner.domain_id,
-    )
-    cluster = (await request.connection.execute(insert.returning(clusters))).one()
+    values = {
+        "id": new_id(),
+        "name": given["name"],
+        "profile_id": profile.id,
+        "min_size": min_size,
+        "max_size": max_size,
+        "desired_capacity": desired,
+        "timeout": given.get("timeout") or request.settings.timeout,
+        "status": ClusterStatus.INIT,
+        "status_reason": "Initializing",
+        "metadata": given.get("metadata") or {},
+        "config": given.get("config") or {},
+        **Owner.of(request.caller).columns,
+    }
+    cluster = await CLUSTERS.insert(request.connection, values)
     governing = await _governing(request, cluster)
     return cluster, await request.accept(
         ActionName.CLUSTER_CREATE, cluster, {"policies": governing} if governing else {}
@@ -125,7 +124,7 @@ def _check_config(given: Mapping[str, Any]) -> None:
         raise BadRequest(problem)
 
 
-async def _governing(request: RequestContext, cluster: sa.Row[Any]) -> list[str]:
+async def _governing(request: RequestContext, cluster: ClusterRecord) -> list[str]:
     """The ids of the policies that are to govern a cluster from its first node on, as its configuration names them."""
     named = cluster.config.get(POLICIES) or []
     if isinstance(named, str):
@@ -135,7 +134,7 @@ async def _governing(request: RequestContext, cluster: sa.Row[Any]) -> list[str]
     view = await request.view(cluster)
     found: list[Policy] = []
     for name in named:
-        policy = request.plugins.restore_policy(SpecRow.of(await request.refer(policies, "policy", name)))
+        policy = request.plugins.restore_policy(await request.refer(records.POLICIES, name))
         _check_fit(request, policy, view, found)
         found.append(policy)
     return [policy.id for policy in found]
@@ -149,7 +148,7 @@ def _check_fit(request: RequestContext, policy: Policy, view: ClusterView, other
     request.warnings.extend(fit.warnings)
 
 
-async def update(request: RequestContext, identity: str, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+async def update(request: RequestContext, identity: str, given: Mapping[str, Any]) -> tuple[ClusterRecord, str]:
     """Have a cluster's properties changed, or its profile."""
     cluster = await request.find(identity)
     _check_config(given)
@@ -169,12 +168,11 @@ async def update(request: RequestContext, identity: str, given: Mapping[str, Any
     return cluster, await request.accept(ActionName.CLUSTER_UPDATE, cluster, inputs)
 
 
-async def _new_profile(request: RequestContext, cluster: sa.Row[Any], identity: str) -> str | None:
-    new = await request.refer(profiles, "profile", identity)
-    query = sa.select(profiles.c.type).where(profiles.c.id == cluster.profile_id)
-    if new.type != await request.connection.scalar(query):
+async def _new_profile(request: RequestContext, cluster: ClusterRecord, identity: str) -> str | None:
+    new = await request.refer(PROFILES, identity)
+    if new.type != await state.profile_type(request.connection, cluster.profile_id):
         raise BadRequest("Cannot update a cluster to a different profile type, operation aborted.")
-    return None if new.id == cluster.profile_id else str(new.id)
+    return None if new.id == cluster.profile_id else new.id
 
 
 async def delete(request: RequestContext, identity: str, *, force: bool) -> str:
@@ -192,9 +190,9 @@ async def delete(request: RequestContext, identity: str, *, force: bool) -> str:
 
 async def end_all(connection: AsyncConnection, lock: str) -> None:
     """End every action that holds this lock or waits for it, here and now."""
-    query = sa.select(actions).where(actions.c.lock == lock, actions.c.parent_id.is_(None), unfinished)
-    for row in (await connection.execute(query.with_for_update())).all():
-        await control.end_now(connection, row, "Ended by a forced deletion.")
+    whole = actions.c.parent_id.is_(None)
+    for action in await records.ACTIONS.read(connection, actions.c.lock == lock, whole, unfinished, lock=True):
+        await control.end_now(connection, action, "Ended by a forced deletion.")
 
 
 # Sizes
@@ -209,15 +207,13 @@ async def scale(request: RequestContext, identity: str, action: ActionName, coun
     await _refuse_while_cooling(request, cluster, action)
     present = await state.count_members(request.connection, cluster.id)
     if count is not None and direction == "out":
-        refusal = sizes.misfit(
-            sizes.Sizes.of(cluster), present + count, strict=False, max_nodes=request.settings.max_nodes
-        )
+        refusal = sizes.misfit(cluster.sizes, present + count, strict=False, max_nodes=request.settings.max_nodes)
         if refusal is not None:
             raise BadRequest(refusal)
     return await request.accept(action, cluster, {} if count is None else {"count": count})
 
 
-async def _refuse_while_cooling(request: RequestContext, cluster: sa.Row[Any], action: str) -> None:
+async def _refuse_while_cooling(request: RequestContext, cluster: ClusterRecord, action: str) -> None:
     """A scaling policy that rests answers at once, not in an action that fails later."""
     for binding in await state.bindings(request.connection, cluster.id):
         policy = request.plugins.restore_policy(binding.policy)
@@ -240,7 +236,7 @@ async def resize(request: RequestContext, identity: str, given: Mapping[str, Any
     if number is not None and kind != sizes.CHANGE_IN_PERCENTAGE:
         inputs["number"] = int(number)
     present = await state.count_members(request.connection, cluster.id)
-    wanted = sizes.resize(inputs, sizes.Sizes.of(cluster), present, request.settings.max_nodes)
+    wanted = sizes.resize(inputs, cluster.sizes, present, request.settings.max_nodes)
     if isinstance(wanted, str):
         raise BadRequest(wanted)
     return await request.accept(ActionName.CLUSTER_RESIZE, cluster, inputs)
@@ -266,7 +262,7 @@ async def del_nodes(request: RequestContext, identity: str, given: Sequence[str]
     """Have members leave, or be destroyed."""
     cluster = await request.find(identity)
     known, missing = await _resolve_nodes(request, given)
-    rows = await _node_rows(request, known)
+    rows = await NODES.read(request.connection, state.among(nodes.c.id, known))
     outside = [row.id for row in rows if row.cluster_id != cluster.id]
     sentences = [
         (missing, f"Nodes not found: {missing}."),
@@ -291,11 +287,9 @@ async def replace_nodes(request: RequestContext, identity: str, given: Mapping[s
     cluster = await request.find(identity)
     old, lost_old = await _resolve_nodes(request, list(given))
     new, lost_new = await _resolve_nodes(request, list(given.values()))
-    rows = {row.id: row for row in await _node_rows(request, [*old, *new])}
-    query = sa.select(profiles.c.id, profiles.c.type).where(
-        profiles.c.id == sa.any_(sa.bindparam("ids", [cluster.profile_id, *(row.profile_id for row in rows.values())]))
-    )
-    types = {row.id: row.type for row in (await request.connection.execute(query)).all()}
+    rows = {row.id: row for row in await NODES.read(request.connection, state.among(nodes.c.id, [*old, *new]))}
+    used = [cluster.profile_id, *(row.profile_id for row in rows.values())]
+    types = {key: profile.type for key, profile in (await state.profiles_by_id(request.connection, used)).items()}
     outside = [node_id for node_id in old if rows[node_id].cluster_id != cluster.id]
     owned = [node_id for node_id in new if rows[node_id].cluster_id is not None]
     idle = [node_id for node_id in new if rows[node_id].status != "ACTIVE"]
@@ -322,27 +316,22 @@ async def _resolve_nodes(request: RequestContext, given: Sequence[str]) -> tuple
     known, missing = [], []
     for identity in given:
         try:
-            known.append((await lookup.find(request.connection, nodes, "node", identity, request.caller, lock=True)).id)
+            known.append((await lookup.find(request.connection, NODES, identity, request.caller, lock=True)).id)
         except (ResourceNotFound, MultipleChoices):
             missing.append(identity)
     return known, missing
 
 
-async def _node_rows(request: RequestContext, node_ids: Sequence[str]) -> list[sa.Row[Any]]:
-    query = sa.select(nodes).where(nodes.c.id == sa.any_(sa.bindparam("ids", list(node_ids))))
-    return list((await request.connection.execute(query)).all())
-
-
 async def _refuse_if_busy(request: RequestContext, action: str, node_ids: Sequence[str]) -> None:
     """A node that something is being done to, or about to be, cannot join."""
-    targets = actions.c.target == sa.any_(sa.bindparam("ids", list(node_ids)))
+    targets = state.among(actions.c.target, node_ids)
     busy = await request.connection.scalar(sa.select(actions.c.target).where(targets, unfinished).limit(1))
     if busy is not None:
         raise ResourceIsLocked(action, "node", busy)
 
 
-def _check_size(request: RequestContext, cluster: sa.Row[Any], desired: int) -> None:
-    refusal = sizes.misfit(sizes.Sizes.of(cluster), desired, strict=True, max_nodes=request.settings.max_nodes)
+def _check_size(request: RequestContext, cluster: ClusterRecord, desired: int) -> None:
+    refusal = sizes.misfit(cluster.sizes, desired, strict=True, max_nodes=request.settings.max_nodes)
     if refusal is not None:
         raise BadRequest(refusal)
 
@@ -353,11 +342,11 @@ def _check_size(request: RequestContext, cluster: sa.Row[Any], desired: int) -> 
 async def attach_policy(request: RequestContext, identity: str, policy_name: str, enabled: bool) -> str:
     """Have a policy govern a cluster."""
     cluster = await request.find(identity)
-    row = await request.refer(policies, "policy", policy_name)
+    row = await request.refer(records.POLICIES, policy_name)
     bindings = await state.bindings(request.connection, cluster.id)
     if any(binding.policy.id == row.id for binding in bindings):
         raise Conflict(f"The policy '{policy_name}' is already attached to the cluster '{identity}'.")
-    policy = request.plugins.restore_policy(SpecRow.of(row))
+    policy = request.plugins.restore_policy(row)
     view = await request.view(cluster)
     others = [request.plugins.restore_policy(binding.policy) for binding in bindings]
     _check_fit(request, policy, view, others)
@@ -369,7 +358,7 @@ async def change_policy(
 ) -> str:
     """Have an attached policy enabled or disabled, or let go."""
     cluster = await request.find(identity)
-    row = await request.refer(policies, "policy", policy_name)
+    row = await request.refer(records.POLICIES, policy_name)
     query = sa.select(cluster_policies.c.id).where(
         cluster_policies.c.cluster_id == cluster.id, cluster_policies.c.policy_id == row.id
     )

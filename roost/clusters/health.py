@@ -30,7 +30,7 @@ from roost.clusters.policies.health import (
     HealthPolicy,
 )
 from roost.clusters.profiles.base import Profile
-from roost.clusters.state import ClusterRecord
+from roost.clusters.records import ClusterRecord
 from roost.clusters.states import ActionName, NodeStatus
 from roost.errors import Conflict, RoostError
 from roost.store.database import Database

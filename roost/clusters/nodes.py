@@ -1,10 +1,9 @@
 """Nodes: what may be asked of them, checked against what they are, and turned into actions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.base import Cloud
 from roost.clusters import lookup, sizes, state
@@ -14,20 +13,22 @@ from roost.clusters.errors import ActionInProgress, BadRequest, ResourceInUse
 from roost.clusters.ids import new_id
 from roost.clusters.names import FORMAT, node_name
 from roost.clusters.policies.base import NodeView
+from roost.clusters.records import CLUSTERS, NODES, PROFILES, ClusterRecord, NodeRecord
+from roost.clusters.spec_type import SpecRow
 from roost.clusters.states import ActionName
 from roost.errors import Invalid
-from roost.store.tables.clusters import clusters, nodes, profiles
+from roost.store.tables.clusters import clusters, nodes
 
 _KEEPS_BUSY = ("CREATING", "UPDATING", "DELETING", "RECOVERING")
 
 
-async def find(request: RequestContext, identity: str, *, lock: bool = True) -> sa.Row[Any]:
+async def find(request: RequestContext, identity: str, *, lock: bool = True) -> NodeRecord:
     """The node that an address names."""
-    return await lookup.find(request.connection, nodes, "node", identity, request.caller, lock=lock)
+    return await lookup.find(request.connection, NODES, identity, request.caller, lock=lock)
 
 
 async def _accept(
-    request: RequestContext, action: ActionName, node: sa.Row[Any], inputs: Mapping[str, Any], **more: Any
+    request: RequestContext, action: ActionName, node: NodeRecord, inputs: Mapping[str, Any], **more: Any
 ) -> str:
     timeout = request.settings.timeout
     if node.cluster_id is not None:
@@ -37,31 +38,26 @@ async def _accept(
     return await accept(request.connection, Owner.of(request.caller), wanted)
 
 
-async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[NodeRecord, str]:
     """Write a node down and have it made."""
-    profile = await request.refer(profiles, "profile", given["profile_id"])
+    profile = await request.refer(PROFILES, given["profile_id"])
     name, cluster_id, index = given["name"], None, -1
     if given.get("cluster_id"):
-        cluster = await lookup.refer(
-            request.connection, clusters, "cluster", given["cluster_id"], request.caller, lock=True
-        )
+        cluster = await lookup.refer(request.connection, CLUSTERS, given["cluster_id"], request.caller, lock=True)
         name, index = await _enter(request, cluster, profile)
         cluster_id = cluster.id
     row = await _insert(
-        request.connection,
-        Owner.of(request.caller),
-        {**given, "name": name, "cluster_id": cluster_id, "index": index, "profile_id": profile.id},
+        request, {**given, "name": name, "cluster_id": cluster_id, "index": index, "profile_id": profile.id}
     )
     return row, await _accept(request, ActionName.NODE_CREATE, row, {})
 
 
-async def _enter(request: RequestContext, cluster: sa.Row[Any], profile: sa.Row[Any]) -> tuple[str, int]:
+async def _enter(request: RequestContext, cluster: ClusterRecord, profile: SpecRow) -> tuple[str, int]:
     """The name and the index of a node that is made in a cluster."""
-    query = sa.select(profiles.c.type).where(profiles.c.id == cluster.profile_id)
-    if profile.type != await request.connection.scalar(query):
+    if profile.type != await state.profile_type(request.connection, cluster.profile_id):
         raise BadRequest("Node and cluster have different profile type, operation aborted.")
     present = await state.count_members(request.connection, cluster.id)
-    refusal = sizes.misfit(sizes.Sizes.of(cluster), present + 1, strict=True, max_nodes=request.settings.max_nodes)
+    refusal = sizes.misfit(cluster.sizes, present + 1, strict=True, max_nodes=request.settings.max_nodes)
     if refusal is not None:
         raise BadRequest(refusal)
     change = clusters.update().where(clusters.c.id == cluster.id).values(next_index=cluster.next_index + 1)
@@ -69,28 +65,25 @@ async def _enter(request: RequestContext, cluster: sa.Row[Any], profile: sa.Row[
     return node_name(cluster.config.get(FORMAT), cluster.next_index), cluster.next_index
 
 
-async def _insert(connection: AsyncConnection, owner: Owner, given: Mapping[str, Any]) -> sa.Row[Any]:
-    insert = nodes.insert().values(
-        id=new_id(),
-        name=given["name"],
-        profile_id=given["profile_id"],
-        cluster_id=given.get("cluster_id"),
-        index=given.get("index", -1),
-        role=given.get("role") or "",
-        metadata=given.get("metadata") or {},
-        physical_id=given.get("physical_id"),
-        status=given.get("status", "INIT"),
-        status_reason=given.get("status_reason", "Initializing"),
-        created_at=sa.func.now() if given.get("physical_id") else None,
-        user_id=owner.user_id,
-        project_id=owner.project_id,
-        domain_id=owner.domain_id,
-    )
-    row: sa.Row[Any] = (await connection.execute(insert.returning(nodes))).one()
-    return row
+async def _insert(request: RequestContext, given: Mapping[str, Any]) -> NodeRecord:
+    values = {
+        "id": new_id(),
+        "name": given["name"],
+        "profile_id": given["profile_id"],
+        "cluster_id": given.get("cluster_id"),
+        "index": given.get("index", -1),
+        "role": given.get("role") or "",
+        "metadata": given.get("metadata") or {},
+        "physical_id": given.get("physical_id"),
+        "status": given.get("status", "INIT"),
+        "status_reason": given.get("status_reason", "Initializing"),
+        "created_at": sa.func.now() if given.get("physical_id") else None,
+        **Owner.of(request.caller).columns,
+    }
+    return await NODES.insert(request.connection, values)
 
 
-async def update(request: RequestContext, identity: str, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+async def update(request: RequestContext, identity: str, given: Mapping[str, Any]) -> tuple[NodeRecord, str]:
     """Have a node's properties changed, or its profile."""
     node = await find(request, identity)
     inputs = {
@@ -99,9 +92,8 @@ async def update(request: RequestContext, identity: str, given: Mapping[str, Any
         if given.get(key) is not None and given[key] != getattr(node, key)
     }
     if given.get("profile_id") is not None:
-        new = await request.refer(profiles, "profile", given["profile_id"])
-        kind = await request.connection.scalar(sa.select(profiles.c.type).where(profiles.c.id == node.profile_id))
-        if new.type != kind:
+        new = await request.refer(PROFILES, given["profile_id"])
+        if new.type != await state.profile_type(request.connection, node.profile_id):
             raise BadRequest("Cannot update a node to a different profile type, operation aborted.")
         if new.id != node.profile_id:
             inputs["new_profile_id"] = new.id
@@ -145,19 +137,24 @@ async def operate(request: RequestContext, identity: str, operation: str, params
     return await _accept(request, ActionName.NODE_OPERATION, node, inputs, name=f"node_{operation}_{node.id[:8]}")
 
 
-async def details(request: RequestContext, cloud: Cloud, rows: list[sa.Row[Any]]) -> dict[str, Mapping[str, Any]]:
+async def details(request: RequestContext, cloud: Cloud, rows: Sequence[NodeRecord]) -> dict[str, Mapping[str, Any]]:
     """All that the cloud shows of what these nodes stand for, by node id."""
     found = await state.profiles_by_id(request.connection, [row.profile_id for row in rows])
     shown: dict[str, Mapping[str, Any]] = {}
     for key, profile in found.items():
-        views = [view(row) for row in rows if row.profile_id == key]
+        views = [_view(row) for row in rows if row.profile_id == key]
         shown |= await request.plugins.restore_profile(profile).details(cloud, views)
     return shown
 
 
-def view(row: sa.Row[Any]) -> NodeView:
+def _view(row: NodeRecord) -> NodeView:
     """A node as profiles and policies see it."""
-    return NodeView._make(getattr(row, column.name) for column in state.MEMBER_COLUMNS)
+    return NodeView._make(getattr(row, name) for name in NodeView._fields)
+
+
+async def members(request: RequestContext, cluster_id: str) -> list[NodeRecord]:
+    """The nodes of a cluster, in the order of their indexes."""
+    return await NODES.read(request.connection, nodes.c.cluster_id == cluster_id, order=nodes.c.index)
 
 
 # Adoption
@@ -173,7 +170,7 @@ async def preview(request: RequestContext, cloud: Cloud, given: Mapping[str, Any
     return {"type": name, "version": version, "properties": {**properties, **(given.get("overrides") or {})}}
 
 
-async def adopt(request: RequestContext, cloud: Cloud, given: Mapping[str, Any]) -> sa.Row[Any]:
+async def adopt(request: RequestContext, cloud: Cloud, given: Mapping[str, Any]) -> NodeRecord:
     """Make a node of something which exists, and a profile of it."""
     spec = await preview(request, cloud, given)
     taken = sa.select(nodes.c.id).where(nodes.c.physical_id == given["identity"]).limit(1)
@@ -184,24 +181,15 @@ async def adopt(request: RequestContext, cloud: Cloud, given: Mapping[str, Any])
         request.plugins.profile(given["type"])(name, spec)
     except Invalid as error:
         raise BadRequest(f"No profile can be made of it: {error.message}") from None
-    owner = Owner.of(request.caller)
-    profile = profiles.insert().values(
-        id=new_id(),
-        name=f"prof-{name}",
-        type=given["type"],
-        spec=spec,
-        user_id=owner.user_id,
-        project_id=owner.project_id,
-        domain_id=owner.domain_id,
-    )
-    profile_id = (await request.connection.execute(profile.returning(profiles.c.id))).scalar_one()
+    owner = Owner.of(request.caller).columns
+    values = {"id": new_id(), "name": f"prof-{name}", "type": given["type"], "spec": spec, **owner}
+    profile = await PROFILES.insert(request.connection, values)
     return await _insert(
-        request.connection,
-        owner,
+        request,
         {
             **given,
             "name": name,
-            "profile_id": profile_id,
+            "profile_id": profile.id,
             "physical_id": given["identity"],
             "status": "ACTIVE",
             "status_reason": "Node adopted successfully",

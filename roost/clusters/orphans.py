@@ -6,8 +6,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters.plugins import Plugins, not_installed
-from roost.clusters.spec_type import SpecRow
-from roost.store.tables.clusters import cluster_policies, clusters, policies, profiles
+from roost.clusters.records import POLICIES, PROFILES
+from roost.store.tables.clusters import cluster_policies, clusters
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,11 @@ async def find(connection: AsyncConnection, plugins: Plugins) -> list[Orphan]:
     )
     made = sa.select(clusters.c.profile_id.label("used"), clusters.c.name)
     found: list[Orphan] = []
-    kinds = (
-        ("policy", policies, plugins.policies, attached),
-        ("profile", profiles, plugins.profiles, made),
-    )
-    for noun, table, known, users in kinds:
-        rows = (await connection.execute(sa.select(table).where(table.c.type.not_in(list(known))))).all()
+    for resource, known, users in ((POLICIES, plugins.policies, attached), (PROFILES, plugins.profiles, made)):
+        rows = await resource.read(connection, resource.table.c.type.not_in(list(known)))
         names: dict[str, list[str]] = {}
         for use in await connection.execute(users) if rows else ():
             names.setdefault(use.used, []).append(use.name)
-        found += [Orphan(not_installed(SpecRow.of(row), noun), tuple(sorted(names.get(row.id, ())))) for row in rows]
+        for row in rows:
+            found.append(Orphan(not_installed(row, resource.name), tuple(sorted(names.get(row.id, ())))))
     return found

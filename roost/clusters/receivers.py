@@ -8,13 +8,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import sqlalchemy as sa
-
 from roost.clusters import clusters, lookup
 from roost.clusters.actions.requests import Owner
 from roost.clusters.clusters import RequestContext
 from roost.clusters.errors import BadRequest, MultipleChoices, ResourceNotFound
 from roost.clusters.ids import new_id
+from roost.clusters.records import RECEIVERS, ReceiverRecord
 from roost.clusters.states import ActionName
 from roost.errors import NotFound
 from roost.identity.tokens import Caller
@@ -86,7 +85,7 @@ def check_params(params: Mapping[str, Any]) -> None:
         raise BadRequest(f"'{wanted}' is not an {ALERT_STATUS}: {known_names(str(wanted), ALERT_STATUSES)}")
 
 
-async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[sa.Row[Any], str]:
+async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[ReceiverRecord, str]:
     """Make a receiver; the answer has the only copy of its secret."""
     kind, cluster_id = given["type"], None
     secret = secrets.token_urlsafe(24)
@@ -105,20 +104,17 @@ async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[sa.
         except MultipleChoices as error:
             raise BadRequest(error.message) from None
         cluster_id = found.id
-    owner = Owner.of(request.caller)
-    insert = receivers.insert().values(
-        id=new_id(),
-        name=given["name"],
-        type=kind,
-        cluster_id=cluster_id,
-        action=given.get("action"),
-        params=given.get("params") or {},
-        secret=digest(secret),
-        user_id=owner.user_id,
-        project_id=owner.project_id,
-        domain_id=owner.domain_id,
-    )
-    return (await request.connection.execute(insert.returning(receivers))).one(), secret
+    values = {
+        "id": new_id(),
+        "name": given["name"],
+        "type": kind,
+        "cluster_id": cluster_id,
+        "action": given.get("action"),
+        "params": given.get("params") or {},
+        "secret": digest(secret),
+        **Owner.of(request.caller).columns,
+    }
+    return await RECEIVERS.insert(request.connection, values), secret
 
 
 def digest(secret: str) -> str:
@@ -126,12 +122,12 @@ def digest(secret: str) -> str:
     return f"sha256:{hashlib.sha256(secret.encode(errors='surrogatepass')).hexdigest()}"
 
 
-async def find(request: RequestContext, identity: str) -> sa.Row[Any]:
+async def find(request: RequestContext, identity: str) -> ReceiverRecord:
     """The receiver that an address names."""
-    return await lookup.find(request.connection, receivers, "receiver", identity, request.caller)
+    return await lookup.find(request.connection, RECEIVERS, identity, request.caller)
 
 
-async def update(request: RequestContext, identity: str, given: Mapping[str, Any]) -> sa.Row[Any]:
+async def update(request: RequestContext, identity: str, given: Mapping[str, Any]) -> ReceiverRecord:
     """Change what a receiver is called, or what it triggers."""
     row = await find(request, identity)
     changes = {key: value for key, value in given.items() if value != getattr(row, key)}
@@ -140,9 +136,7 @@ async def update(request: RequestContext, identity: str, given: Mapping[str, Any
     if "action" in changes:
         check_action(changes["action"])
     check_params(changes.get("params") or {})
-    change = receivers.update().where(receivers.c.id == row.id).values(**changes)
-    changed: sa.Row[Any] = (await request.connection.execute(change.returning(receivers))).one()
-    return changed
+    return await RECEIVERS.update(request.connection, row.id, changes)
 
 
 async def delete(request: RequestContext, identity: str) -> None:
@@ -163,8 +157,8 @@ async def trigger(
 
     A webhook with an `alert_status` reads the body as an alert, as Prometheus' Alertmanager and Grafana send it, does
     nothing for one of another status, and takes no inputs from it."""
-    found = sa.select(receivers).where(receivers.c.id == receiver_id, receivers.c.type == "webhook")
-    row = (await request.connection.execute(found)).one_or_none()
+    mine = (receivers.c.id == receiver_id, receivers.c.type == "webhook")
+    row = next(iter(await RECEIVERS.read(request.connection, *mine)), None)
     if row is None or not (secrets.compare_digest(row.secret, digest(secret)) or _is_of_senlin(request, row, secret)):
         raise NotFound(f"The receiver '{receiver_id}' could not be found.")
     inputs = {**row.params, **query}
@@ -176,10 +170,10 @@ async def trigger(
     elif body["status"] != row.params[ALERT_STATUS]:
         return None
     inputs.pop(ALERT_STATUS, None)
-    return await _do(request, row, row.action, row.cluster_id, inputs, permit)
+    return await _do(request, row, row.action or "", row.cluster_id or "", inputs, permit)
 
 
-def _is_of_senlin(request: RequestContext, row: sa.Row[Any], secret: str) -> bool:
+def _is_of_senlin(request: RequestContext, row: ReceiverRecord, secret: str) -> bool:
     """Whether this is an address that Senlin gave out, without a token, and that is still to be answered."""
     return request.settings.senlin_webhooks and not secret and "alarm_url" in row.channel
 
@@ -199,7 +193,12 @@ async def notify(request: RequestContext, identity: str, message: Mapping[str, A
 
 
 async def _do(
-    request: RequestContext, row: sa.Row[Any], action: str, cluster_id: str, inputs: Mapping[str, Any], permit: Permit
+    request: RequestContext,
+    row: ReceiverRecord,
+    action: str,
+    cluster_id: str,
+    inputs: Mapping[str, Any],
+    permit: Permit,
 ) -> str:
     owner = Caller(row.user_id, "", row.project_id, None, ("member", "reader"))
     permit(owner, action)

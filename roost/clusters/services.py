@@ -1,8 +1,8 @@
 """Engines: which there are, and whether they give signs of life."""
 
 import socket
-from datetime import timedelta
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -31,16 +31,29 @@ async def leave(connection: AsyncConnection, engine_id: str) -> None:
     await connection.execute(services.delete().where(services.c.id == engine_id))
 
 
-async def list_all(connection: AsyncConnection, dead_after: float) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class EngineService:
+    """An engine, as operators see it."""
+
+    id: str
+    host: str
+    binary: str
+    topic: str
+    disabled_reason: str | None
+    updated_at: datetime
+    """Its last sign of life."""
+    status: str
+    state: str
+
+
+async def list_all(connection: AsyncConnection, dead_after: float) -> list[EngineService]:
     """All engines, with whether each is up."""
-    up = services.c.updated_at > sa.func.now() - timedelta(seconds=dead_after)
-    query = sa.select(services, up.label("up")).order_by(services.c.host, services.c.created_at)
-    rows = (await connection.execute(query)).all()
-    return [
-        {
-            **row._asdict(),
-            "state": "up" if row.up else "down",
-            "status": "disabled" if row.disabled else "enabled",
-        }
-        for row in rows
-    ]
+    own = services.c
+    up = own.updated_at > sa.func.now() - timedelta(seconds=dead_after)
+    query = sa.select(
+        *(own.id, own.host, own.binary, own.topic, own.disabled_reason, own.updated_at),
+        sa.case((own.disabled, "disabled"), else_="enabled"),
+        sa.case((up, "up"), else_="down"),
+    )
+    rows = await connection.execute(query.order_by(own.host, own.created_at))
+    return [EngineService(*row) for row in rows]

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Self
 
-import sqlalchemy as sa
-
 from roost.clouds.base import Cloud
 from roost.clusters import spec
 from roost.clusters.spec import InvalidSpec, Property
@@ -38,12 +36,6 @@ class SpecRow:
     domain_id: str
     created_at: datetime | None
     updated_at: datetime | None
-
-    @classmethod
-    def of(cls, row: sa.Row[Any]) -> Self:
-        """From a whole row of either table."""
-        found = row._mapping
-        return cls(*(found[name] for name in spec_columns("data" if "data" in found else "metadata")))
 
 
 class SpecType:

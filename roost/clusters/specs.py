@@ -8,23 +8,22 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.base import Cloud
+from roost.clusters import records
 from roost.clusters.errors import BadRequest
 from roost.clusters.ids import new_id
-from roost.clusters.lookup import delete_unused, find
+from roost.clusters.lookup import Resource, delete_unused, find
 from roost.clusters.plugins import PACKAGE, Plugins
 from roost.clusters.spec import InvalidSpec, unwrap
-from roost.clusters.spec_type import SpecType, spec_columns
+from roost.clusters.spec_type import SpecRow, SpecType, spec_columns
 from roost.config import ClusterSettings
 from roost.identity.tokens import Caller
-from roost.store.tables.clusters import policies, profiles
 
 
 @dataclass(frozen=True, slots=True)
 class SpecNoun:
     """What is made from specs: policies, or profiles."""
 
-    name: str
-    table: sa.Table
+    resource: Resource[SpecRow]
     keeps: str
     """The column for what is kept beside the spec."""
     unless: str
@@ -39,29 +38,26 @@ class SpecNoun:
             kept["data"] = {PACKAGE: plugins.packages[kind]}
         return self.type_of(plugins, kind)(name, spec, id=new_id(), **owner, **kept)
 
-    async def create(self, connection: AsyncConnection, made: SpecType) -> sa.Row[Any]:
+    async def create(self, connection: AsyncConnection, made: SpecType) -> SpecRow:
         """Keep one that was checked."""
         values = dict(zip(spec_columns(self.keeps), astuple(made.row), strict=True))
         given = {key: value for key, value in values.items() if not key.endswith("_at")}
-        insert = self.table.insert().values(given).returning(self.table)
-        row: sa.Row[Any] = (await connection.execute(insert)).one()
-        return row
+        return await self.resource.insert(connection, given)
 
     async def update(
         self, connection: AsyncConnection, caller: Caller, identity: str, changes: Mapping[str, Any]
-    ) -> sa.Row[Any]:
+    ) -> SpecRow:
         """Change the name or the metadata; a spec never changes."""
-        row = await find(connection, self.table, self.name, identity, caller, lock=True)
-        values = {key: value for key, value in changes.items() if row._mapping[key] != value}
+        row = await find(connection, self.resource, identity, caller, lock=True)
+        present = {"name": row.name, self.keeps: row.kept}
+        values = {key: value for key, value in changes.items() if present[key] != value}
         if not values:
             raise BadRequest("No property needs an update.")
-        change = self.table.update().where(self.table.c.id == row.id).values(**values, updated_at=sa.func.now())
-        changed: sa.Row[Any] = (await connection.execute(change.returning(self.table))).one()
-        return changed
+        return await self.resource.update(connection, row.id, {**values, "updated_at": sa.func.now()})
 
     async def delete(self, connection: AsyncConnection, caller: Caller, identity: str) -> None:
         """Delete one that nothing uses."""
-        await delete_unused(connection, self.table, self.name, identity, caller, unless=self.unless)
+        await delete_unused(connection, self.resource, identity, caller, unless=self.unless)
 
 
 async def check(made: SpecType, cloud: Cloud, settings: ClusterSettings) -> None:
@@ -70,5 +66,5 @@ async def check(made: SpecType, cloud: Cloud, settings: ClusterSettings) -> None
         raise InvalidSpec(problem)
 
 
-POLICIES = SpecNoun("policy", policies, "data", "still attached to some clusters", Plugins.policy)
-PROFILES = SpecNoun("profile", profiles, "metadata", "still referenced by some clusters and/or nodes", Plugins.profile)
+POLICIES = SpecNoun(records.POLICIES, "data", "still attached to some clusters", Plugins.policy)
+PROFILES = SpecNoun(records.PROFILES, "metadata", "still referenced by some clusters and/or nodes", Plugins.profile)

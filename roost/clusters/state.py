@@ -10,38 +10,13 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters.policies.base import ClusterView, NodeView, ProfileView
+from roost.clusters.records import CLUSTERS, PROFILES, ClusterRecord
 from roost.clusters.sizes import Sizes
 from roost.clusters.spec_type import SpecRow, spec_columns
 from roost.clusters.states import ClusterStatus
 from roost.store.tables.clusters import cluster_policies, clusters, nodes, policies, profiles
 
 MEMBER_COLUMNS = tuple(nodes.c[name] for name in NodeView._fields)
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterRecord:
-    """The row of a cluster, as far as actions need it."""
-
-    id: str
-    name: str
-    profile_id: str
-    min_size: int
-    max_size: int
-    desired_capacity: int
-    next_index: int
-    timeout: int
-    status: str
-    config: Mapping[str, Any]
-    data: Mapping[str, Any]
-    created_at: datetime | None
-    user_id: str
-    project_id: str
-    domain_id: str
-
-    @property
-    def sizes(self) -> Sizes:
-        """Its bounds and the size it should have."""
-        return Sizes.of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +37,12 @@ def among(column: sa.Column[Any], values: Iterable[str]) -> sa.ColumnElement[boo
     return column == sa.any_(sa.bindparam(None, list(values), type_=sa.ARRAY(sa.Text)))
 
 
-_CLUSTER_COLUMNS = tuple(clusters.c[name] for name in ClusterRecord.__dataclass_fields__)
-
-
 async def clusters_by_id(
     connection: AsyncConnection, cluster_ids: Iterable[str], *, lock: bool = False
 ) -> dict[str, ClusterRecord]:
     """Those of these clusters that are still there; locked, in an order that all share, if asked."""
-    query = sa.select(*_CLUSTER_COLUMNS).where(among(clusters.c.id, cluster_ids))
-    rows = await connection.execute(query.order_by(clusters.c.id).with_for_update() if lock else query)
-    return {row.id: ClusterRecord(*row) for row in rows}
+    wanted = among(clusters.c.id, cluster_ids)
+    return {each.id: each for each in await CLUSTERS.read(connection, wanted, order=clusters.c.id, lock=lock)}
 
 
 async def members_of(connection: AsyncConnection, cluster_ids: Iterable[str]) -> dict[str, tuple[NodeView, ...]]:
@@ -146,8 +117,13 @@ def _binding(found: Mapping[Any, Any]) -> Binding:
 
 async def profiles_by_id(connection: AsyncConnection, profile_ids: Iterable[str]) -> dict[str, SpecRow]:
     """The profiles of these ids."""
-    query = sa.select(profiles).where(among(profiles.c.id, sorted(set(profile_ids))))
-    return {row.id: SpecRow.of(row) for row in await connection.execute(query)}
+    wanted = among(profiles.c.id, sorted(set(profile_ids)))
+    return {each.id: each for each in await PROFILES.read(connection, wanted)}
+
+
+async def profile_type(connection: AsyncConnection, profile_id: str) -> str:
+    """The type of a profile that is in use."""
+    return (await profiles_by_id(connection, [profile_id]))[profile_id].type
 
 
 def profile_view(row: SpecRow) -> ProfileView:

@@ -13,6 +13,7 @@ import time_machine
 from roost.clouds.embedded import EmbeddedClouds
 from roost.clusters.actions import control, queue, runner
 from roost.clusters.actions.work import Work
+from roost.clusters.records import ACTIONS
 from roost.identity import tokens, users
 from roost.store.database import Database
 from roost.store.tables.clusters import actions
@@ -186,8 +187,8 @@ async def test_an_action_that_is_ended_by_a_request_from_before_its_start_ends_a
             await connection.execute(sa.text("SELECT now()"))
             async with house.database.begin() as other:
                 await other.execute(sa.update(actions).values(start_time=sa.func.clock_timestamp()))
-            row = (await connection.execute(sa.select(actions))).one()
-            await control.end_now(connection, row, "enough")
+            (action,) = await ACTIONS.read(connection)
+            await control.end_now(connection, action, "enough")
         async with house.database.begin() as connection:
             ended = (await connection.execute(sa.select(actions))).one()
         assert ended.status == "CANCELLED"

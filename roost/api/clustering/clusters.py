@@ -1,34 +1,33 @@
-"""Clusters: made, listed, changed, deleted, and told what to do."""
+"""Clusters: create, list, change and delete them, and act on them."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import JSONResponse
 
 from roost.api.clustering import fields, shapes
 from roost.api.clustering.fields import BodyField
 from roost.api.clustering.handling import accepted, cloud_of, request_context, started
 from roost.api.clustering.lists import Listing, boolean, one_of, text
-from roost.api.clustering.moments import moment
 from roost.api.clustering.paths import follow
+from roost.api.clustering.shapes import Shape, ShownField
 from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import ANY, NULL, NULLABLE_STRING, STRING, UUID, Schema, array, by_name, thing
 from roost.api.versions import CLUSTERING, Version
-from roost.clusters import clusters, nodes
+from roost.clusters import clusters, lookup, nodes
 from roost.clusters.actions import rehearsals
 from roost.clusters.actions.journal import Journal
 from roost.clusters.actions.work import Engine
 from roost.clusters.clusters import RequestContext
-from roost.clusters.errors import BadRequest, ResourceNotFound
+from roost.clusters.errors import BadRequest
 from roost.clusters.ids import new_id
+from roost.clusters.records import CLUSTER_DETAILS, ClusterDetails, NodeRecord
 from roost.clusters.sizes import ADJUSTMENTS, CHANGE_IN_PERCENTAGE, EXACT_CAPACITY
 from roost.clusters.states import ActionName, ClusterStatus
 from roost.errors import Invalid
-from roost.store.tables import clusters as tables
 from roost.turns import spread
 
 _ACT = "clusters:action"
@@ -46,7 +45,7 @@ RULES = (
 routes = Table("/v1/clusters")
 
 _LISTING = Listing(
-    tables.clusters,
+    CLUSTER_DETAILS,
     sorts=("name", "status", "init_at", "created_at", "updated_at"),
     default_sort="init_at",
     filters={"name": text, "status": one_of(ClusterStatus)},
@@ -54,71 +53,15 @@ _LISTING = Listing(
 )
 
 
-# As others see a cluster
-
-
-def _query() -> sa.Select[Any]:
-    """Clusters with the name of their profile, the ids of their nodes, and those of what binds policies to them."""
-    own = tables.clusters.c.id
-    members = sa.select(sa.func.array_agg(sa.text("nodes.id ORDER BY nodes.index"))).where(
-        tables.nodes.c.cluster_id == own
-    )
-    bindings = sa.select(sa.func.array_agg(tables.cluster_policies.c.id)).where(
-        tables.cluster_policies.c.cluster_id == own
-    )
-    return sa.select(
-        tables.clusters,
-        tables.profiles.c.name.label("profile_name"),
-        members.select_from(tables.nodes).scalar_subquery().label("node_ids"),
-        bindings.scalar_subquery().label("binding_ids"),
-    ).join(tables.profiles, tables.profiles.c.id == tables.clusters.c.profile_id)
-
-
-def _view(row: sa.Row[Any]) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "name": row.name,
-        "profile_id": row.profile_id,
-        "profile_name": row.profile_name,
-        "user": row.user_id,
-        "project": row.project_id,
-        "domain": row.domain_id,
-        "init_at": moment(row.init_at),
-        "created_at": moment(row.created_at),
-        "updated_at": moment(row.updated_at),
-        "min_size": row.min_size,
-        "max_size": row.max_size,
-        "desired_capacity": row.desired_capacity,
-        "timeout": row.timeout,
-        "status": row.status,
-        "status_reason": row.status_reason,
-        "metadata": row.metadata,
-        "data": row.data,
-        "dependents": row.dependents,
-        "config": row.config,
-        "nodes": row.node_ids or [],
-        "policies": row.binding_ids or [],
-    }
-
-
-async def _shown(connection: AsyncConnection, cluster_id: str) -> dict[str, Any]:
-    row = (await connection.execute(_query().where(tables.clusters.c.id == cluster_id))).one_or_none()
-    if row is None:  # It went between the two looks.
-        raise ResourceNotFound("cluster", cluster_id)
-    return {"cluster": _view(row)}
-
-
-_CLUSTER = thing(
-    shapes.of(
-        tables.clusters,
-        hides=("next_index",),
-        status={"enum": list(ClusterStatus)},
-        profile_name=STRING,
-        nodes=shapes.IDS,
-        policies=shapes.IDS,
-    )
+_SHAPE = Shape(
+    ClusterDetails, ShownField("status", {"enum": list(ClusterStatus)}, attrgetter("status")), hides=("next_index",)
 )
+_CLUSTER = _SHAPE.schema()
 _ONE = thing({"cluster": _CLUSTER})
+
+
+async def _shown(request: RequestContext, cluster_id: str) -> dict[str, Any]:
+    return {"cluster": _SHAPE.show(await lookup.by_id(request.connection, CLUSTER_DETAILS, cluster_id))}
 
 
 # The collection
@@ -129,8 +72,8 @@ async def index(call: Call) -> Reply:
     """The clusters of the project."""
     page = _LISTING.read(call)
     async with call.services.database.begin() as connection:
-        rows = await _LISTING.rows(connection, call, page, query=_query())
-    return {"clusters": await spread(_view, rows)}
+        found = await _LISTING.records(connection, call, page)
+    return {"clusters": await spread(_SHAPE.show, found)}
 
 
 def _sizes(most: int | None) -> Mapping[str, BodyField]:
@@ -174,16 +117,16 @@ async def create(call: Call) -> Reply:
     known = _create(call.services.settings.clusters.max_nodes)
     given = fields.read(known, fields.envelope(call.body, "cluster"))
     async with request_context(call) as request:
-        row, action_id = await clusters.create(request, given)
-        return accepted(call, action_id, await _shown(request.connection, row.id))
+        cluster, action_id = await clusters.create(request, given)
+        return accepted(call, action_id, await _shown(request, cluster.id))
 
 
 @routes.get("/{cluster_id}", rule="clusters:get", response=_ONE)
 async def show(call: Call) -> Reply:
     """One cluster."""
     async with request_context(call) as request:
-        row = await request.find(call.path["cluster_id"], lock=False)
-        return await _shown(request.connection, row.id)
+        cluster = await lookup.find(request.connection, CLUSTER_DETAILS, call.path["cluster_id"], call.caller)
+    return {"cluster": _SHAPE.show(cluster)}
 
 
 @routes.patch(
@@ -200,8 +143,8 @@ async def update(call: Call) -> Reply:
         if call.version < since:
             given.pop(field, None)
     async with request_context(call) as request:
-        row, action_id = await clusters.update(request, call.path["cluster_id"], given)
-        return accepted(call, action_id, await _shown(request.connection, row.id))
+        cluster, action_id = await clusters.update(request, call.path["cluster_id"], given)
+        return accepted(call, action_id, await _shown(request, cluster.id))
 
 
 def forced(call: Call) -> bool:
@@ -467,6 +410,8 @@ async def operate(call: Call) -> Reply:
 
 # Attributes of nodes
 
+_ATTRIBUTES = Shape(NodeRecord, names={})
+
 
 @routes.get("/{cluster_id}/attrs", since="1.2", rule="clusters:collect")
 async def collect_nothing(call: Call) -> Reply:
@@ -487,13 +432,10 @@ async def collect(call: Call) -> Reply:
         raise BadRequest("Required path attribute is missing.")
     async with request_context(call) as request:
         cluster = await request.find(call.path["cluster_id"], lock=False)
-        query = sa.select(tables.nodes).where(tables.nodes.c.cluster_id == cluster.id).order_by(tables.nodes.c.index)
-        rows = list((await request.connection.execute(query)).all())
-        details = await nodes.details(request, cloud_of(call), rows) if path.split(".")[0] == "details" else {}
+        members = await nodes.members(request, cluster.id)
+        details = await nodes.details(request, cloud_of(call), members) if path.split(".")[0] == "details" else {}
     found = []
-    for row in rows:
-        attributes = {**row._asdict(), "details": dict(details.get(row.id, {}))}
-        for time in ("init_at", "created_at", "updated_at"):
-            attributes[time] = moment(attributes[time])
-        found += [{"id": row.id, "value": value} for value in follow(path, attributes)]
+    for node in members:
+        attributes = {**_ATTRIBUTES.show(node), "details": dict(details.get(node.id, {}))}
+        found += [{"id": node.id, "value": value} for value in follow(path, attributes)]
     return {"cluster_attributes": found}

@@ -1,20 +1,15 @@
 """Events: what happened, listed and shown."""
 
-from typing import Any
-
-import sqlalchemy as sa
-
-from roost.api.clustering import shapes
 from roost.api.clustering.lists import Listing, one_of, text
-from roost.api.clustering.moments import moment
+from roost.api.clustering.shapes import Shape, ShownField
 from roost.api.permissions import READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULL, array, thing
 from roost.clusters import lookup
 from roost.clusters.errors import BadRequest
 from roost.clusters.events import Severity
+from roost.clusters.records import EVENTS, EventRecord
 from roost.clusters.states import ActionName
-from roost.store.tables.clusters import events
 from roost.turns import spread
 
 RULES = (Permission("events:index", READER, "List events."), Permission("events:get", READER, "Show an event."))
@@ -30,7 +25,7 @@ def _level(value: str) -> int:
 
 
 _LISTING = Listing(
-    events,
+    EVENTS,
     sorts=("timestamp", "level", "otype", "oname", "action", "status", "oid", "cluster_id"),
     default_sort="timestamp",
     filters={
@@ -44,27 +39,12 @@ _LISTING = Listing(
 )
 
 
-def _view(row: sa.Row[Any]) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "timestamp": moment(row.timestamp),
-        "oid": row.oid,
-        "oname": row.oname,
-        "otype": row.otype,
-        "cluster_id": row.cluster_id,
-        "cluster": None,
-        "level": str(row.level),
-        "user": row.user_id,
-        "project": row.project_id,
-        "action": row.action,
-        "status": row.status,
-        "status_reason": row.status_reason,
-        "meta_data": row.meta_data,
-    }
-
-
-_LEVEL = {"enum": [str(int(level)) for level in Severity]}
-_EVENT = thing(shapes.of(events, hides=("domain_id",), cluster=NULL, level=_LEVEL))
+_SHAPE = Shape(
+    EventRecord,
+    ShownField("cluster", NULL, lambda event: None),
+    ShownField("level", {"enum": [str(int(level)) for level in Severity]}, lambda event: str(event.level)),
+)
+_EVENT = _SHAPE.schema()
 
 
 @routes.get("", rule="events:index", response=thing({"events": array(_EVENT)}))
@@ -72,12 +52,12 @@ async def index(call: Call) -> Reply:
     """The events of the project."""
     page = _LISTING.read(call)
     async with call.services.database.begin() as connection:
-        return {"events": await spread(_view, await _LISTING.rows(connection, call, page))}
+        return {"events": await spread(_SHAPE.show, await _LISTING.records(connection, call, page))}
 
 
 @routes.get("/{event_id}", rule="events:get", response=thing({"event": _EVENT}))
 async def show(call: Call) -> Reply:
     """One event."""
     async with call.services.database.begin() as connection:
-        row = await lookup.find(connection, events, "event", call.path["event_id"], call.caller)
-    return {"event": _view(row)}
+        event = await lookup.find(connection, EVENTS, call.path["event_id"], call.caller)
+    return {"event": _SHAPE.show(event)}

@@ -2,17 +2,24 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
-import sqlalchemy as sa
 from oslo_utils import strutils
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.routes import Call
 from roost.clusters.errors import BadRequest, NotAllowed
-from roost.store import pages
-from roost.store.pages import PageRequest, SortKey, UnknownMarker
+from roost.clusters.lookup import Resource, read_page
+from roost.store.pages import EVERYTHING, PageRequest, UnknownMarker
 from roost.store.uuids import is_uuid
+
+
+class _Identified(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+R = TypeVar("R", bound=_Identified)
 
 LARGEST = 2**63 - 1
 """The largest number that PostgreSQL takes for a limit."""
@@ -72,10 +79,10 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Generic[R]):
     """The list of one noun."""
 
-    table: sa.Table
+    resource: Resource[R]
     sorts: tuple[str, ...]
     default_sort: str | None
     filters: Mapping[str, Check] = field(default_factory=dict)
@@ -105,28 +112,22 @@ class Listing:
             raise NotAllowed
         return page
 
-    async def rows(
-        self,
-        connection: AsyncConnection,
-        call: Call,
-        page: Page,
-        *conditions: sa.ColumnElement[bool],
-        query: sa.Select[Any] | None = None,
-    ) -> list[sa.Row[Any]]:
-        """The rows of a page; `query` selects more than the table's own columns, if need be."""
-        visible = (sa.select(self.table) if query is None else query).where(self._visible(call, page))
-        filters = [self._column(key).in_(values) for key, values in page.filters.items()]
-        keys = [SortKey(self._column(name), descends) for name, descends in (*page.order, ("id", False))]
+    async def records(self, connection: AsyncConnection, call: Call, page: Page, **only: str) -> list[R]:
+        """The records of a page, with these values only."""
+        filters = {self._column(key): values for key, values in page.filters.items()}
+        filters |= {key: [value] for key, value in only.items()}
+        order = [(self._column(key), descends) for key, descends in page.order]
         most = call.services.settings.max_limit
-        asked = PageRequest(min(page.limit, most), page.marker)
+        asked = PageRequest(min(page.limit, most), page.marker) if self.paged else EVERYTHING
+        owner = call.caller if self.paged and not page.everywhere else None
         try:
-            rows = await pages.read(connection, visible, keys, asked, *filters, *conditions, named=self.table.c.id)
+            found = await read_page(connection, self.resource, asked, order, filters, owner)
         except UnknownMarker:
             raise BadRequest(f"The marker '{page.marker}' could not be found.") from None
-        if self.paged and page.limit > most == len(rows):
+        if self.paged and page.limit > most == len(found):
             # The body has no room for links, and openstacksdk follows this header as well.
-            call.answer_headers["Link"] = f'<{call.following(rows[-1].id)}>; rel="next"'
-        return list(rows)
+            call.answer_headers["Link"] = f'<{call.following(found[-1].id)}>; rel="next"'
+        return found
 
     @property
     def _controls(self) -> tuple[str, ...]:
@@ -136,8 +137,8 @@ class Listing:
     def _default_order(self) -> tuple[tuple[str, bool], ...]:
         return ((self.default_sort, False),) if self.default_sort else ()
 
-    def _column(self, name: str) -> sa.Column[Any]:
-        return self.table.c[self.columns.get(name, name)]
+    def _column(self, name: str) -> str:
+        return self.columns.get(name, name)
 
     def _order(self, value: str) -> tuple[tuple[str, bool], ...]:
         order = []
@@ -156,6 +157,3 @@ class Listing:
         if not is_uuid(value):
             raise BadRequest(f"The value for marker is not a valid UUID: '{value}'.")
         return value
-
-    def _visible(self, call: Call, page: Page) -> sa.ColumnElement[bool]:
-        return sa.true() if page.everywhere else self.table.c.project_id == call.caller.project_id

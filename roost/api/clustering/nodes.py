@@ -1,26 +1,25 @@
-"""Nodes: made, listed, changed, deleted, adopted, and told what to do."""
+"""Nodes: create, list, change, delete and adopt them, and act on them."""
 
 from collections.abc import Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any
-
-import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.clustering import fields, shapes
 from roost.api.clustering.clusters import ONE_KEY, forced
 from roost.api.clustering.fields import BodyField
 from roost.api.clustering.handling import accepted, cloud_of, request_context, started
 from roost.api.clustering.lists import Listing, boolean, one_of, text
-from roost.api.clustering.moments import moment
+from roost.api.clustering.shapes import Shape, ShownField
 from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import NULL, STRING, Schema, array, since, thing
+from roost.api.schemas import NULL, STRING, Schema, array, thing
 from roost.api.versions import Version
 from roost.clusters import lookup, nodes
+from roost.clusters.clusters import RequestContext
 from roost.clusters.errors import BadRequest, ResourceNotFound
+from roost.clusters.records import CLUSTERS, NODE_DETAILS, NodeDetails
 from roost.clusters.states import NodeStatus
-from roost.store.tables import clusters as tables
 from roost.turns import spread
 
 RULES = (
@@ -37,7 +36,7 @@ RULES = (
 routes = Table("/v1/nodes")
 
 _LISTING = Listing(
-    tables.nodes,
+    NODE_DETAILS,
     sorts=("index", "name", "status", "init_at", "created_at", "updated_at"),
     default_sort="init_at",
     filters={"cluster_id": text, "name": text, "status": one_of(NodeStatus)},
@@ -70,57 +69,24 @@ _ADOPT = {
 }
 
 
-def _query() -> sa.Select[Any]:
-    return sa.select(tables.nodes, tables.profiles.c.name.label("profile_name")).join(
-        tables.profiles, tables.profiles.c.id == tables.nodes.c.profile_id
-    )
-
-
-def _view(row: sa.Row[Any], version: Version) -> dict[str, Any]:
-    shown = {
-        "id": row.id,
-        "name": row.name,
-        "profile_id": row.profile_id,
-        "profile_name": row.profile_name,
-        "cluster_id": row.cluster_id or "",
-        "physical_id": row.physical_id,
-        "index": row.index,
-        "role": row.role,
-        "init_at": moment(row.init_at),
-        "created_at": moment(row.created_at),
-        "updated_at": moment(row.updated_at),
-        "status": row.status,
-        "status_reason": row.status_reason,
-        "metadata": row.metadata,
-        "data": row.data,
-        "dependents": row.dependents,
-        "user": row.user_id,
-        "project": row.project_id,
-        "domain": row.domain_id,
-    }
-    return {**shown, "tainted": row.tainted} if version >= Version(1, 13) else shown
-
-
 _SPEC = thing({"type": STRING, "version": STRING, "properties": shapes.OBJECT})
-_NODE = shapes.of(tables.nodes, cluster_id=STRING, status={"enum": list(NodeStatus)}, profile_name=STRING)
-
-
-def _shape(version: Version, **more: Schema) -> Schema:
-    return since(version, {"tainted": Version(1, 13)}, _NODE, **more)
+_SHAPE = Shape(
+    NodeDetails,
+    ShownField("cluster_id", STRING, lambda node: node.cluster_id or ""),
+    ShownField("status", {"enum": list(NodeStatus)}, attrgetter("status")),
+    since={"tainted": Version(1, 13)},
+)
 
 
 def _one(version: Version) -> Schema:
-    return thing({"node": _shape(version)})
+    return thing({"node": _SHAPE.schema(version)})
 
 
-async def _shown(connection: AsyncConnection, node_id: str, version: Version) -> dict[str, Any]:
-    row = (await connection.execute(_query().where(tables.nodes.c.id == node_id))).one_or_none()
-    if row is None:  # It went between the two looks.
-        raise ResourceNotFound("node", node_id)
-    return {"node": _view(row, version)}
+async def _shown(call: Call, request: RequestContext, node_id: str) -> dict[str, Any]:
+    return {"node": _SHAPE.show(await lookup.by_id(request.connection, NODE_DETAILS, node_id), call.version)}
 
 
-@routes.get("", rule="nodes:index", response=lambda version: thing({"nodes": array(_shape(version))}))
+@routes.get("", rule="nodes:index", response=lambda version: thing({"nodes": array(_SHAPE.schema(version))}))
 async def index(call: Call) -> Reply:
     """The nodes of the project."""
     page = _LISTING.read(call)
@@ -128,12 +94,12 @@ async def index(call: Call) -> Reply:
         if "cluster_id" in page.filters:
             given = page.filters["cluster_id"][-1]
             try:
-                cluster = await lookup.find(connection, tables.clusters, "cluster", given, call.caller)
+                cluster = await lookup.find(connection, CLUSTERS, given, call.caller)
             except ResourceNotFound:
                 raise BadRequest(f"Cannot find the given cluster: {given}.") from None
             page.filters["cluster_id"][:] = [cluster.id]
-        rows = await _LISTING.rows(connection, call, page, query=_query())
-    return {"nodes": await spread(partial(_view, version=call.version), rows)}
+        found = await _LISTING.records(connection, call, page)
+    return {"nodes": await spread(partial(_SHAPE.show, version=call.version), found)}
 
 
 @routes.post("", rule="nodes:create", status=202, described=fields.enveloped("node", _CREATE), response=_one)
@@ -141,8 +107,8 @@ async def create(call: Call) -> Reply:
     """Make a node."""
     given = fields.read(_CREATE, fields.envelope(call.body, "node"))
     async with request_context(call) as request:
-        row, action_id = await nodes.create(request, given)
-        return accepted(call, action_id, await _shown(request.connection, row.id, call.version))
+        node, action_id = await nodes.create(request, given)
+        return accepted(call, action_id, await _shown(call, request, node.id))
 
 
 @routes.post("/adopt", since="1.7", rule="nodes:adopt", described=fields.described(_ADOPT), response=_one)
@@ -150,8 +116,8 @@ async def adopt(call: Call) -> Reply:
     """Make a node of a server that exists."""
     given = fields.read(_ADOPT, fields.as_map("node", call.body))
     async with request_context(call) as request:
-        row = await nodes.adopt(request, cloud_of(call), given)
-        return await _shown(request.connection, row.id, call.version)
+        node = await nodes.adopt(request, cloud_of(call), given)
+        return await _shown(call, request, node.id)
 
 
 @routes.post(
@@ -171,17 +137,17 @@ async def preview(call: Call) -> Reply:
 @routes.get(
     "/{node_id}",
     rule="nodes:get",
-    response=lambda version: thing({"node": _shape(version, details=shapes.OBJECT)}),
+    response=lambda version: thing({"node": _SHAPE.schema(version, details=shapes.OBJECT)}),
 )
 async def show(call: Call) -> Reply:
     """One node; with `show_details`, also what the cloud shows of it."""
     detailed = "show_details" in call.query and boolean("show_details", call.query["show_details"])
     async with request_context(call) as request:
-        row = await nodes.find(request, call.path["node_id"], lock=False)
-        shown = await _shown(request.connection, row.id, call.version)
+        node = await lookup.find(request.connection, NODE_DETAILS, call.path["node_id"], call.caller)
+        shown = _SHAPE.show(node, call.version)
         if detailed:
-            shown["node"]["details"] = dict((await nodes.details(request, cloud_of(call), [row])).get(row.id, {}))
-        return shown
+            shown["details"] = dict((await nodes.details(request, cloud_of(call), [node])).get(node.id, {}))
+    return {"node": shown}
 
 
 @routes.patch("/{node_id}", rule="nodes:update", status=202, described=fields.enveloped("node", _UPDATE), response=_one)
@@ -191,8 +157,8 @@ async def update(call: Call) -> Reply:
     if call.version < Version(1, 13):
         given.pop("tainted", None)
     async with request_context(call) as request:
-        row, action_id = await nodes.update(request, call.path["node_id"], given)
-        return accepted(call, action_id, await _shown(request.connection, row.id, call.version))
+        node, action_id = await nodes.update(request, call.path["node_id"], given)
+        return accepted(call, action_id, await _shown(call, request, node.id))
 
 
 @routes.delete("/{node_id}", rule="nodes:delete", status=202, response=NULL)

@@ -1,26 +1,26 @@
 """Receivers: made, listed, changed, deleted and notified."""
 
 from functools import partial
+from operator import attrgetter
 from typing import Any
 from urllib.parse import urlencode
 
-import sqlalchemy as sa
 from starlette.responses import Response
 
-from roost.api.clustering import fields, shapes
+from roost.api.clustering import fields
 from roost.api.clustering.fields import BodyField
 from roost.api.clustering.handling import request_context
 from roost.api.clustering.lists import Listing, one_of, text
-from roost.api.clustering.moments import moment
+from roost.api.clustering.shapes import Shape, ShownField
 from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import STRING, Schema, array, thing
 from roost.api.versions import Version
 from roost.clusters import receivers
 from roost.clusters.errors import BadRequest
+from roost.clusters.records import RECEIVERS, ReceiverRecord
 from roost.errors import Forbidden
 from roost.identity.tokens import Caller
-from roost.store.tables import clusters as tables
 from roost.turns import spread
 
 _NOTIFY = "receivers:notify"
@@ -36,7 +36,7 @@ RULES = (
 routes = Table("/v1/receivers")
 
 _LISTING = Listing(
-    tables.receivers,
+    RECEIVERS,
     sorts=("name", "type", "action", "cluster_id", "created_at", "user"),
     default_sort="name",
     filters={
@@ -74,25 +74,11 @@ def permit(call: Call, caller: Caller, action: str) -> None:
         raise Forbidden(call.forbidden.format(rule=rule))
 
 
-def _view(call: Call, row: sa.Row[Any], secret: str | None = None) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "name": row.name,
-        "type": row.type,
-        "user": row.user_id,
-        "project": row.project_id,
-        "domain": row.domain_id,
-        "created_at": moment(row.created_at),
-        "updated_at": moment(row.updated_at),
-        "cluster_id": row.cluster_id,
-        "actor": row.actor,
-        "action": row.action,
-        "params": row.params,
-        "channel": _channel(call, row, secret),
-    }
+def _view(call: Call, receiver: ReceiverRecord, secret: str | None = None) -> dict[str, Any]:
+    return {**_SHAPE.show(receiver), "channel": _channel(call, receiver, secret)}
 
 
-def _channel(call: Call, row: sa.Row[Any], secret: str | None) -> dict[str, Any]:
+def _channel(call: Call, row: ReceiverRecord, secret: str | None) -> dict[str, Any]:
     """How to reach a receiver. The secret is shown once, to its maker: only a digest of it is stored."""
     if row.type == "message":
         return {"queue_name": f"senlin-receiver-{row.id}"}
@@ -104,9 +90,13 @@ def _channel(call: Call, row: sa.Row[Any], secret: str | None) -> dict[str, Any]
 
 
 _CHANNEL: Schema = {"oneOf": [thing({"queue_name": STRING}), thing({"alarm_url": STRING})]}
-_RECEIVER = thing(
-    shapes.of(tables.receivers, hides=("secret",), type={"enum": list(receivers.TYPES)}, channel=_CHANNEL)
+_SHAPE = Shape(
+    ReceiverRecord,
+    ShownField("type", {"enum": list(receivers.TYPES)}, attrgetter("type")),
+    ShownField("channel", _CHANNEL, attrgetter("channel")),
+    hides=("secret",),
 )
+_RECEIVER = _SHAPE.schema()
 _ONE = thing({"receiver": _RECEIVER})
 
 
@@ -117,7 +107,7 @@ async def index(call: Call) -> Reply:
     if "user" in page.filters and call.version < Version(1, 4):
         raise BadRequest("Invalid parameter user")
     async with call.services.database.begin() as connection:
-        return {"receivers": await spread(partial(_view, call), await _LISTING.rows(connection, call, page))}
+        return {"receivers": await spread(partial(_view, call), await _LISTING.records(connection, call, page))}
 
 
 @routes.post("", rule="receivers:create", status=201, described=fields.enveloped("receiver", _CREATE), response=_ONE)

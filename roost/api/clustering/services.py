@@ -1,29 +1,27 @@
 """Services: the engines that carry out actions."""
 
-from roost.api.clustering import shapes
-from roost.api.clustering.moments import moment
+from operator import attrgetter
+
+from roost.api.clustering.shapes import Shape, ShownField
 from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import Schema, array, thing
+from roost.api.schemas import array, thing
 from roost.clusters import services
-from roost.store.tables import clusters as tables
+from roost.clusters.services import EngineService
 
 RULES = (Permission("services:index", ADMIN, "List engines."),)
 routes = Table("/v1/services")
 
-_STATUS: Schema = {"enum": ["enabled", "disabled"]}
-_STATE: Schema = {"enum": ["up", "down"]}
-_SERVICE = thing(shapes.of(tables.services, hides=("disabled", "created_at"), status=_STATUS, state=_STATE))
+_SHAPE = Shape(
+    EngineService,
+    ShownField("status", {"enum": ["enabled", "disabled"]}, attrgetter("status")),
+    ShownField("state", {"enum": ["up", "down"]}, attrgetter("state")),
+)
 
 
-@routes.get("", rule="services:index", response=thing({"services": array(_SERVICE)}))
+@routes.get("", rule="services:index", response=thing({"services": array(_SHAPE.schema())}))
 async def index(call: Call) -> Reply:
     """All engines, with whether they give signs of life."""
     async with call.services.database.begin() as connection:
         known = await services.list_all(connection, call.services.settings.clusters.dead_after)
-    keys = ("id", "host", "binary", "topic", "disabled_reason", "status", "state")
-    return {
-        "services": [
-            {**{key: service[key] for key in keys}, "updated_at": moment(service["updated_at"])} for service in known
-        ]
-    }
+    return {"services": [_SHAPE.show(each) for each in known]}

@@ -1,47 +1,84 @@
-"""What answers look like: as the tables that they show, but for what is kept back and what is shown otherwise."""
+"""What answers look like: a record's fields, except what is kept back, and what is shown differently."""
 
-from collections.abc import Collection
-from typing import Any
+import types
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
-import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
-
+from roost.api.clustering.moments import moment
 from roost.api.schemas import INTEGER, STRING, TRUTH, UUID, Schema, array, thing
+from roost.api.versions import Version
+
+R = TypeVar("R")
 
 MOMENT: Schema = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"}
 OBJECT: Schema = {"type": "object"}
-IDS = array(UUID)
 STARTED = thing({"action": UUID}, {"warnings": array(STRING)})
 """What names the action that will do it."""
 
-_TYPES: tuple[tuple[type[sa.types.TypeEngine[Any]], Schema], ...] = (
-    (sa.Text, STRING),
-    (sa.Integer, INTEGER),
-    (sa.Boolean, TRUTH),
-    (sa.DateTime, MOMENT),
-    (JSONB, OBJECT),
-)
-_OWNER = {"user_id": "user", "project_id": "project", "domain_id": "domain"}
+_SCHEMAS: Mapping[Any, Schema] = {str: STRING, int: INTEGER, bool: TRUTH, datetime: MOMENT, list: array(UUID)}
+OWNER = {"user_id": "user", "project_id": "project", "domain_id": "domain"}
 
 
-def of(table: sa.Table, hides: Collection[str] = (), **more: Schema) -> dict[str, Schema]:
-    """The properties of one row of a table, without what the API hides, and with what it shows more or otherwise."""
-    columns = [column for column in table.columns if column.name not in hides]
-    return {_OWNER.get(column.name, str(column.name)): _column(column) for column in columns} | more
+@dataclass(frozen=True, slots=True)
+class ShownField(Generic[R]):
+    """One field of a resource: what it is called, since when it is shown, and how its value is found."""
+
+    name: str
+    schema: Schema
+    value: Callable[[R], Any]
+    since: Version | None = None
 
 
-def nullable(schema: Schema) -> Schema:
-    """This or nothing."""
-    return {**schema, "type": [schema["type"], "null"]}
+class Shape(Generic[R]):
+    """The fields of a resource: those of its record, each with the schema of its type. `other` adds to them, or
+    replaces those of the same name."""
+
+    def __init__(
+        self,
+        record: type[R],
+        *other: ShownField[R],
+        hides: Collection[str] = (),
+        names: Mapping[str, str] = OWNER,
+        since: Mapping[str, Version] | None = None,
+    ) -> None:
+        hints, later = get_type_hints(record), since or {}
+        own = {
+            name: ShownField(name, _schema(hints[each.name]), _value(each.name, hints[each.name]), later.get(name))
+            for each in fields(record)  # type: ignore[arg-type]
+            if each.name not in hides
+            for name in [names.get(each.name, each.name)]
+        }
+        self.fields = tuple((own | {each.name: each for each in other}).values())
+
+    def schema(self, version: Version | None = None, **more: Schema) -> Schema:
+        """What an answer in this version has; it may have `more`."""
+        return thing({each.name: each.schema for each in self._known(version)}, more)
+
+    def show(self, record: R, version: Version | None = None) -> dict[str, Any]:
+        """A record as this version shows it."""
+        return {each.name: each.value(record) for each in self._known(version)}
+
+    def _known(self, version: Version | None) -> list[ShownField[R]]:
+        return [each for each in self.fields if each.since is None or (version is not None and version >= each.since)]
 
 
-def _column(column: sa.Column[Any]) -> Schema:
-    schema = next(schema for kind, schema in _TYPES if isinstance(column.type, kind))
-    return nullable(schema) if column.nullable else schema
+def _value(name: str, hint: Any) -> Callable[[Any], Any]:
+    read = attrgetter(name)
+    return (lambda record: moment(read(record))) if datetime in (hint, *get_args(hint)) else read
+
+
+def _schema(hint: Any) -> Schema:
+    if isinstance(hint, types.UnionType):
+        schema = _schema(get_args(hint)[0])
+        return {**schema, "type": [schema["type"], "null"]}
+    return _SCHEMAS.get(get_origin(hint) or hint, OBJECT)
 
 
 _SECRETS = ("admin_pass",)
-"""What is written in profiles and asked of nodes, and never shown."""
+"""What profiles and operations may contain, and no answer shows."""
 
 
 def without_secrets(value: Any) -> Any:

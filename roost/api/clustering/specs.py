@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import sqlalchemy as sa
 from starlette.responses import Response
 
 from roost.api.clustering import fields, shapes
@@ -11,60 +10,52 @@ from roost.api.clustering.fields import BodyField
 from roost.api.clustering.handling import cloud_of
 from roost.api.clustering.lists import Listing, text
 from roost.api.clustering.moments import moment
+from roost.api.clustering.shapes import Shape, ShownField
 from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULL, array, thing
 from roost.clusters import plugins, specs
 from roost.clusters.lookup import find
 from roost.clusters.spec import InvalidSpec
-from roost.clusters.spec_type import SpecType
+from roost.clusters.spec_type import SpecRow, SpecType
 from roost.clusters.specs import SpecNoun
 from roost.turns import spread
 
 _SPEC = BodyField(fields.as_map, required=True)
-_NOT_KEPT = dict.fromkeys(("id", "created_at", "updated_at"), NULL)
-"""What something that was only validated has none of."""
 
 
 def rules(noun: SpecNoun, plural: str) -> tuple[Permission, ...]:
     """Who may do what."""
     return (
         Permission(f"{plural}:index", READER, f"List {plural}."),
-        Permission(f"{plural}:create", MEMBER, f"Create a {noun.name}."),
-        Permission(f"{plural}:validate", MEMBER, f"Validate the spec of a {noun.name} without creating it."),
-        Permission(f"{plural}:get", READER, f"Show a {noun.name}."),
-        Permission(f"{plural}:update", MEMBER, f"Change what a {noun.name} is called and labelled with."),
-        Permission(f"{plural}:delete", MEMBER, f"Delete a {noun.name}."),
+        Permission(f"{plural}:create", MEMBER, f"Create a {noun.resource.name}."),
+        Permission(f"{plural}:validate", MEMBER, f"Validate the spec of a {noun.resource.name} without creating it."),
+        Permission(f"{plural}:get", READER, f"Show a {noun.resource.name}."),
+        Permission(f"{plural}:update", MEMBER, f"Change what a {noun.resource.name} is called and labelled with."),
+        Permission(f"{plural}:delete", MEMBER, f"Delete a {noun.resource.name}."),
     )
 
 
 def table(noun: SpecNoun, plural: str, changeable: Mapping[str, BodyField]) -> Table:
     """The routes of policies, or of profiles: `changeable` is what may be changed later."""
-    routes, one = Table(f"/v1/{plural}"), noun.name
+    routes, one = Table(f"/v1/{plural}"), noun.resource.name
     listing = Listing(
-        noun.table,
+        noun.resource,
         sorts=("type", "name", "created_at", "updated_at"),
         default_sort="created_at",
         filters={"name": text, "type": text},
     )
     creation = {**changeable, "name": BodyField(fields.as_name, required=True), "spec": _SPEC}
     validation = {"spec": _SPEC}
-    shape = shapes.of(noun.table)
-    response = thing({one: thing(shape)})
-
-    def view(row: sa.Row[Any]) -> dict[str, Any]:
-        return {
-            "id": row.id,
-            "name": row.name,
-            "type": row.type,
-            "spec": shapes.without_secrets(row.spec),
-            noun.keeps: row._mapping[noun.keeps],
-            "user": row.user_id,
-            "project": row.project_id,
-            "domain": row.domain_id,
-            "created_at": moment(row.created_at),
-            "updated_at": moment(row.updated_at),
-        }
+    shape = Shape(
+        SpecRow,
+        ShownField("spec", shapes.OBJECT, lambda row: shapes.without_secrets(row.spec)),
+        ShownField("created_at", shapes.MOMENT, lambda row: moment(row.created_at)),
+        names={**shapes.OWNER, "kept": noun.keeps},
+    )
+    view, schema = shape.show, shape.schema()
+    response = thing({one: schema})
+    not_kept = ("id", "created_at", "updated_at", *(["metadata"] if noun is specs.PROFILES else []))
 
     async def checked(call: Call, given: Mapping[str, Any]) -> SpecType:
         settings = call.services.settings
@@ -72,12 +63,12 @@ def table(noun: SpecNoun, plural: str, changeable: Mapping[str, BodyField]) -> T
         await specs.check(made, cloud_of(call), settings.clusters)
         return made
 
-    @routes.get("", rule=f"{plural}:index", response=thing({plural: array(thing(shape))}))
+    @routes.get("", rule=f"{plural}:index", response=thing({plural: array(schema)}))
     async def index(call: Call) -> Reply:
         """List those of the project."""
         page = listing.read(call)
         async with call.services.database.begin() as connection:
-            return {plural: await spread(view, await listing.rows(connection, call, page))}
+            return {plural: await spread(view, await listing.records(connection, call, page))}
 
     @routes.post("", rule=f"{plural}:create", status=201, described=fields.enveloped(one, creation), response=response)
     async def create(call: Call) -> Reply:
@@ -97,7 +88,7 @@ def table(noun: SpecNoun, plural: str, changeable: Mapping[str, BodyField]) -> T
         since="1.2",
         rule=f"{plural}:validate",
         described=fields.enveloped(one, validation),
-        response=thing({one: thing(shape | _NOT_KEPT | ({"metadata": NULL} if noun.keeps == "metadata" else {}))}),
+        response=thing({one: thing(schema["properties"] | dict.fromkeys(not_kept, NULL))}),
     )
     async def validate(call: Call) -> Reply:
         """Check a spec as a creation would, and make nothing."""
@@ -109,7 +100,7 @@ def table(noun: SpecNoun, plural: str, changeable: Mapping[str, BodyField]) -> T
     async def show(call: Call) -> Reply:
         """Show one."""
         async with call.services.database.begin() as connection:
-            return {one: view(await find(connection, noun.table, one, call.path[f"{one}_id"], call.caller))}
+            return {one: view(await find(connection, noun.resource, call.path[f"{one}_id"], call.caller))}
 
     @routes.patch(
         f"/{{{one}_id}}", rule=f"{plural}:update", described=fields.enveloped(one, changeable), response=response

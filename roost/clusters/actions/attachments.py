@@ -3,8 +3,6 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-import sqlalchemy as sa
-
 from roost.clusters import bindings, events
 from roost.clusters.actions.context import PlanningContext
 from roost.clusters.actions.program import PolicyInputs
@@ -15,7 +13,7 @@ from roost.clusters.ids import new_id
 from roost.clusters.plugins import MissingPolicy
 from roost.clusters.policies import chain
 from roost.clusters.policies.base import ActionView
-from roost.clusters.spec_type import SpecRow
+from roost.clusters.records import POLICIES
 from roost.clusters.states import ActionName
 from roost.store.tables.clusters import cluster_policies, policies
 
@@ -31,12 +29,12 @@ async def attach(work: Work, policy_id: str, enabled: bool = True) -> str:
     """Have a policy govern the cluster of the action; what was done, or `ActionRefused`."""
     context = await work.engine.journal.context(work)
     async with work.engine.database.begin() as connection:
-        row = (await connection.execute(sa.select(policies).where(policies.c.id == policy_id))).one_or_none()
-    if row is None:
+        found = await POLICIES.read(connection, policies.c.id == policy_id)
+    if not found:
         raise ActionRefused(f"The specified policy '{policy_id}' could not be found.")
-    if any(one.binding.policy.id == row.id for one in context.bound):
+    if any(one.binding.policy.id == policy_id for one in context.bound):
         return "Policy already attached."
-    policy = work.engine.plugins.restore_policy(SpecRow.of(row))
+    policy = work.engine.plugins.restore_policy(found[0])
     await context.all_members()
     view = await context.view()
     refusals = chain.fit(policy, view.cluster, [one.policy for one in context.bound]).refusals

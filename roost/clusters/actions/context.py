@@ -12,8 +12,8 @@ from roost.clusters import bindings, sizes, state
 from roost.clusters.actions.work import ActionRefused, Work
 from roost.clusters.bindings import Bound
 from roost.clusters.policies.base import ActionView, NodeView
+from roost.clusters.records import ClusterRecord
 from roost.clusters.spec_type import SpecRow
-from roost.clusters.state import ClusterRecord
 from roost.store.database import now
 from roost.store.tables.clusters import nodes
 

@@ -5,6 +5,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters.actions import steps
 from roost.clusters.errors import ActionImmutable, BadRequest, ResourceNotFound
+from roost.clusters.records import ActionRecord
 from roost.clusters.states import ActionStatus, ClusterStatus, Signal
 from roost.store.tables.clusters import UNFINISHED, actions, clusters, unfinished
 
@@ -19,7 +20,7 @@ _BUSY = (
 )
 
 
-async def change_status(connection: AsyncConnection, row: sa.Row[object], status: str, *, force: bool) -> None:
+async def change_status(connection: AsyncConnection, row: ActionRecord, status: str, *, force: bool) -> None:
     """Do what a request to change an action's status asks for."""
     if status == ActionStatus.CANCELLED:
         await cancel(connection, row, force=force)
@@ -33,7 +34,7 @@ async def change_status(connection: AsyncConnection, row: sa.Row[object], status
         raise BadRequest(f"Unknown status {status} for action {row.id}.")
 
 
-async def cancel(connection: AsyncConnection, row: sa.Row[object], *, force: bool = False) -> None:
+async def cancel(connection: AsyncConnection, row: ActionRecord, *, force: bool = False) -> None:
     """End an action: at once if no engine is at it or by force, else as soon as its engine has finished a batch."""
     if row.status not in UNFINISHED:
         raise ActionImmutable(row.id, row.status)
@@ -43,7 +44,7 @@ async def cancel(connection: AsyncConnection, row: sa.Row[object], *, force: boo
         await end_now(connection, row, f"{row.action} [{row.id[:8]}] cancelled.")
 
 
-async def end_now(connection: AsyncConnection, row: sa.Row[object], reason: str) -> None:
+async def end_now(connection: AsyncConnection, row: ActionRecord, reason: str) -> None:
     """Cancel an action and its steps here and now; an engine that is at it may write no more."""
     mine = sa.or_(actions.c.id == row.id, actions.c.parent_id == row.id)
     ended = await connection.execute(
@@ -65,7 +66,7 @@ async def end_now(connection: AsyncConnection, row: sa.Row[object], reason: str)
     await connection.execute(change.values(status=ClusterStatus.WARNING, status_reason=reason))
 
 
-async def _suspend(connection: AsyncConnection, row: sa.Row[object]) -> None:
+async def _suspend(connection: AsyncConnection, row: ActionRecord) -> None:
     if row.status not in UNFINISHED:
         raise ActionImmutable(row.id, row.status)
     change = actions.update().where(actions.c.id == row.id)

@@ -38,6 +38,11 @@ class Owner:
         """What a caller makes belongs to it."""
         return cls(caller.user_id, caller.project_id or "", is_admin=caller.is_admin)
 
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that every table has for its rows' owner."""
+        return {"user_id": self.user_id, "project_id": self.project_id, "domain_id": self.domain_id}
+
 
 @dataclass(frozen=True, slots=True)
 class ActionRequest:
@@ -73,9 +78,7 @@ async def accept(connection: AsyncConnection, owner: Owner, request: ActionReque
             status=ActionStatus.READY,
             status_reason="The action is ready to be carried out.",
             inputs=dict(request.inputs),
-            user_id=owner.user_id,
-            project_id=owner.project_id,
-            domain_id=owner.domain_id,
+            **owner.columns,
             is_admin=owner.is_admin,
             trace=traces.current(),
         )
