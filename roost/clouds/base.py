@@ -16,6 +16,14 @@ from typing import Any, Protocol
 from roost.errors import Invalid, Unavailable
 from roost.placement.rules import Rule
 
+OF_PORTS = ("vnic_type", "security_groups", "subnet", "floating_network", "floating_ip")
+"""What a network of a server may ask of its port, beside its network, the port itself and its address."""
+
+
+def port_mark(node_id: str, place: object) -> str:
+    """What is made for one of the networks of a node is called."""
+    return f"roost-{node_id}-{place}"
+
 
 class CloudError(Unavailable):
     """The cloud did not answer, or answered with something that makes no sense."""
@@ -176,6 +184,14 @@ class Cloud(Protocol):
 
     async def show_servers(self, server_ids: Sequence[str]) -> dict[str, CloudServer]:
         """Those of these servers that exist, by id."""
+        ...
+
+    async def find_port_problem(self, wanted: Mapping[str, Any]) -> str | None:
+        """Why no server of the project can be plugged into this network in this way, if none can."""
+        ...
+
+    async def release_ports(self, node_ids: Sequence[str]) -> None:
+        """Delete the ports and floating addresses that were made for these nodes; there may be none."""
         ...
 
     async def find_servers(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:

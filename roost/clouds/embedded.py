@@ -24,6 +24,7 @@ from roost.clouds.base import (
     LoadBalancerRequest,
     ServerOutcome,
     ServerRequest,
+    port_mark,
 )
 from roost.clouds.lookups import SERVERS, Lookups, ProjectName
 from roost.clouds.server_groups import OwnGroups
@@ -35,7 +36,7 @@ from roost.compute.scheduling.scheduler import Scheduler
 from roost.compute.scheduling.servers import Actor
 from roost.config import Settings
 from roost.errors import RoostError
-from roost.network import attachments
+from roost.network import attachments, floating
 from roost.network.addresses import AddressPool
 from roost.network.attachments import ReservedPorts
 from roost.placement.rules import Rule
@@ -134,7 +135,22 @@ class EmbeddedCloud:
             elif len(answer.server_ids) < len(kind):
                 refused |= await self._reasons(kind)
         found = await self._settled([request.node_id for request in requests if request.node_id not in refused])
-        return [_outcome(request.node_id, found.get(request.node_id), refused) for request in requests]
+        unexposed = await self._expose([request for request in requests if request.node_id in found], found)
+        return [_outcome(request.node_id, found.get(request.node_id), refused, unexposed) for request in requests]
+
+    async def _expose(self, requests: Sequence[ServerRequest], found: Mapping[str, CloudServer]) -> dict[str, str]:
+        """Put floating addresses in front of the servers that ask for them; why not, by node."""
+        reasons: dict[str, str] = {}
+        for request in requests:
+            wanted = [(place, each) for place, each in enumerate(request.networks) if floating.wished(each)]
+            try:
+                for place, each in wanted:
+                    async with self.database.begin() as connection:
+                        mark = port_mark(request.node_id, place)
+                        await floating.expose(connection, self.project_id, found[request.node_id].id, each, mark)
+            except RoostError as error:
+                reasons[request.node_id] = error.message
+        return reasons
 
     async def _reserve(self, kind: Sequence[ServerRequest]) -> ReservedPorts:
         """Addresses on the networks that the servers name; a node that names none has none."""
@@ -226,6 +242,21 @@ class EmbeddedCloud:
         ids = [server_id for server_id in server_ids if is_uuid(server_id)]
         among = servers_table.c.id == sa.any_(sa.cast(sa.bindparam("ids", ids), sa.ARRAY(servers_table.c.id.type)))
         return {server.id: server for server in await self._servers(among)}
+
+    async def find_port_problem(self, wanted: Mapping[str, Any]) -> str | None:
+        """Look up all that it names."""
+        try:
+            async with self.database.begin() as connection:
+                await attachments.check(connection, self.project_id, wanted)
+                await floating.check(connection, self.project_id, wanted)
+        except RoostError as error:
+            return error.message
+        return None
+
+    async def release_ports(self, node_ids: Sequence[str]) -> None:
+        """Floating addresses by their description; ports go with their servers."""
+        async with self.database.begin() as connection:
+            await floating.release(connection, self.project_id, [port_mark(node_id, "") for node_id in node_ids])
 
     async def find_servers(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
         """By the node's id, which a server keeps from its first request on."""
@@ -457,11 +488,15 @@ def _ids(value: Any) -> tuple[str, ...] | None:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _outcome(node_id: str, server: CloudServer | None, refused: Mapping[str, str]) -> ServerOutcome:
+def _outcome(
+    node_id: str, server: CloudServer | None, refused: Mapping[str, str], unexposed: Mapping[str, str]
+) -> ServerOutcome:
     if server is None:
         return ServerOutcome(node_id, None, refused.get(node_id, "The server was not made."))
     if server.status == "ERROR":
         return ServerOutcome(node_id, server.id, server.fault or "The server is in error.")
+    if node_id in unexposed:
+        return ServerOutcome(node_id, server.id, unexposed[node_id])
     return ServerOutcome(node_id, server.id, None, server.zone)
 
 

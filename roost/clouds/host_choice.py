@@ -39,12 +39,10 @@ def place(
     project_id: str,
 ) -> dict[str, ChosenHost | str]:
     """The host of each server, or why there is none, by node id; `rules` are those of the groups that are Roost's own.
-    Servers that ask for more than Roost knows of, or for what does not exist, are left out: Nova places or refuses
-    them."""
+    Servers that ask for what does not exist are left out: Nova refuses them."""
     demands: dict[Demand, list[ServerRequest]] = {}
     for request in requests:
-        if _is_ours(request):
-            demands.setdefault(demand(request), []).append(request)
+        demands.setdefault(demand(request), []).append(request)
     groups: dict[str, tuple[Sequence[Rule], Sequence[str]]] = {}
     places: dict[str, ChosenHost | str] = {}
     for wanted, alike in demands.items():
@@ -58,10 +56,14 @@ def place(
     return places
 
 
-def _is_ours(request: ServerRequest) -> bool:
-    """Whether Roost knows of everything that this request asks of a host."""
-    names_a_host = ":" in (request.availability_zone or "")
-    return not names_a_host and set(request.scheduler_hints) <= {"group"}
+def names_a_host(request: ServerRequest) -> bool:
+    """Whether an administrator has chosen the host, in the form zone:host."""
+    return ":" in (request.availability_zone or "")
+
+
+def is_known(request: ServerRequest) -> bool:
+    """Whether Roost knows of everything that this request asks of a host; what hints mean, Nova's filters know."""
+    return set(request.scheduler_hints) <= {"group"}
 
 
 def demand(request: ServerRequest) -> Demand:

@@ -24,8 +24,9 @@ import openstack
 import sqlalchemy as sa
 from keystoneauth1 import exceptions as keystone
 from openstack import exceptions
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.clouds import host_choice
+from roost.clouds import host_choice, ports
 from roost.clouds.base import (
     CloudError,
     CloudGroup,
@@ -64,6 +65,10 @@ _NO_HOST = re.compile("No valid host|Exceeded max|exhausted|violat", re.IGNORECA
 _OWN_MICROVERSION = "2.1003"
 """Several policies in one group can only be asked of Roost's own compute API."""
 _MESSAGE_SECONDS = 300
+_TURN_SECONDS = 0.5
+"""Between two looks at whether it is one's turn in a group."""
+_SILENT_SECONDS = 15.0
+"""How long a transaction that holds a turn is silent: less than a patient one may be."""
 
 T = TypeVar("T")
 
@@ -111,15 +116,41 @@ class OpenStackClouds:
         async with AsyncExitStack() as held:
             await held.enter_async_context(self._turns.setdefault(group, asyncio.Lock()))
             if self.database is not None:
-                connection = await held.enter_async_context(self.database.begin())
-                key = sa.func.hashtextextended(group, 0)
-                await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
-                await patient(connection)
+                await held.enter_async_context(_lasting_lock(self.database, sa.func.hashtextextended(group, 0)))
             yield
 
     def close(self) -> None:
         """End the threads."""
         self._threads.shutdown(wait=False)
+
+
+@asynccontextmanager
+async def _lasting_lock(database: Database, key: Any) -> AsyncIterator[None]:
+    """An advisory lock of all processes, waited for and held for longer than PostgreSQL lets a statement wait or a
+    transaction be silent: a creation takes as long as servers take to boot."""
+    async with AsyncExitStack() as held:
+        while True:
+            async with AsyncExitStack() as attempt:
+                connection = await attempt.enter_async_context(database.begin())
+                if await connection.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(key))):
+                    await held.enter_async_context(attempt.pop_all())
+                    break
+            await asyncio.sleep(_TURN_SECONDS)
+        await patient(connection)
+        ended = asyncio.Event()
+        talking = asyncio.create_task(_keep_talking(connection, ended))
+        try:
+            yield
+        finally:
+            ended.set()
+            await talking
+
+
+async def _keep_talking(connection: AsyncConnection, ended: asyncio.Event) -> None:
+    while not ended.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), _SILENT_SECONDS)
+        await connection.execute(sa.select(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +238,14 @@ class OpenStackCloud:
         """From one list, whatever their number."""
         wanted = set(server_ids)
         return {server.id: server for server in await self._list() if server.id in wanted} if wanted else {}
+
+    async def find_port_problem(self, wanted: Mapping[str, Any]) -> str | None:
+        """Look up all that it names."""
+        return await self._reason(lambda connection: ports.check(connection, self.project_id, wanted))
+
+    async def release_ports(self, node_ids: Sequence[str]) -> None:
+        """By what they are called."""
+        await self._ask(lambda connection: ports.release(connection, self.project_id, node_ids))
 
     async def find_servers(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
         """By the tag that is the node's id; of two with the same, the older one stays and the other goes."""
@@ -478,8 +517,15 @@ class _Creation:
         return lost
 
     async def _place(self, missing: Sequence[ServerRequest]) -> None:
-        """Choose the host of each server that Roost can choose one for, or learn that there is none."""
+        """Choose the host of each server that Roost can choose one for, or learn that there is none. Servers with hints
+        are Nova's to place, unless it would break rules that it does not know: then it judges each host that Roost
+        chose."""
         self.placed = {}
+        missing = [
+            request
+            for request in missing
+            if not host_choice.names_a_host(request) and (host_choice.is_known(request) or not self._is_novas(request))
+        ]
         avoided = {request.node_id: self.avoided[_alike(request)] for request in missing}
         places = await self.cloud._ask(
             lambda connection: host_choice.place(connection, missing, avoided, self.rules, self.cloud.project_id)
@@ -507,7 +553,7 @@ class _Creation:
 
     async def _create(self, request: ServerRequest) -> None:
         def create(connection: Any) -> None:
-            attributes = _attributes(connection, request)
+            attributes = _attributes(connection, self.cloud.project_id, request)
             if request.key_name is not None:
                 attributes["key_name"] = self.keys[request.key_name]
             if request.node_id in self.placed:
@@ -598,7 +644,7 @@ def _message(error: Exception) -> str:
     return str(getattr(error, "details", None) or getattr(error, "message", None) or error)
 
 
-def _attributes(connection: Any, request: ServerRequest) -> dict[str, Any]:
+def _attributes(connection: Any, project_id: str, request: ServerRequest) -> dict[str, Any]:
     here = connection.config.get_region_name()
     if request.region is not None and here and request.region != here:
         raise CloudRefused(f"Servers are made in region '{here}', and not in '{request.region}'.")
@@ -609,7 +655,7 @@ def _attributes(connection: Any, request: ServerRequest) -> dict[str, Any]:
         "name": request.name,
         "flavor_id": request.flavor,
         "image_id": request.image,
-        "networks": [dict(network) for network in request.networks] or _default_networks(connection),
+        "networks": ports.plugs(connection, project_id, request) or _default_networks(connection),
         "metadata": {**request.metadata, NODE_ID: request.node_id},
         "tags": [request.node_id],
         "user_data": request.user_data,

@@ -32,8 +32,6 @@ BINDING, WATCH, RECEIVER = "binding", "health registry", "receiver"
 
 _AT_REST = frozenset({"INIT", "ACTIVE", "ERROR", "WARNING", "CRITICAL"})
 """The statuses of clusters and nodes that nothing is being done to."""
-_UNUSED_OF_NETWORKS = ("vnic_type", "security_groups", "floating_network", "floating_ip", "subnet")
-"""What Senlin applied to the ports of new servers, and Roost does not."""
 
 
 class Fate(StrEnum):
@@ -164,10 +162,6 @@ class _Court:
         notes = []
         if isinstance(made, UnsupportedProfile):
             notes.append(f"Roost keeps profiles of type {row['type']}, and makes no nodes of them")
-        networks = made.spec_data.get("networks") or ()
-        unused = [key for key in _UNUSED_OF_NETWORKS if any(network.get(key) for network in networks)]
-        if unused:
-            notes.append(f"new servers are made without what their networks have as {', '.join(unused)}")
         return Ruling(Fate.COMES, notes=tuple(notes))
 
     def policy(self, row: SenlinRow) -> Ruling:

@@ -86,15 +86,16 @@ async def _reserve(
     groups: Sequence[str] | None,
     count: int,
 ) -> ReservedPorts:
-    group_ids = None if groups is None else await group_ids_of(connection, project_id, groups)
+    of_server = None if groups is None else await group_ids_of(connection, project_id, groups)
+    group_ids = [await _groups_of_port(connection, project_id, asked) or of_server for asked in wanted]
     made: list[Addresses] = []
     port_ids: list[str] = []
     for _ in range(count):
         one: Addresses = {}
-        for asked in wanted:
+        for asked, own_groups in zip(wanted, group_ids, strict=True):
             if count > 1 and (asked.get("port") or asked.get("fixed_ip")):
                 raise Invalid("A port or a fixed address can be given to one server only.")
-            network, port = await _port(connection, project_id, asked, group_ids)
+            network, port = await _port(connection, project_id, asked, own_groups)
             port_ids.append(port.id)
             held = (await networks.addresses_of(connection, [port.id])).get(port.id, [])
             one.setdefault(network.name, []).extend(entry(each["ip_address"], port.mac_address) for each in held)
@@ -107,10 +108,9 @@ async def _port(
 ) -> tuple[Any, Any]:
     if asked.get("port"):
         return await _given_port(connection, project_id, str(asked["port"]))
-    network = await visible_network(connection, project_id, str(asked.get("uuid") or PRIVATE))
-    if not await rows.index(connection, tables.subnets, network_id=network.id):
-        raise Invalid(f"Network {network.id} requires a subnet in order to boot instances on.")
-    fixed = [{"ip_address": str(asked["fixed_ip"])}] if asked.get("fixed_ip") else None
+    network, subnet_id = await _place(connection, project_id, asked)
+    place = {"ip_address": asked.get("fixed_ip"), "subnet_id": subnet_id}
+    fixed = [{key: str(value) for key, value in place.items() if value}] if any(place.values()) else None
     values = {"project_id": project_id, "device_owner": PENDING, "of_server": True, "security_groups": group_ids}
     try:
         return network, await networks.add_port(connection, network, values, fixed)
@@ -118,6 +118,39 @@ async def _port(
         raise Invalid(error.message) from None
     except Conflict as error:
         raise Invalid(error.message) from None
+
+
+async def check(connection: AsyncConnection, project_id: str, asked: Mapping[str, Any]) -> None:
+    """Raise `Invalid` for a network that no server of the project can be plugged into in this way."""
+    await _groups_of_port(connection, project_id, asked)
+    if not asked.get("port"):
+        await _place(connection, project_id, asked)
+
+
+async def _groups_of_port(connection: AsyncConnection, project_id: str, asked: Mapping[str, Any]) -> list[str] | None:
+    """The security groups that a port is to have of its own; raises `Invalid` for what a port cannot be."""
+    given = [key for key in ("vnic_type", "security_groups", "subnet") if asked.get(key)]
+    if asked.get("port") and given:
+        raise Invalid(f"A port that exists has its own {given[0]}: leave it out, or name a network instead.")
+    if asked.get("vnic_type") not in (None, "normal"):
+        raise Invalid(f"The embedded cloud has no ports of vnic_type {asked['vnic_type']}, only normal ones.")
+    names = asked.get("security_groups")
+    return await group_ids_of(connection, project_id, names) if names else None
+
+
+async def _place(connection: AsyncConnection, project_id: str, asked: Mapping[str, Any]) -> tuple[Any, str | None]:
+    """The network of a port to be, and its subnet if one is named."""
+    network = await visible_network(connection, project_id, str(asked.get("uuid") or PRIVATE))
+    known = await rows.index(connection, tables.subnets, network_id=network.id)
+    if not known:
+        raise Invalid(f"Network {network.id} requires a subnet in order to boot instances on.")
+    wanted = asked.get("subnet")
+    if not wanted:
+        return network, None
+    found = [subnet.id for subnet in known if wanted in (subnet.id, subnet.name)]
+    if not found:
+        raise Invalid(f"The specified subnet '{wanted}' could not be found.")
+    return network, found[0]
 
 
 async def _given_port(connection: AsyncConnection, project_id: str, port_id: str) -> tuple[Any, Any]:

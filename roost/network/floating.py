@@ -4,7 +4,7 @@ Each has a port of its own on the external network, so that its address is uniqu
 of this cloud reaches every external one: there are no routers to be made first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.errors import Conflict, Invalid
 from roost.network import addresses, networks
 from roost.store import rows
+from roost.store.tables import network as tables
 from roost.store.tables.network import floating_ips, ports
 
 OWNER = "network:floatingip"
@@ -60,6 +61,69 @@ async def delete(connection: AsyncConnection, floating: Any) -> None:
         await point(connection, floating, None)
     await rows.remove(connection, ports, device_id=floating.id, device_owner=OWNER)
     await rows.remove(connection, floating_ips, id=floating.id)
+
+
+# In front of servers
+
+
+def wished(wanted: Mapping[str, Any]) -> bool:
+    """Whether a network of a server asks for a floating address."""
+    return bool(wanted.get("floating_network") or wanted.get("floating_ip"))
+
+
+async def check(connection: AsyncConnection, project_id: str, wanted: Mapping[str, Any]) -> None:
+    """Raise `Invalid` for a floating address that the project cannot have."""
+    if wanted.get("floating_ip"):
+        await _given(connection, project_id, wanted["floating_ip"])
+    elif wanted.get("floating_network"):
+        await _outside(connection, wanted["floating_network"])
+
+
+async def expose(
+    connection: AsyncConnection, project_id: str, server_id: str, wanted: Mapping[str, Any], mark: str
+) -> None:
+    """Put a floating address in front of a server, on a network or a port that it is plugged into: one that the project
+    has, or a new one, which is described by its mark and made once."""
+    on = {"id": wanted["port"]} if wanted.get("port") else {"network_id": wanted["uuid"]}
+    port = next(iter(await rows.index(connection, ports, "created_at", "id", device_id=server_id, **on)), None)
+    if port is None:
+        raise Invalid(f"Instance {server_id} has no port that a floating IP address could stand in front of.")
+    if wanted.get("floating_ip"):
+        address = await _given(connection, project_id, wanted["floating_ip"])
+        if address.port_id not in (None, port.id):
+            raise Conflict(f"The floating IP address {address.floating_ip_address} is in use.")
+        await point(connection, address, port)
+        return
+    outside = await _outside(connection, wanted["floating_network"])
+    if not await rows.index(connection, floating_ips, project_id=project_id, description=mark):
+        await networks.keep_within(connection, project_id, "floatingip")
+        values = {"project_id": project_id, "floating_network_id": outside.id, "description": mark}
+        await point(connection, await create(connection, outside, values), port)
+
+
+async def release(connection: AsyncConnection, project_id: str, marks: Sequence[str]) -> None:
+    """Give back the floating addresses whose descriptions begin like this."""
+    begins = sa.any_(sa.cast([f"{mark}%" for mark in marks], sa.ARRAY(sa.Text)))
+    mine = floating_ips.c.project_id == project_id, floating_ips.c.description.like(begins)
+    for row in (await connection.execute(sa.select(floating_ips).where(*mine))).all():
+        await delete(connection, row)
+
+
+async def _given(connection: AsyncConnection, project_id: str, address: str) -> Any:
+    found = await rows.find(connection, floating_ips, lock=True, project_id=project_id, floating_ip_address=address)
+    if found is None:
+        raise Invalid(f"The project has no floating IP address {address}: allocate it first.")
+    return found
+
+
+async def _outside(connection: AsyncConnection, name_or_id: str) -> Any:
+    """An external network; these are for everybody."""
+    table = tables.networks
+    which = sa.or_(table.c.name == name_or_id, sa.cast(table.c.id, sa.Text) == name_or_id)
+    found = (await connection.execute(sa.select(table).where(table.c.external, which))).first()
+    if found is None:
+        raise Invalid(f"The specified floating network '{name_or_id}' could not be found.")
+    return found
 
 
 async def _show(connection: AsyncConnection, port_id: str) -> None:

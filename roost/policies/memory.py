@@ -36,6 +36,7 @@ class MemoryCloud:
     balancers: dict[str, dict[str, str]] = field(default_factory=dict)
     operations: list[tuple[str, str, Mapping[str, Any]]] = field(default_factory=list)
     messages: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    released: list[str] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     batch_size: int = 100
     privileged: bool = False
@@ -69,6 +70,12 @@ class MemoryCloud:
     async def show_servers(self, server_ids: Sequence[str]) -> dict[str, CloudServer]:
         self._check("servers")
         return {server: self.servers[server] for server in server_ids if server in self.servers}
+
+    async def find_port_problem(self, wanted: Mapping[str, Any]) -> str | None:
+        return "There are no such ports." if "ports" in self.broken else None
+
+    async def release_ports(self, node_ids: Sequence[str]) -> None:
+        self.released += node_ids
 
     async def find_servers(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
         return {str(server.node_id): server for server in self.servers.values() if server.node_id in node_ids}

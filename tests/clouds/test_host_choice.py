@@ -227,3 +227,14 @@ async def test_traits_of_the_image_are_asked_for() -> None:
     nova.shown.properties["trait:SECURE"] = "required"
     assert [outcome.error for outcome in await made(nova, 1, image="i")] == [None]
     assert nova.asked[0]["required"] == "!COMPUTE_STATUS_DISABLED,!FAST,SECURE"
+
+
+@pytest.mark.parametrize(("rules", "judged"), [(APART, True), ((Rule.parse("anti-affinity"),), False)])
+async def test_with_hints_nova_judges_the_hosts_of_roost_where_it_does_not_know_the_rules(
+    rules: Sequence[Rule], judged: bool
+) -> None:
+    """Left to itself, this Nova puts every server on the first host that passes."""
+    nova = SimulatedNova(gpu)
+    outcomes = await made(nova, 2, rules, scheduler_hints={"group": GROUP, "different_host": "s"})
+    assert [outcome.error for outcome in outcomes] == [None] * 2
+    assert never_shared_a_rack(nova) is judged

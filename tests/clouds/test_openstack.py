@@ -1,5 +1,6 @@
 """An OpenStack is signed in to as an administrator; what such a one is shown is not lent to the projects it is for."""
 
+import asyncio
 import uuid
 from typing import Any
 
@@ -10,6 +11,7 @@ from openstack.image.v2.image import Image
 from openstack.network.v2.network import Network
 
 from roost.clouds.openstack import OpenStackClouds, usable_image, usable_network
+from roost.store.database import Database, Limits
 from tests.conftest import Served
 
 
@@ -40,6 +42,26 @@ async def test_what_belongs_to_another_project_is_not_found(served: Served) -> N
         clouds.close()
         other.compute.delete_server_group(group)
         operator.compute.delete_flavor(flavor)
+
+
+async def test_a_turn_in_a_group_is_waited_for_however_long_it_takes(database_url: str) -> None:
+    """Servers take longer to boot than PostgreSQL lets a statement wait for a lock."""
+    databases = [Database(database_url, limits=Limits(lock=0.2, idle=0.2)) for _ in range(2)]
+    engines = [OpenStackClouds(None, {}, database) for database in databases]
+    order: list[int] = []
+
+    async def take(number: int) -> None:
+        async with engines[number]._turn("group"):
+            order.append(number)
+            await asyncio.sleep(1.2)
+            order.append(number)
+
+    await asyncio.gather(take(0), take(1))
+    assert order in ([0, 0, 1, 1], [1, 1, 0, 0])
+    for each in (*engines, *databases):
+        closed = each.close()
+        if closed is not None:
+            await closed
 
 
 class Members:

@@ -194,6 +194,7 @@ async def _more_of_subnets(connection: AsyncConnection, found: Sequence[Any]) ->
 async def _make_port(call: Call, connection: AsyncConnection, values: Values) -> Any:
     network = await _network(call, connection, values.pop("network_id"), own=False)
     fixed = values.pop("fixed_ips", None)
+    values.pop("binding:vnic_type", None)
     if values.get("device_id") or values.get("device_owner", "").startswith("compute:"):
         raise Invalid("A port is plugged into a server by the compute API.")
     # Those of the pool for servers begin like this, and are theirs.
@@ -441,7 +442,7 @@ _OF_PORT: dict[str, Schema] = {
 }
 PORTS = Noun(
     *("port", "ports", "Port", tables.ports),
-    makeable={**_OF_PORT, "network_id": STRING, "mac_address": _MAC},
+    makeable={**_OF_PORT, "network_id": STRING, "mac_address": _MAC, "binding:vnic_type": {"enum": ["normal"]}},
     changeable=_OF_PORT,
     required=("network_id",),
     make=_make_port,

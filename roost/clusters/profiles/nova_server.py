@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from roost.clouds.base import Cloud, CloudResource, CloudServer, ServerOutcome, ServerRequest
+from roost.clouds.base import OF_PORTS, Cloud, CloudResource, CloudServer, ServerOutcome, ServerRequest
 from roost.clusters.policies.base import SUPPORTED, NodeView
 from roost.clusters.profiles.base import NodeOutcome, Profile
 from roost.clusters.spec import AllowedValues, Boolean, Integer, InvalidSpec, List, Map, Operation, String
@@ -166,8 +166,11 @@ class ServerProfile(Profile):
                 return _missing(key, value)
         for network in self.spec_data["networks"] or ():
             name = network["network"]
-            if name is not None and await cloud.find_network(name) is None:
+            found = await cloud.find_network(name) if name is not None else None
+            if name is not None and found is None:
                 return f"The specified network {name} could not be found."
+            if _asks_of_port(network) and (problem := await cloud.find_port_problem(_interface(network, found))):
+                return problem
         return None
 
     async def create(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str | None) -> list[NodeOutcome]:
@@ -238,6 +241,8 @@ class ServerProfile(Profile):
         found = await cloud.find_servers(unknown) if unknown else {}
         servers = {node.id: node.physical_id or (found[node.id].id if node.id in found else None) for node in nodes}
         reasons = await cloud.delete_servers([server for server in servers.values() if server], force=force)
+        if any(map(_asks_of_port, self.spec_data["networks"] or ())):
+            await cloud.release_ports([node.id for node in nodes if servers[node.id] not in reasons])
         outcomes = []
         for node in nodes:
             server = servers[node.id]
@@ -400,9 +405,13 @@ def _membership(node: NodeView, cluster_id: str | None) -> dict[str, str]:
 
 def _interface(wanted: Mapping[str, Any], network: CloudResource | None) -> dict[str, Any]:
     """A network of the spec in the compute service's words."""
-    words = {"port": "port", "fixed_ip": "fixed_ip"}
-    interface = {theirs: wanted[ours] for ours, theirs in words.items() if wanted[ours] is not None}
+    interface = {key: wanted[key] for key in ("port", "fixed_ip", *OF_PORTS) if wanted[key]}
     return {"uuid": network.id, **interface} if network else interface
+
+
+def _asks_of_port(network: Mapping[str, Any]) -> bool:
+    """Whether a network of the spec asks for more than the compute service gives by itself."""
+    return any(network[key] for key in OF_PORTS)
 
 
 def _created(node: NodeView, outcome: ServerOutcome) -> NodeOutcome:

@@ -71,6 +71,20 @@ async def test_every_property_reaches_the_cloud() -> None:
     assert (asked.user_data, asked.personality) == ("#!/bin/sh", ({"path": "/x", "contents": "y"},))
 
 
+async def test_what_a_network_asks_of_its_port_reaches_the_cloud_and_goes_with_the_node() -> None:
+    cloud = MemoryCloud()
+    asked = {"vnic_type": "direct", "security_groups": ["web"], "subnet": "sub", "floating_network": "public"}
+    plugged = profile(networks=[{"network": "private", **asked}])
+    assert await plugged.validate(cloud, SETTINGS.clusters) is None
+    await plugged.create(cloud, [unmade("a")], None)
+    assert cloud.requests["a"].networks == ({"uuid": "id-of-private", **asked},)
+    cloud.broken = {"server-of-b", "ports"}
+    nodes = [node(each, physical=f"server-of-{each}") for each in "ab"]
+    assert [each.ok for each in await plugged.delete(cloud, nodes)] == [True, False]
+    assert cloud.released == ["a"], "a server that stays keeps its ports"
+    assert await plugged.validate(cloud, SETTINGS.clusters) == "There are no such ports."
+
+
 async def test_what_policies_decided_comes_before_the_profile() -> None:
     cloud = MemoryCloud()
     placed = unmade("a", zone="nova-2", region="RegionTwo")
