@@ -40,6 +40,7 @@ class Wanted:
     resources: Mapping[str, int]
     count: int = 1
     partition: int | None = None
+    token: str | None = None
 
 
 class Asker:
@@ -65,7 +66,9 @@ class Asker:
             return None
         self._must_not_hang()
         try:
-            answer = self._service.choose({**asdict(wanted), "hosts": _offer(hosts)}, self._time_limit)
+            # Of what is not asked for, a Roost that is older than this plug-in need not know.
+            asked = {key: value for key, value in asdict(wanted).items() if value is not None}
+            answer = self._service.choose({**asked, "hosts": _offer(hosts)}, self._time_limit)
         except Hanging:
             self._note_hanging()
             raise

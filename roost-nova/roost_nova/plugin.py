@@ -43,6 +43,7 @@ def _wanted(spec: Any, count: int) -> Wanted:
         resources={"vcpus": flavor.vcpus, "memory_mb": flavor.memory_mb, "disk_gb": disk},
         count=count,
         partition=_partition(spec.get_scheduler_hint("partition")),
+        token=spec.get_scheduler_hint("roost_place"),
     )
 
 

@@ -40,6 +40,7 @@ _WANTED = thing(
         "group_id": schemas.NULLABLE_STRING,
         "count": {"type": "integer", "minimum": 1, "maximum": 100_000},
         "partition": {"type": ["integer", "null"], "minimum": 0, "maximum": 10**9},
+        "token": schemas.STRING,
     },
 )
 _CHOICE = thing({"hosts": array(schemas.STRING), "weights": array({"type": "number"})})
@@ -90,6 +91,7 @@ def _wanted(asked: dict[str, Any]) -> Wanted:
         asked.get("count", 1),
         # A number beyond any partition is none that there is.
         None if partition is None else min(partition, MOST_PARTITIONS + 1),
+        asked.get("token"),
     )
 
 

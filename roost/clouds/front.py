@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -19,11 +19,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.nova import VIA, Nova, is_stricter
 from roost.clouds.server_groups import Find, create_above
-from roost.compute.fronting import mirror
+from roost.compute.answers import plans
+from roost.compute.answers.plans import Create, GroupPlan
+from roost.compute.fronting import mirror, reservations
 from roost.compute.groups import groups, notifications
 from roost.compute.groups.groups import Group
+from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
-from roost.errors import Conflict, Invalid, NotFound
+from roost.errors import Conflict, NotFound
 from roost.placement.rules import Rule
 from roost.store.database import Database
 
@@ -34,6 +37,8 @@ _OVERLAP = timedelta(minutes=2)
 _MOST_AT_ONCE = 200
 """Servers that are asked for one by one; what is left waits for the next round."""
 _FRESH_SECONDS = 1.0
+PLACE = "roost_place"
+"""The scheduler hint by which a server asks the plug-in for a place of an applied plan."""
 _FEW = 10
 _SHARE = 0.1
 """More groups than these, and than this share of all, do not vanish between two looks: then Nova is not believed."""
@@ -236,9 +241,28 @@ class FrontedGroups:
         """Nova's."""
         return await self.front.nova.flavor(token, flavor_id)
 
-    def check_boots(self) -> None:
-        """They are made in Nova."""
-        raise Invalid(
-            "Servers are made in Nova: create them with the scheduler hint group, and they come to where the rules of "
-            "the group allow, though not always to the hosts of a plan."
+    async def boot_planned(
+        self, token: str, scheduler: Scheduler, group: Group, change: Create, generation: str, owner: str
+    ) -> GroupPlan:
+        """In Nova, with the caller's rights, once the places of the plan are held for them: the plug-in of Nova's
+        scheduler asks for these places. If Nova refuses one server, none is left."""
+        plan, tokens = await plans.hold_planned(scheduler, group, change, generation, owner, reservations.hold)
+        names = [placed["name"] for placed in plan.outcome.placements]
+        made = await asyncio.gather(
+            *(self._boot(token, change, name, place) for name, place in zip(names, tokens, strict=True)),
+            return_exceptions=True,
         )
+        ids = [each for each in made if isinstance(each, str)]
+        errors = [each for each in made if isinstance(each, BaseException)]
+        if errors:
+            await asyncio.gather(*(self.front.nova.delete_server(token, server_id) for server_id in ids))
+            async with self.front.database.begin() as connection:
+                await reservations.let_go(connection, tokens)
+            raise errors[0]
+        return replace(plan, server_ids=tuple(ids))
+
+    async def _boot(self, token: str, change: Create, name: str, place: str) -> str:
+        boot = change.boot
+        server = {"name": name, "flavorRef": boot.flavor_id, "imageRef": boot.image_id, "availability_zone": boot.zone}
+        given = {key: value for key, value in server.items() if value is not None}
+        return await self.front.nova.create_server(token, given, {**boot.hints, PLACE: place})

@@ -302,6 +302,20 @@ class Nova:
         if answer.status != 404:
             answer.accepted()
 
+    async def create_server(self, token: str, server: Mapping[str, Any], hints: Mapping[str, Any]) -> str:
+        """Ask for a server on the only network that its project can use, as Nova chooses it in its first version; its
+        id."""
+        content = json.dumps({"server": server, "os:scheduler_hints": hints}).encode()
+        headers = {"Content-Type": "application/json", "OpenStack-API-Version": "compute 2.1"}
+        answer = await self.ask("POST", "/v2.1/servers", token=token, headers=headers, body=content)
+        return str(answer.accepted().json()["server"]["id"])
+
+    async def delete_server(self, token: str, server_id: str) -> None:
+        """Delete a server; one that is gone is gone."""
+        answer = await self.ask("DELETE", _server_path(server_id), token=token)
+        if answer.status != 404:
+            answer.accepted()
+
     async def set_scope(self, token: str, aggregate_id: int, scope: str | None) -> None:
         """Say in an aggregate's metadata which scope it belongs to."""
         body = {"set_metadata": {"metadata": {SCOPE: scope}}}

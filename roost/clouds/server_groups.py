@@ -8,10 +8,13 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.base import CloudGroup
+from roost.compute.answers import plans
+from roost.compute.answers.plans import Create, GroupPlan
 from roost.compute.fronting import mirror
 from roost.compute.groups import groups
 from roost.compute.groups.groups import Group, GroupPolicy
 from roost.compute.inventory import flavors
+from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.errors import NotFound
 from roost.placement.rules import Rule
@@ -63,8 +66,11 @@ class Groups(Protocol):
         """A flavor that the project may use; raises `NotFound`."""
         ...
 
-    def check_boots(self) -> None:
-        """Raise `Invalid` where servers are not made by Roost."""
+    async def boot_planned(
+        self, token: str, scheduler: Scheduler, group: Group, change: Create, generation: str, owner: str
+    ) -> GroupPlan:
+        """Make the servers of a plan where it said, for the project `owner` that asks; raises `Changed` if they would
+        come elsewhere."""
         ...
 
 
@@ -108,8 +114,11 @@ class EmbeddedGroups:
         """Roost's own."""
         return await flavors.show(connection, flavor_id, project_id=project_id)
 
-    def check_boots(self) -> None:
-        """They are."""
+    async def boot_planned(
+        self, token: str, scheduler: Scheduler, group: Group, change: Create, generation: str, owner: str
+    ) -> GroupPlan:
+        """On Roost's own hosts."""
+        return await plans.boot_planned(scheduler, group, change, generation)
 
 
 async def create_above(

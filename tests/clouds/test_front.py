@@ -2,10 +2,14 @@
 one."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from roost.clouds.nova import is_stricter, nearest_policy
+from roost.compute.fronting import reservations
+from roost.compute.fronting.choice import COLUMNS, FAILED_BUILDS
+from roost.compute.inventory import images
 from roost.placement.rules import Rule
 from tests.clouds.conftest import NEWEST, Cloud, Person, through
 from tests.clouds.fault_proxy import FaultProxy
@@ -141,18 +145,82 @@ async def test_explanations_use_the_flavors_behind(cloud: Cloud) -> None:
         assert answer.json()["explanation"]["verdict"] == verdict
 
 
-async def test_a_plan_says_where_servers_would_go_and_leaves_making_them_to_nova(cloud: Cloud) -> None:
+def planned(count: int = 3, **more: str) -> dict[str, Any]:
+    return {"flavorRef": "1", "imageRef": images.USUAL[0].id, "count": count, "name": "web", **more}
+
+
+async def test_a_planned_creation_is_applied_in_nova_for_the_places_that_were_planned(cloud: Cloud) -> None:
+    """The Nova here has no plug-in: what its scheduler would ask is asked by the test."""
     group = await cloud.tenant.group("anti-affinity:availability_zone")
-    path, asked = f"/os-server-groups/{group}/plan", {"flavorRef": "1", "count": 3}
-    planned = (await cloud.tenant.ask("POST", path, {"plan": {"create": asked}})).json()["plan"]
-    assert planned["sentence"] == "3 servers would be placed, no rules would be broken."
-    assert len({each["placements"]["availability_zone"] for each in planned["placements"]}) == 3
-    order = {"plan": {"create": asked, "generation": planned["generation"]}}
-    refused = await cloud.tenant.ask("POST", path, order)
-    assert refused.status_code == 400
-    assert "create them with the scheduler hint group" in refused.json()["badRequest"]["message"]
+    path = f"/os-server-groups/{group}/plan"
+    plan = (await cloud.tenant.ask("POST", path, {"plan": {"create": planned()}})).json()["plan"]
+    assert plan["sentence"] == "3 servers would be placed, no rules would be broken."
+    assert len({each["placements"]["availability_zone"] for each in plan["placements"]}) == 3
+    order = {"plan": {"create": planned(), "generation": plan["generation"]}}
+    applied = (await cloud.tenant.ask("POST", path, order)).json()["plan"]
+    assert applied["applied"]
+    assert applied["sentence"] == "3 servers placed, 0 rules broken."
+    where = [(each["name"], each["placements"]) for each in applied["placements"]]
+    assert where == [(each["name"], each["placements"]) for each in plan["placements"]]
+    async with cloud.front.database.begin() as connection:
+        held = (await reservations.show(connection, group)).held
+    assert len(held) == 3
+    for each in applied["placements"]:
+        shown = (await cloud.tenant.ask("GET", f"/servers/{each['server_id']}", version="2.87")).json()["server"]
+        assert shown["name"] == each["name"]
+        hints = await hints_behind(cloud, each["server_id"])
+        assert hints["group"] == group
+        place = held[hints["roost_place"]]
+        assert await choice_of(cloud, group, each["server_id"], hints["roost_place"]) == [place.host]
+    async with cloud.front.database.begin() as connection:
+        members = (await reservations.show(connection, group)).members
+    assert sorted(members) == sorted(each["server_id"] for each in applied["placements"])
+    assert (await cloud.tenant.ask("POST", path, order)).status_code == 409, "a plan is applied once"
+
+
+async def test_a_planned_creation_that_nova_refuses_leaves_nothing(cloud: Cloud) -> None:
+    group = await cloud.tenant.group("anti-affinity")
+    path = f"/os-server-groups/{group}/plan"
+    wrong = planned(2, imageRef="00000000-0000-4000-8000-00000000dead")
+    plan = (await cloud.tenant.ask("POST", path, {"plan": {"create": wrong}})).json()["plan"]
+    refused = await cloud.tenant.ask("POST", path, {"plan": {"create": wrong, "generation": plan["generation"]}})
+    assert refused.status_code == 400, refused.text
+    assert "image" in refused.json()["badRequest"]["message"].lower()
+    assert (await cloud.tenant.ask("GET", "/servers", version="2.87")).json()["servers"] == []
+    async with cloud.front.database.begin() as connection:
+        assert (await reservations.show(connection, group)).held == {}
     unknown = {"plan": {"create": {"flavorRef": "no-such-flavor", "count": 1}}}
     assert (await cloud.tenant.ask("POST", path, unknown)).status_code == 400
+
+
+async def test_a_planned_creation_that_no_longer_holds_is_refused(cloud: Cloud) -> None:
+    group = await cloud.tenant.group("anti-affinity:availability_zone")
+    path = f"/os-server-groups/{group}/plan"
+    plan = (await cloud.tenant.ask("POST", path, {"plan": {"create": planned()}})).json()["plan"]
+    await cloud.host(await cloud.tenant.boot(group))
+    await cloud.front.follow()
+    answer = await cloud.tenant.ask("POST", path, {"plan": {"create": planned(), "generation": plan["generation"]}})
+    assert answer.status_code == 409, answer.text
+    assert "The plan no longer holds" in answer.json()["conflictingRequest"]["message"]
+    assert len((await cloud.tenant.ask("GET", "/servers", version="2.87")).json()["servers"]) == 1
+
+
+async def hints_behind(cloud: Cloud, server: str) -> dict[str, str]:
+    """The hints that Nova was given with a server."""
+    shown = await cloud.operator.ask("GET", f"/servers/{server}", version="2.100", straight=True)
+    return {key: value for key, [value] in shown.json()["server"]["scheduler_hints"].items()}
+
+
+async def choice_of(cloud: Cloud, group: str, server: str, token: str) -> list[str]:
+    """What Roost answers the plug-in about a server, with every host of the cloud to choose from."""
+    hosts = [host.name for host in await cloud.front.nova.hosts()]
+    room = {name: [0.0 if name == FAILED_BUILDS or name.endswith("used") else 100.0] * len(hosts) for name in COLUMNS}
+    wanted = {"instance_id": server, "group_id": group, "project_id": "p", "user_id": "u", "token": token}
+    asked = {**wanted, "resources": {"vcpus": 1, "memory_mb": 1, "disk_gb": 1}, "hosts": {"names": hosts, **room}}
+    headers = {"X-Auth-Token": cloud.operator.token}
+    answer = await cloud.operator.front.post("/scheduler/choices", json={"choice": asked}, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return list(answer.json()["choice"]["hosts"])
 
 
 async def test_planned_policies_and_members_meet_the_refusals_of_the_change_itself(cloud: Cloud) -> None:

@@ -78,10 +78,11 @@ class Nova:
         scheduler: int = 0,
         count: int = 1,
         partition: int | None = None,
+        token: str | None = None,
     ) -> Choice:
         """What a scheduler hears about a server. Raises `NotFound` where no group binds it."""
         offered = asking._offer(hosts)
-        wanted = Wanted(server or str(uuid4()), group, "demo", "user", SMALL, count, partition)
+        wanted = Wanted(server or str(uuid4()), group, "demo", "user", SMALL, count, partition, token)
         return await self.choosers[scheduler].choose(wanted, Offered.read(offered["names"], offered))
 
     async def boot(self, group: str | None, hosts: Sequence[HostState], *more: Any, **others: Any) -> list[str]:

@@ -11,8 +11,9 @@ from roost.compute.fronting import reservations
 from roost.compute.groups import groups, members
 from roost.compute.inventory import aggregates, hosts
 from roost.config import Settings
-from roost.errors import NotFound
+from roost.errors import Conflict, NotFound
 from roost.store.database import Database
+from roost.store.tables.answers import planned_places
 from roost.store.tables.servers import servers
 from tests.nova.schedulers import Nova, offer
 
@@ -278,6 +279,60 @@ async def test_a_group_that_was_deleted_binds_nobody_any_more(nova: Nova) -> Non
         await groups.delete(connection, nova.settings, await groups.find(connection, group))
     with pytest.raises(NotFound):
         await nova.boot(group, offer("zone1-rack1-host1"))
+
+
+async def hold(nova: Nova, group: str, *names: str) -> list[str]:
+    """Places that an applied plan holds on these hosts; their tokens."""
+    async with nova.database.begin() as connection:
+        rows = [await hosts.find(connection, name=name) for name in names]
+        return await reservations.hold(connection, group, [(row.id, None) for row in rows if row is not None])
+
+
+async def test_a_server_that_comes_for_a_planned_place_gets_this_and_no_other(nova: Nova) -> None:
+    group, server = await nova.group("anti-affinity:rack"), str(uuid4())
+    [token] = await hold(nova, group, "zone2-rack2-host3")
+    others = [host for host in EVERYWHERE if rack(host) != "zone2-rack2"]
+    for _ in others[::4]:
+        [*hosts_] = await nova.boot(group, offer(*EVERYWHERE))
+        assert hosts_
+        assert "zone2-rack2" not in {rack(host) for host in hosts_}, "a place that is held is taken"
+    assert await nova.boot(group, offer(*EVERYWHERE)) == []
+    assert await nova.boot(group, offer(*others), server, token=token) == [], "another host is not what was planned"
+    for scheduler in (0, 1):  # an answer may be lost, and the question asked again
+        passing = await nova.boot(group, offer(*EVERYWHERE), server, scheduler, token=token)
+        assert passing == ["zone2-rack2-host3"]
+    assert await nova.boot(group, offer(*EVERYWHERE), token=token) == [], "a second server does not get it"
+
+
+async def test_a_server_that_ran_is_not_bound_to_the_place_of_its_plan(nova: Nova) -> None:
+    group, server = await nova.group("anti-affinity"), str(uuid4())
+    [token] = await hold(nova, group, EVERYWHERE[0])
+    assert await nova.boot(group, offer(*EVERYWHERE), server, token=token) == [EVERYWHERE[0]]
+    await arrived(nova, server, EVERYWHERE[0])
+    assert await nova.boot(group, offer(EVERYWHERE[1]), server, token=token) == [EVERYWHERE[1]]
+
+
+async def test_tokens_of_other_groups_and_of_nobody_mean_nothing(nova: Nova) -> None:
+    group, other = await nova.group("anti-affinity"), await nova.group("anti-affinity")
+    [token] = await hold(nova, other, EVERYWHERE[0])
+    for strange in (token, str(uuid4()), "no token"):
+        assert await nova.boot(group, offer(EVERYWHERE[1]), token=strange) in ([EVERYWHERE[1]], [])
+    assert list((await nova.members(group)).values()).count((EVERYWHERE[1],)) == 1
+    assert await nova.boot(other, offer(EVERYWHERE[0]), token=token) == [EVERYWHERE[0]]
+
+
+async def test_places_that_nobody_came_for_are_free_again(nova: Nova) -> None:
+    group = await nova.group("anti-affinity")
+    [token] = await hold(nova, group, EVERYWHERE[0])
+    with pytest.raises(Conflict):
+        await hold(nova, group, EVERYWHERE[1])
+    assert await nova.boot(group, offer(EVERYWHERE[0])) == []
+    async with nova.database.begin() as connection:
+        await connection.execute(planned_places.update().values(created_at=sa.text("now() - interval '11 minutes'")))
+    assert await nova.boot(group, offer(EVERYWHERE[0]), token=token) == [EVERYWHERE[0]]
+    assert await hold(nova, group, EVERYWHERE[1]) != [token]
+    async with nova.database.begin() as connection:
+        assert await connection.scalar(sa.select(sa.func.count()).select_from(planned_places)) == 1
 
 
 async def arrived(nova: Nova, server: str, host: str) -> None:

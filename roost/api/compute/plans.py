@@ -273,13 +273,12 @@ async def plan_group(call: Call) -> Reply:
     if generation is None:
         return {"plan": _shown(await plans.propose(scheduler, group, change, call.caller.project_id or ""), seen)}
     call.permit(DRAIN if isinstance(change, Displace) else APPLY, project_id=group.project_id)
-    if isinstance(change, Create):
-        call.services.groups.check_boots()
+    owner = call.caller.project_id or ""
     try:
         if isinstance(change, Create):
-            made = await plans.boot_planned(scheduler, group, change, generation)
+            port = call.services.groups
+            made = await port.boot_planned(call.token, scheduler, group, change, generation, owner)
         elif isinstance(change, Displace):
-            owner = call.caller.project_id or ""
             made = await plans.drain_planned(scheduler, group, change, generation, actor(call), owner)
         else:
             async with call.services.database.begin() as connection:

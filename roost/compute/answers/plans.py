@@ -246,13 +246,8 @@ async def boot_planned(scheduler: Scheduler, group: Group, change: Create, gener
     """Boot the servers of a plan where it said; raises `Changed` if they would come elsewhere."""
     async with scheduler.database.begin() as connection:
         kept = await _take(connection, group, change, generation)
-        planned = kept.outcome["placements"]
-        if not planned:
-            raise Conflict("The plan has no place for these servers; there is nothing to apply.")
-        ids = {row.name: row.id for row in await connection.execute(sa.select(hosts.c.name, hosts.c.id))}
-    expected = tuple((ids.get(each["host"], 0), each.get("partition")) for each in planned)
-    named = tuple(replace(new, name=each["name"]) for new, each in zip(change.boot.servers, planned, strict=True))
-    boot = replace(change.boot, servers=named, group_id=group.id, seed=kept.seed, expected=expected)
+        expected = await _expected(connection, kept)
+    boot = replace(_as_named(change, kept).boot, group_id=group.id, seed=kept.seed, expected=expected)
     try:
         booted = await scheduler.create(boot)
     except Overtaken as overtaken:
@@ -261,6 +256,47 @@ async def boot_planned(scheduler: Scheduler, group: Group, change: Create, gener
         same = {kind: kept.outcome.get(kind, []) for kind in VIOLATIONS}
         raise Changed(kept.outcome, {**now.essence(), **same}) from None
     return GroupPlan(PlanOutcome(placements=list(kept.outcome["placements"])), generation, True, booted.server_ids)
+
+
+Hold = Callable[[AsyncConnection, str, Sequence[tuple[int, int | None]]], Awaitable[list[str]]]
+"""Holds places in a group, each a host and a partition, until servers come for them; the token of each."""
+
+
+async def hold_planned(
+    scheduler: Scheduler, group: Group, change: Create, generation: str, owner: str, hold: Hold
+) -> tuple[GroupPlan, list[str]]:
+    """Hold the places of a plan for servers that a Nova is to make; raises `Changed` if they would come elsewhere. They
+    are decided anew as those of a drain are."""
+    for _ in range(_TRIES):
+        async with scheduler.database.begin() as connection, connection.begin_nested() as savepoint:
+            version = await connection.scalar(sa.select(server_groups.c.version).where(server_groups.c.id == group.id))
+            kept = await _take(connection, group, change, generation)
+            expected = await _expected(connection, kept)
+            await savepoint.rollback()
+        outcome = await look_ahead(scheduler, group, _as_named(change, kept), kept.seed, owner)
+        async with scheduler.database.begin() as connection:
+            locked = await claims.lock_groups(connection, [group.id])
+            if group.id in locked and locked[group.id].version == version:
+                _compare(await _take(connection, group, change, generation), outcome)
+                tokens = await hold(connection, group.id, expected)
+                return GroupPlan(outcome, generation, True), tokens
+    raise Conflict("The group changes all the time; try again.")
+
+
+async def _expected(connection: AsyncConnection, kept: sa.Row[Any]) -> tuple[tuple[int, int | None], ...]:
+    """The host of each server of a plan, and its partition."""
+    planned = kept.outcome["placements"]
+    if not planned:
+        raise Conflict("The plan has no place for these servers; there is nothing to apply.")
+    ids = {row.name: row.id for row in await connection.execute(sa.select(hosts.c.name, hosts.c.id))}
+    return tuple((ids.get(each["host"], 0), each.get("partition")) for each in planned)
+
+
+def _as_named(change: Create, kept: sa.Row[Any]) -> Create:
+    """The change with the names that the plan gave to its servers."""
+    pairs = zip(change.boot.servers, kept.outcome["placements"], strict=True)
+    named = tuple(replace(new, name=each["name"]) for new, each in pairs)
+    return replace(change, boot=replace(change.boot, servers=named))
 
 
 async def _take(connection: AsyncConnection, group: Group, change: Change, generation: str) -> sa.Row[Any]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.fronting import reservations
-from roost.compute.fronting.reservations import Order, Reserved, Snapshot
+from roost.compute.fronting.reservations import HeldPlace, Order, Reserved, Snapshot
 from roost.compute.inventory.live_fleet import LiveFleet
 from roost.config import Settings
 from roost.errors import Invalid, NotFound, Unavailable
@@ -61,6 +61,8 @@ class Wanted:
     count: int = 1
     partition: int | None = None
     """The partition that it asks for."""
+    token: str | None = None
+    """The place of an applied plan that it comes for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +212,18 @@ def _offers(group: Snapshot, partition: int | None) -> bool:
 
 def _request(wanted: Wanted, group: Snapshot, fleet: Fleet, indexes: Ints) -> Request:
     runs = wanted.instance_id in group.members and wanted.instance_id not in group.building
+    own = None if runs else _own_place(wanted, group)
+    targets = indexes.tolist()
+    partition = wanted.partition
+    if own is not None:
+        targets = [index for index in targets if index == fleet.index(own.host)]
+        partition = own.partition
     members = Members()
+    for token, kept_place in group.held.items():
+        # Once its server came, the server itself is the member.
+        index = fleet.index(kept_place.host) if token != wanted.token and kept_place.server_id is None else None
+        if index is not None:
+            members.add(index, partition=kept_place.partition)
     for member, hosts in group.members.items():
         for index in map(fleet.index, hosts) if member != wanted.instance_id else ():
             if index is not None:
@@ -221,11 +234,17 @@ def _request(wanted: Wanted, group: Snapshot, fleet: Fleet, indexes: Ints) -> Re
         wanted.count,
         group.rules,
         members,
-        targets=indexes.tolist(),
+        targets=targets,
         # A server that runs keeps its partition wherever it goes.
-        partition=group.partitions.get(wanted.instance_id) if runs else wanted.partition,
+        partition=group.partitions.get(wanted.instance_id) if runs else partition,
         seed=hash(wanted.instance_id),
     )
+
+
+def _own_place(wanted: Wanted, group: Snapshot) -> HeldPlace | None:
+    """The place that a server comes for, unless another came for it before."""
+    held = group.held.get(wanted.token or "")
+    return held if held is not None and held.server_id in (None, wanted.instance_id) else None
 
 
 def _order(wanted: Wanted, group: Snapshot, stage: _Stage, decision: Decision) -> Order:
@@ -241,6 +260,7 @@ def _order(wanted: Wanted, group: Snapshot, stage: _Stage, decision: Decision) -
         generation=stage.generation,
         record={**written, "chosen": written["chosen"][:1]},
         partition=decision.partitions[0] if decision.partitions else None,
+        token=wanted.token if _own_place(wanted, group) else None,
     )
 
 

@@ -4,10 +4,13 @@ A place is chosen (`choice`) on a group at a version (`show`) and on the fleet a
 numbers (`reserve`). The group's row is locked, so of two choices on the same version only one is carried out; the other
 is stale. A reservation is a claim of a server that Nova
 is still making, or moving; it becomes a fact, or is given back, when Nova says where the server is.
+
+An applied plan holds its places (`hold`) before Nova is asked for the servers. A server that comes with the token of
+one gets that place and no other.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,12 +21,26 @@ from roost.compute.groups import groups, members
 from roost.compute.inventory import claims
 from roost.compute.inventory.changes import latest_generation
 from roost.config import Settings
-from roost.errors import Invalid
+from roost.errors import Conflict, Invalid
 from roost.placement.record import Record
 from roost.placement.rules import Rule
+from roost.store.tables.answers import planned_places
 from roost.store.tables.compute import hosts
 from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import server_groups, servers
+
+_HELD = sa.text("interval '10 minutes'")
+"""How long the place of an applied plan waits for its server: the scheduler of a busy cloud may have a queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPlace:
+    """A place of an applied plan."""
+
+    host: str
+    partition: int | None = None
+    server_id: str | None = None
+    """The server that came for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +56,8 @@ class Snapshot:
     """The members that have not run yet."""
     partitions: Mapping[str, int]
     """The number of each member that has one."""
+    held: Mapping[str, HeldPlace] = field(default_factory=dict)
+    """The places of applied plans, by token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +74,8 @@ class Order:
     record: Record
     partition: int | None = None
     """The number of the server, where the group is divided."""
+    token: str | None = None
+    """The place of an applied plan that this is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +128,32 @@ async def reserve(connection: AsyncConnection, settings: Settings, group_id: str
         partition = server.partition if runs else order.partition
         explained = servers.update().where(servers.c.id == server.id)
         await connection.execute(explained.values(explanation=order.record, partition=partition))
+    if order.token is not None:
+        mine = planned_places.c.token == order.token
+        await connection.execute(planned_places.update().where(mine).values(server_id=server.id))
     changed = await occupy(connection, server.id, {server.host_id, host_id} - {None})
     await claims.touch_groups(connection, [group_id] if changed else [])
     places = await _places(connection, servers.c.id == server.id)
     return Reserved(group.version + changed, places.get(server.id, ()))
+
+
+async def hold(connection: AsyncConnection, group_id: str, places: Sequence[tuple[int, int | None]]) -> list[str]:
+    """Hold places in a group that the caller has locked, each a host and a partition, for servers to come; the token of
+    each. What others have decided on the group meanwhile is stale. Raises `Conflict` while servers are still to come
+    for places that were held before: plans do not know of those."""
+    rows = [{"group_id": group_id, "host_id": host_id, "partition": partition} for host_id, partition in places]
+    await connection.execute(planned_places.delete().where(planned_places.c.created_at < sa.func.now() - _HELD))
+    if any(place.server_id is None for place in (await _held(connection, group_id)).values()):
+        raise Conflict("The servers of a plan that was applied before are still to be placed; plan again in a moment.")
+    made = sa.insert(planned_places).returning(planned_places.c.token, sort_by_parameter_order=True)
+    tokens = list(await connection.scalars(made, rows))
+    await claims.touch_groups(connection, [group_id])
+    return tokens
+
+
+async def let_go(connection: AsyncConnection, tokens: Iterable[str]) -> None:
+    """Hold these places no longer: their servers will not come."""
+    await connection.execute(planned_places.delete().where(planned_places.c.token.in_(list(tokens))))
 
 
 async def occupy(connection: AsyncConnection, server_id: str, host_ids: Iterable[int | None]) -> bool:
@@ -167,7 +210,16 @@ async def _snapshot(connection: AsyncConnection, group: sa.Row[Any]) -> Snapshot
     building = tuple(row.id for row in rows if row.launched_at is None)
     hosts_of = {row.id: places.get(row.id, ()) for row in rows}
     partitions = {row.id: row.partition for row in rows if row.partition is not None}
-    return Snapshot(group.id, group.version, rules, hosts_of, building, partitions)
+    held = await _held(connection, group.id)
+    return Snapshot(group.id, group.version, rules, hosts_of, building, partitions, held)
+
+
+async def _held(connection: AsyncConnection, group_id: str) -> dict[str, HeldPlace]:
+    table = planned_places
+    query = sa.select(table, hosts.c.name).join(hosts, hosts.c.id == table.c.host_id)
+    fresh = table.c.group_id == group_id, table.c.created_at > sa.func.now() - _HELD
+    rows = await connection.execute(query.where(*fresh))
+    return {row.token: HeldPlace(row.name, row.partition, row.server_id) for row in rows}
 
 
 async def _places(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> dict[str, tuple[str, ...]]:

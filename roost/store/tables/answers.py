@@ -19,6 +19,20 @@ plans = sa.Table(
     created_at(),
 )
 
+# Places of an applied plan, held for servers that a nova-scheduler is still to place. Each server names its place by
+# the token, which only Roost and Nova's scheduler know.
+planned_places = sa.Table(
+    "planned_places",
+    metadata,
+    sa.Column("token", UUID(as_uuid=False), primary_key=True, server_default=sa.func.gen_random_uuid()),
+    sa.Column("group_id", sa.ForeignKey(server_groups.c.id, ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("host_id", sa.ForeignKey(hosts.c.id, ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("partition", sa.Integer),
+    # The server that came for it: from then on the server itself counts.
+    sa.Column("server_id", UUID(as_uuid=False)),
+    created_at(),
+)
+
 repairs = sa.Table(
     "repairs",
     metadata,
