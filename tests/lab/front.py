@@ -35,6 +35,7 @@ project_name = service
 user_domain_name = Default
 project_domain_name = Default
 on_failure = {on_failure}
+time_limit = 60
 """
 
 
@@ -55,7 +56,8 @@ class Front(Deployment):
         """Let the lab's nova-scheduler load the filter and the weigher."""
         conf = self.folder / "nova-roost.conf"
         conf.write_text(_NOVA_CONF.format(url=self.url, auth_url=self.lab.auth_url, on_failure=on_failure))
-        restart_scheduler(replace(self.lab, filters=FILTER, weighers=WEIGHER, nova_conf=str(conf), **more))
+        settings = {"filters": FILTER, "weighers": WEIGHER, "nova_conf": str(conf), **more}
+        restart_scheduler(replace(self.lab, **settings))
 
     def connect(self, auth: Mapping[str, str]) -> Any:
         """openstacksdk as somebody, with Roost in Nova's place."""
@@ -130,14 +132,10 @@ class Person:
     def begin(self, group: str | None = None, flavor: str = "m1.lab", **more: Any) -> str:
         """Ask for a server; its id."""
         compute = self.connection.compute
-        made = compute.create_server(
-            name="server",
-            image_id=self.connection.image.find_image(tenants.IMAGE).id,
-            flavor_id=compute.find_flavor(flavor).id,
-            networks="none",
-            **({"scheduler_hints": {"group": group}} if group else {}),
-            **more,
-        )
+        hints = {"scheduler_hints": {"group": group}} if group else {}
+        given = {"name": "server", "networks": "none", **hints, **more}
+        image, size = self.connection.image.find_image(tenants.IMAGE), compute.find_flavor(flavor)
+        made = compute.create_server(image_id=image.id, flavor_id=size.id, **given)
         return str(made.id)
 
     def settled(self, server: str) -> Any:
