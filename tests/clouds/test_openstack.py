@@ -58,10 +58,10 @@ async def test_a_turn_in_a_group_is_waited_for_however_long_it_takes(database_ur
 
     await asyncio.gather(take(0), take(1))
     assert order in ([0, 0, 1, 1], [1, 1, 0, 0])
-    for each in (*engines, *databases):
-        closed = each.close()
-        if closed is not None:
-            await closed
+    for clouds in engines:
+        clouds.close()
+    for database in databases:
+        await database.close()
 
 
 class Members:
