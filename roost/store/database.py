@@ -68,6 +68,11 @@ class Connection(psycopg.AsyncConnection[Any]):
         timer = asyncio.get_running_loop().call_later(patience, self.abandon) if patience else None
         try:
             result = await super().wait(gen, *arguments, **named)
+        except psycopg.InternalError as error:
+            # Not an error of the server: what it sent when it went away makes no sense. A commit may have happened.
+            if error.sqlstate is None:
+                raise psycopg.OperationalError(str(error)) from error
+            raise
         finally:
             if timer is not None:
                 timer.cancel()

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import psycopg
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
-from roost.store.database import Database, notify, violated, worth_retrying
+from roost.store.database import Database, is_unavailable, notify, violated, worth_retrying
 from roost.store.tables.identity import projects
 from tests.loop import stretches
 
@@ -99,3 +99,38 @@ async def test_a_long_answer_is_read_piece_by_piece(database: Database) -> None:
             rows = (await connection.execute(sa.text(long))).all()
     assert [row.n for row in rows] == list(range(1, 20_001))
     assert found.longest < 0.7 * found.total, found
+
+
+async def _pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    while data := await source.read(65_536):
+        sink.write(data)
+    sink.close()
+
+
+async def test_a_server_that_goes_away_amid_its_answer_to_a_commit_is_unavailable(database: Database) -> None:
+    committed = b"C\x00\x00\x00\x0bCOMMIT\x00"
+    fields = b"SFATAL\x00VFATAL\x00C57P01\x00Mterminating connection due to administrator command\x00\x00"
+    ended = b"E" + (len(fields) + 4).to_bytes(4, "big") + fields
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_unix_connection(
+            f"{database.address.parameters['host']}/.s.PGSQL.5432"
+        )
+        asking = asyncio.create_task(_pass_on(reader, far_writer))
+        while committed not in (data := await far_reader.read(65_536)):
+            writer.write(data)
+        writer.write(data.partition(committed)[0] + committed + ended)
+        asking.cancel()
+        writer.close()
+        far_writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    leaving = Database(f"postgresql://roost@127.0.0.1:{port}/{database.address.database}")
+    try:
+        with pytest.raises(OperationalError) as caught:
+            await _add(leaving, "acknowledged or not")
+        assert is_unavailable(caught.value)
+    finally:
+        await leaving.close()
+        server.close()
