@@ -59,10 +59,25 @@ tools: /usr/sbin/haproxy /usr/sbin/nginx /usr/sbin/pgbouncer /usr/bin/systemd-an
 /usr/sbin/nginx: PACKAGE = nginx-light
 /usr/sbin/pgbouncer: PACKAGE = pgbouncer
 /usr/bin/systemd-analyze: PACKAGE = systemd
-/usr/sbin/haproxy /usr/sbin/nginx /usr/sbin/pgbouncer /usr/bin/systemd-analyze:
+/usr/sbin/haproxy /usr/sbin/nginx /usr/sbin/pgbouncer /usr/bin/systemd-analyze /usr/bin/etcd /usr/bin/patroni /usr/lib/postgresql:
 	@command -v apt-get >/dev/null || { echo "$@ is missing, and there is no apt-get to install it."; exit 1; }
 	$(AS_ROOT) apt-get update -qq
 	$(AS_ROOT) env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends $(PACKAGE)
+
+# PostgreSQL under Patroni, etcd, PgBouncer and HAProxy, two APIs and two engines on this machine, until Ctrl-C; and what
+# fails there, each HA_ROUNDS (3) times: see docs/high-availability.md.
+.PHONY: ha ha-test
+ha: install ha-tools
+	$(BIN)/python -m tests.ha
+
+ha-test: install ha-tools
+	ROOST_HA=1 $(BIN)/python -m pytest -s tests/ha
+
+.PHONY: ha-tools
+ha-tools: /usr/sbin/haproxy /usr/sbin/pgbouncer /usr/bin/etcd /usr/bin/patroni /usr/lib/postgresql
+/usr/bin/etcd: PACKAGE = etcd-server
+/usr/bin/patroni: PACKAGE = patroni
+/usr/lib/postgresql: PACKAGE = postgresql
 
 # The dashboard's tests need a Chromium of the system (from Debian's packages, as root or through sudo), what drives it,
 # and axe, which judges how accessible a page is.
@@ -100,11 +115,6 @@ alerts: install .venv-prometheus/usr/bin/promtool .venv-prometheus/bin/prometheu
 oracle: install
 	ROOST_ORACLE=4 $(BIN)/python -m pytest tests/placement/test_scheduler_properties.py tests/placement/test_remedy.py \
 		tests/placement/test_index.py
-
-# A standby takes over from a primary that was killed: two or three minutes, most of them waiting.
-.PHONY: failover-test
-failover-test: install
-	ROOST_FAILOVER=1 $(BIN)/python -m pytest tests/faults/test_failover.py
 
 soak: install
 	$(BIN)/python -m tests.faults.soak

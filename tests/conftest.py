@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.compute.cloud import Cloud
 
 EXPECTED_SKIPS = {
-    "tests/faults/test_failover.py::": "a failover takes minutes: make failover-test",
+    "tests/ha/test_faults.py::": "Patroni's failovers take a quarter of an hour: make ha-test",
     "tests/packaging/test_wheel.py::": "installing the wheel takes a minute: make dist-test",
     "tests/nova/test_samples.py::": "each Nova is in an environment of its own: make nova-matrix",
     "tests/imports/test_senlin.py::": "one test needs the real Senlin: make senlin-import-test",

@@ -12,7 +12,7 @@ Dial = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
 class Proxy:
     """Listens on a port of this machine and passes on what comes, as slowly as it is told."""
 
-    def __init__(self, dial: Dial) -> None:
+    def __init__(self, dial: Dial, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self.delay = 0.0
         """Seconds that each piece of data waits on its way."""
         self._dial = dial
@@ -21,7 +21,7 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
         # The port is the proxy's for good: those behind it come back to the same address after each fault.
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(address)
         self.port = int(self._listener.getsockname()[1])
 
     async def start(self) -> None:

@@ -20,9 +20,9 @@ def standby(primary: EmbeddedPostgres, folder: Path) -> EmbeddedPostgres:
     copy = EmbeddedPostgres(folder / "copy", REPLICATION)
     copy.folder.mkdir()
     target = folder / "copied"
-    subprocess.run(
-        [found / "pg_basebackup", "-h", primary._sockets, "-U", "roost", "-D", target, "-R", "-X", "stream"], check=True
-    )
+    # Without --checkpoint=fast it would wait minutes for a checkpoint that the primary spreads out.
+    command = [found / "pg_basebackup", "-h", primary._sockets, "-U", "roost", "-D", target, "-R", "--checkpoint=fast"]
+    subprocess.run(command, check=True)
     owner = primary._data.stat()
     shutil.copytree(target, copy._data)
     for path in (copy._data, *copy._data.rglob("*")):
