@@ -21,8 +21,8 @@ def standby(primary: EmbeddedPostgres, folder: Path) -> EmbeddedPostgres:
     copy.folder.mkdir()
     target = folder / "copied"
     # Without --checkpoint=fast it would wait minutes for a checkpoint that the primary spreads out.
-    command = [found / "pg_basebackup", "-h", primary._sockets, "-U", "roost", "-D", target, "-R", "--checkpoint=fast"]
-    subprocess.run(command, check=True)
+    where = ["-h", str(primary._sockets), "-U", "roost", "-D", str(target)]
+    subprocess.run([str(found / "pg_basebackup"), *where, "-R", "--checkpoint=fast"], check=True)
     owner = primary._data.stat()
     shutil.copytree(target, copy._data)
     for path in (copy._data, *copy._data.rglob("*")):
