@@ -5,22 +5,15 @@ import logging
 import time
 from dataclasses import dataclass
 
-import sqlalchemy as sa
-
 from roost.compute.inventory.live_fleet import LiveFleet
 from roost.store import schema
-from roost.store.database import Database, Limits
+from roost.store.database import Database, Limits, can_write
 
 logger = logging.getLogger(__name__)
 
 _PROBE_SECONDS = 3.0
 _FRESH_SECONDS = 1.0
 """For so long an answer is given again: anyone may ask, and a look writes to the database."""
-
-# It goes the whole way of a write, to the standby that a commit waits for, and leaves no row behind.
-_WRITE = sa.text(
-    "SELECT current_setting('transaction_read_only') = 'on', pg_logical_emit_message(true, 'roost.readiness', '')"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +54,7 @@ class Readiness:
                 if status.problem:
                     return [status.problem]
                 await self._live.sync(connection)
-                if await connection.scalar(_WRITE):
+                if not await can_write(connection):
                     return ["the database can only be read"]
         except Exception as error:
             # Where the database is, and as whom it is asked, is for the operator's eyes.

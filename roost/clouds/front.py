@@ -24,6 +24,7 @@ from roost.compute.answers.plans import Create, GroupPlan
 from roost.compute.fronting import mirror, reservations
 from roost.compute.groups import groups, notifications
 from roost.compute.groups.groups import Group
+from roost.compute.inventory.flavors import FlavorSize
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.errors import Conflict, NotFound
@@ -237,7 +238,7 @@ class FrontedGroups:
             await self.front.nova.disable(name, reason)
         await self.front.follow_inventory()
 
-    async def flavor(self, connection: AsyncConnection, token: str, flavor_id: str, project_id: str) -> Any:
+    async def flavor(self, connection: AsyncConnection, token: str, flavor_id: str, project_id: str) -> FlavorSize:
         """Nova's."""
         return await self.front.nova.flavor(token, flavor_id)
 

@@ -14,6 +14,7 @@ from roost.compute.fronting import mirror
 from roost.compute.groups import groups
 from roost.compute.groups.groups import Group, GroupPolicy
 from roost.compute.inventory import flavors
+from roost.compute.inventory.flavors import FlavorSize
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.errors import NotFound
@@ -62,7 +63,7 @@ class Groups(Protocol):
         """Keep a Nova from choosing these hosts."""
         ...
 
-    async def flavor(self, connection: AsyncConnection, token: str, flavor_id: str, project_id: str) -> Any:
+    async def flavor(self, connection: AsyncConnection, token: str, flavor_id: str, project_id: str) -> FlavorSize:
         """A flavor that the project may use; raises `NotFound`."""
         ...
 
@@ -110,7 +111,7 @@ class EmbeddedGroups:
     async def disable_hosts(self, names: Sequence[str], reason: str) -> None:
         """No other scheduler chooses them."""
 
-    async def flavor(self, connection: AsyncConnection, token: str, flavor_id: str, project_id: str) -> Any:
+    async def flavor(self, connection: AsyncConnection, token: str, flavor_id: str, project_id: str) -> FlavorSize:
         """Roost's own."""
         return await flavors.show(connection, flavor_id, project_id=project_id)
 

@@ -267,6 +267,17 @@ async def patient(connection: AsyncConnection) -> None:
     await connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = '60s'"))
 
 
+# It goes the whole way of a write, to the standby that a commit waits for, and leaves no row behind.
+_WRITE = sa.text(
+    "SELECT current_setting('transaction_read_only') = 'off', pg_logical_emit_message(true, 'roost.readiness', '')"
+)
+
+
+async def can_write(connection: AsyncConnection) -> bool:
+    """Whether a write goes through; raises what a write would raise if it fails."""
+    return bool(await connection.scalar(_WRITE))
+
+
 async def now(connection: AsyncConnection) -> datetime:
     """What time it is. Clocks of machines differ and are set; this is the one that all processes share."""
     moment: datetime = (await connection.execute(sa.select(sa.func.clock_timestamp()))).scalar_one()

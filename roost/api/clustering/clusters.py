@@ -12,7 +12,8 @@ from roost.api.clustering.fields import BodyField
 from roost.api.clustering.handling import accepted, cloud_of, request_context, started
 from roost.api.clustering.lists import Listing, boolean, one_of, text
 from roost.api.clustering.paths import follow
-from roost.api.clustering.shapes import Shape, ShownField
+from roost.api.clustering.shapes import Shape
+from roost.api.fields import ShownField
 from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import ANY, NULL, NULLABLE_STRING, STRING, UUID, Schema, array, by_name, thing

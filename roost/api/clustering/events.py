@@ -1,7 +1,8 @@
 """Events: what happened, listed and shown."""
 
 from roost.api.clustering.lists import Listing, one_of, text
-from roost.api.clustering.shapes import Shape, ShownField
+from roost.api.clustering.shapes import Shape
+from roost.api.fields import ShownField
 from roost.api.permissions import READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULL, array, thing

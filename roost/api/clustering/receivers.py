@@ -11,7 +11,8 @@ from roost.api.clustering import fields
 from roost.api.clustering.fields import BodyField
 from roost.api.clustering.handling import request_context
 from roost.api.clustering.lists import Listing, one_of, text
-from roost.api.clustering.shapes import Shape, ShownField
+from roost.api.clustering.shapes import Shape
+from roost.api.fields import ShownField
 from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import STRING, Schema, array, thing

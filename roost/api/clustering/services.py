@@ -2,7 +2,8 @@
 
 from operator import attrgetter
 
-from roost.api.clustering.shapes import Shape, ShownField
+from roost.api.clustering.shapes import Shape
+from roost.api.fields import ShownField
 from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import array, thing

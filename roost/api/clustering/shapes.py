@@ -2,12 +2,13 @@
 
 import types
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from roost.api.clustering.moments import moment
+from roost.api.fields import OLDEST, FieldTable, ShownField
 from roost.api.schemas import INTEGER, STRING, TRUTH, UUID, Schema, array, thing
 from roost.api.versions import Version
 
@@ -22,19 +23,9 @@ _SCHEMAS: Mapping[Any, Schema] = {str: STRING, int: INTEGER, bool: TRUTH, dateti
 OWNER = {"user_id": "user", "project_id": "project", "domain_id": "domain"}
 
 
-@dataclass(frozen=True, slots=True)
-class ShownField(Generic[R]):
-    """One field of a resource: what it is called, since when it is shown, and how its value is found."""
-
-    name: str
-    schema: Schema
-    value: Callable[[R], Any]
-    since: Version | None = None
-
-
-class Shape(Generic[R]):
-    """The fields of a resource: those of its record, each with the schema of its type. `other` adds to them, or
-    replaces those of the same name."""
+class Shape(FieldTable[R]):
+    """The fields of a record, each with the schema of its type. `other` adds to them, or replaces those of the same
+    name."""
 
     def __init__(
         self,
@@ -45,24 +36,15 @@ class Shape(Generic[R]):
         since: Mapping[str, Version] | None = None,
     ) -> None:
         hints, later = get_type_hints(record), since or {}
-        own = {
-            name: ShownField(name, _schema(hints[each.name]), _value(each.name, hints[each.name]), later.get(name))
+        own: dict[str, ShownField[R]] = {
+            name: ShownField(
+                name, _schema(hints[each.name]), _value(each.name, hints[each.name]), later.get(name, OLDEST)
+            )
             for each in fields(record)  # type: ignore[arg-type]
             if each.name not in hides
             for name in [names.get(each.name, each.name)]
         }
-        self.fields = tuple((own | {each.name: each for each in other}).values())
-
-    def schema(self, version: Version | None = None, **more: Schema) -> Schema:
-        """What an answer in this version has; it may have `more`."""
-        return thing({each.name: each.schema for each in self._known(version)}, more)
-
-    def show(self, record: R, version: Version | None = None) -> dict[str, Any]:
-        """A record as this version shows it."""
-        return {each.name: each.value(record) for each in self._known(version)}
-
-    def _known(self, version: Version | None) -> list[ShownField[R]]:
-        return [each for each in self.fields if each.since is None or (version is not None and version >= each.since)]
+        super().__init__(*(own | {each.name: each for each in other}).values())
 
 
 def _value(name: str, hint: Any) -> Callable[[Any], Any]:

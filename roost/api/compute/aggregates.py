@@ -183,7 +183,7 @@ async def cache_images(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         await aggregates.show(connection, aggregate_id)
         everything = images.Viewer(call.caller.project_id, is_admin=True)
-        known = {image.id for image in await images.index(connection, everything, images.named(wanted))}
+        known = {image.id for image in await images.by_id(connection, everything, wanted)}
     for image_id in wanted:
         if image_id not in known:
             raise Invalid(f"Image {image_id} could not be found.")

@@ -14,9 +14,10 @@ from roost.compute.answers import explain, what_if
 from roost.compute.groups import groups
 from roost.compute.inventory import claims, quotas
 from roost.compute.inventory.claims import Usage
-from roost.compute.inventory.flavors import resources_of
+from roost.compute.inventory.flavors import FlavorSize, resources_of
 from roost.errors import Invalid, NotFound, OverQuota
 from roost.placement.decision import Request
+from roost.placement.fleet import Resources
 
 routes = Table(prefix="/v2.1")
 
@@ -125,21 +126,18 @@ async def ask(call: Call) -> Reply:
     asked = call.body["explain"]
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, GROUP)
-        flavor = await wanted_flavor(call, connection, asked, group.project_id)
-        if not server_groups.sees_real_names(call):
-            await check_quota(call, connection, group.project_id, flavor, asked.get("count", 1))
+        resources = await _affordable(call, connection, asked, group.project_id)
         wanted = await what_if.new_members(
             connection,
             call.services.scheduler,
             group.id,
-            resources_of(flavor),
+            resources,
             asked.get("count", 1),
             zone=asked.get("availability_zone"),
             partition=asked.get("partition"),
         )
         seen = await view(call, connection, group.project_id)
-    trial = await what_if.decide(call.services.scheduler, wanted, call.caller.project_id or "", helping=True)
-    return {"explanation": seen.explanation(trial.record, trial.help)}
+    return await _answer(call, wanted, seen)
 
 
 @routes.post(
@@ -154,19 +152,30 @@ async def ask_composed(call: Call) -> Reply:
     """Where the first members of a group would go under these `policies`, and why there or why nowhere. Nothing is
     made."""
     asked, project_id = call.body["explain"], call.caller.project_id or ""
-    policies, count = server_groups.asked_policies(call, asked), asked.get("count", 1)
+    policies = server_groups.asked_policies(call, asked)
     async with call.services.database.begin() as connection:
         rules = await groups.check_policies(connection, policies, project_id)
-        flavor = await wanted_flavor(call, connection, asked, project_id)
-        if not server_groups.sees_real_names(call):
-            await check_quota(call, connection, project_id, flavor, count)
+        resources = await _affordable(call, connection, asked, project_id)
         seen = await view(call, connection, project_id)
-    wanted = Request(resources_of(flavor), count, rules, zone=asked.get("availability_zone"))
-    trial = await what_if.decide(call.services.scheduler, wanted, project_id, helping=True)
+    return await _answer(
+        call, Request(resources, asked.get("count", 1), rules, zone=asked.get("availability_zone")), seen
+    )
+
+
+async def _answer(call: Call, wanted: Request, seen: explain.View) -> Reply:
+    trial = await what_if.decide(call.services.scheduler, wanted, call.caller.project_id or "", helping=True)
     return {"explanation": seen.explanation(trial.record, trial.help)}
 
 
-async def check_quota(call: Call, connection: AsyncConnection, project_id: str, flavor: Any, count: int) -> None:
+async def _affordable(call: Call, connection: AsyncConnection, asked: Mapping[str, Any], project_id: str) -> Resources:
+    """What each server takes, if the project's quota allows them; operators may ask beyond it."""
+    flavor = await wanted_flavor(call, connection, asked, project_id)
+    if not server_groups.sees_real_names(call):
+        await check_quota(call, connection, project_id, flavor, asked.get("count", 1))
+    return resources_of(flavor)
+
+
+async def check_quota(call: Call, connection: AsyncConnection, project_id: str, flavor: FlavorSize, count: int) -> None:
     """Refuse what the project's quota does not allow it to make: the answer would be of no use to it, and would reveal
     how much room other projects leave."""
     limits = await quotas.limits(connection, call.services.settings.quota, project_id)
@@ -176,7 +185,9 @@ async def check_quota(call: Call, connection: AsyncConnection, project_id: str, 
         raise OverQuota(over)
 
 
-async def wanted_flavor(call: Call, connection: AsyncConnection, asked: Mapping[str, Any], project_id: str) -> Any:
+async def wanted_flavor(
+    call: Call, connection: AsyncConnection, asked: Mapping[str, Any], project_id: str
+) -> FlavorSize:
     """The flavor that a body names, if the project may use it; a Nova's where Roost stands in front of one."""
     flavor_id = str(asked["flavorRef"]).rpartition("/")[2]
     try:

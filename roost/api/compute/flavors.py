@@ -1,15 +1,30 @@
 """Flavors, their extra specs, and the projects that may use private ones."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from oslo_utils import strutils
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.compute import views
 from roost.api.compute.views import LINKS, PAGE, closed_query, next_page, open_query
+from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import ADMIN, ANYONE, READER, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import BOOLEAN, MOST_DIGITS, NAME, NULLABLE_STRING, STRING, Schema, array, boolean, thing
+from roost.api.schemas import (
+    BOOLEAN,
+    INTEGER,
+    MOST_DIGITS,
+    NAME,
+    NULLABLE_STRING,
+    STRING,
+    TRUTH,
+    Schema,
+    array,
+    boolean,
+    by_name,
+    thing,
+)
 from roost.api.versions import Version
 from roost.compute.inventory import flavors
 from roost.compute.inventory.flavors import Flavor
@@ -89,53 +104,43 @@ _FILTERS = {
     "sort_dir": {"type": "string", "enum": ["asc", "desc"]},
 }
 
-_BRIEF = {"id": STRING, "name": STRING, "links": LINKS}
-_BRIEF_2_55 = {**_BRIEF, "description": NULLABLE_STRING}
-_INTEGER: Schema = {"type": "integer"}
-_FULL = {
-    **_BRIEF,
-    **dict.fromkeys(("ram", "disk", "vcpus", "OS-FLV-EXT-DATA:ephemeral"), _INTEGER),
-    "swap": {"anyOf": [_INTEGER, {"const": ""}]},
-    "os-flavor-access:is_public": {"type": "boolean"},
-    "OS-FLV-DISABLED:disabled": {"const": False},
-    "rxtx_factor": {"type": "number"},
-}
-_FULL_2_55 = {**_FULL, "description": NULLABLE_STRING}
-_FULL_2_75 = {**_FULL_2_55, "swap": _INTEGER}
-_FULL_2_102 = {
-    name: schema for name, schema in _FULL_2_75.items() if name not in ("OS-FLV-DISABLED:disabled", "rxtx_factor")
-}
-_SPECS_SHOWN = {"extra_specs": {"type": "object", "additionalProperties": STRING}}
 
-_SHAPES: tuple[tuple[str, str | None, Schema], ...] = (
-    ("2.1", "2.54", thing(_FULL)),
-    ("2.55", "2.60", thing(_FULL_2_55)),
-    ("2.61", "2.74", thing(_FULL_2_55, _SPECS_SHOWN)),
-    ("2.75", "2.101", thing(_FULL_2_75, _SPECS_SHOWN)),
-    ("2.102", None, thing(_FULL_2_102, _SPECS_SHOWN)),
+class _Shown(NamedTuple):
+    """What an answer about a flavor is made from."""
+
+    call: Call
+    flavor: Flavor
+
+
+_BRIEF = FieldTable[_Shown](
+    ShownField("id", STRING, lambda of: of.flavor.id),
+    ShownField("name", STRING, lambda of: of.flavor.name),
+    ShownField("links", LINKS, lambda of: views.links(of.call, "flavors", of.flavor.id)),
+    ShownField("description", NULLABLE_STRING, lambda of: of.flavor.description, since=Version(2, 55)),
 )
-"""A flavor in full, from version to version."""
+_FULL = FieldTable[_Shown](
+    *_BRIEF.fields,
+    ShownField("ram", INTEGER, lambda of: of.flavor.memory_mb),
+    ShownField("disk", INTEGER, lambda of: of.flavor.disk_gb),
+    ShownField("vcpus", INTEGER, lambda of: of.flavor.vcpus),
+    ShownField("swap", {"anyOf": [INTEGER, {"const": ""}]}, lambda of: of.flavor.swap_mb or "", until=Version(2, 74)),
+    ShownField("swap", INTEGER, lambda of: of.flavor.swap_mb, since=Version(2, 75)),
+    ShownField("OS-FLV-EXT-DATA:ephemeral", INTEGER, lambda of: of.flavor.ephemeral_gb),
+    ShownField("os-flavor-access:is_public", TRUTH, lambda of: of.flavor.is_public),
+    ShownField("OS-FLV-DISABLED:disabled", {"const": False}, lambda of: False, until=Version(2, 101)),
+    ShownField("rxtx_factor", {"type": "number"}, lambda of: of.flavor.rxtx_factor, until=Version(2, 101)),
+    ShownField(
+        "extra_specs",
+        by_name(STRING),
+        lambda of: of.flavor.extra_specs,
+        since=Version(2, 61),
+        when=lambda of: of.call.may(_SPECS + "index"),
+    ),
+)
 
 
-def _view(call: Call, flavor: Flavor, *, brief: bool = False) -> dict[str, Any]:
-    view: dict[str, Any] = {"id": flavor.id, "name": flavor.name, "links": views.links(call, "flavors", flavor.id)}
-    if call.version >= Version(2, 55):
-        view["description"] = flavor.description
-    if brief:
-        return view
-    view |= {
-        "ram": flavor.memory_mb,
-        "disk": flavor.disk_gb,
-        "vcpus": flavor.vcpus,
-        "swap": flavor.swap_mb or (0 if call.version >= Version(2, 75) else ""),
-        "OS-FLV-EXT-DATA:ephemeral": flavor.ephemeral_gb,
-        "os-flavor-access:is_public": flavor.is_public,
-    }
-    if call.version < Version(2, 102):
-        view |= {"OS-FLV-DISABLED:disabled": False, "rxtx_factor": flavor.rxtx_factor}
-    if call.version >= Version(2, 61) and call.may(_SPECS + "index"):
-        view["extra_specs"] = flavor.extra_specs
-    return view
+def _view(call: Call, flavor: Flavor, table: FieldTable[_Shown] = _FULL) -> dict[str, Any]:
+    return table.show(_Shown(call, flavor), call.version)
 
 
 def _own(call: Call) -> str | None:
@@ -163,7 +168,7 @@ def _is_public(call: Call) -> bool | None:
         raise Invalid(f"Invalid is_public filter [{text}]") from None
 
 
-async def _list(call: Call, *, brief: bool) -> Reply:
+async def _list(call: Call, table: FieldTable[_Shown]) -> Reply:
     async with call.services.database.begin() as connection:
         found = await flavors.index(
             connection,
@@ -176,38 +181,23 @@ async def _list(call: Call, *, brief: bool) -> Reply:
             descending=call.query.get("sort_dir") == "desc",
             page=call.page,
         )
-    listed = [_view(call, flavor, brief=brief) for flavor in found]
+    listed = [_view(call, flavor, table) for flavor in found]
     following = next_page(call, listed, "id")
     return {"flavors": listed, **({"flavors_links": following} if following else {})}
 
 
-def _page(flavor: Schema) -> Schema:
-    return thing({"flavors": array(flavor)}, {"flavors_links": LINKS})
+def _page(table: FieldTable[_Shown]) -> Callable[[Version], Schema]:
+    return lambda version: thing({"flavors": array(table.schema(version))}, {"flavors_links": LINKS})
 
 
-def _query(since: str) -> Schema:
-    """Unknown keys are ignored before 2.75; a name may be asked for from 2.102 on, but was heeded before."""
-    if Version.parse(since) < Version(2, 75):
-        return open_query(**_FILTERS)
-    return closed_query(**_FILTERS, **({"name": STRING} if since == "2.102" else {}))
-
-
-@routes.get("/flavors", until="2.54", rule=_READ, query=_query("2.1"), response=_page(thing(_BRIEF)))
-@routes.get(
-    "/flavors", since="2.55", until="2.74", rule=_READ, query=_query("2.55"), response=_page(thing(_BRIEF_2_55))
-)
-@routes.get(
-    "/flavors", since="2.75", until="2.101", rule=_READ, query=_query("2.75"), response=_page(thing(_BRIEF_2_55))
-)
-@routes.get("/flavors", since="2.102", rule=_READ, query=_query("2.102"), response=_page(thing(_BRIEF_2_55)))
 async def index(call: Call) -> Reply:
     """List flavors by id and name."""
-    return await _list(call, brief=True)
+    return await _list(call, _BRIEF)
 
 
 async def detail(call: Call) -> Reply:
     """List flavors in full."""
-    return await _list(call, brief=False)
+    return await _list(call, _FULL)
 
 
 async def create(call: Call) -> Reply:
@@ -252,24 +242,40 @@ async def update(call: Call) -> Reply:
         return {"flavor": _view(call, await flavors.describe(connection, call.path["flavor_id"], description))}
 
 
-def _create_body(since: str) -> Schema:
-    optional = dict(_OPTIONAL)
-    if since != "2.102":
-        optional["rxtx_factor"] = _FACTOR
-    if since != "2.1":
-        optional["description"] = _DESCRIPTION
-    return thing({"flavor": thing(_NEEDED, optional)})
+def _creation(**optional: Schema) -> Schema:
+    return thing({"flavor": thing(_NEEDED, {**_OPTIONAL, **optional})})
 
 
-for _since, _until, _shape in _SHAPES:
-    _row: dict[str, Any] = {"since": _since, "until": _until}
-    _single = thing({"flavor": _shape})
-    routes.get("/flavors/detail", rule=_READ, query=_query(_since), response=_page(_shape), **_row)(detail)
-    routes.post("/flavors", rule=_MANAGE + "create", body=_create_body(_since), response=_single, **_row)(create)
-    routes.get("/flavors/{flavor_id}", rule=_READ, response=_single, **_row)(show)
-    if _since != "2.1":
-        _body = thing({"flavor": thing({"description": _DESCRIPTION})})
-        routes.put("/flavors/{flavor_id}", rule=_MANAGE + "update", body=_body, response=_single, **_row)(update)
+def _one(version: Version) -> Schema:
+    return thing({"flavor": _FULL.schema(version)})
+
+
+# Unknown keys are ignored before 2.75; a name may be asked for from 2.102 on, but was heeded before.
+_QUERIES: tuple[tuple[str, str | None, Schema], ...] = (
+    ("2.1", "2.74", open_query(**_FILTERS)),
+    ("2.75", "2.101", closed_query(**_FILTERS)),
+    ("2.102", None, closed_query(**_FILTERS, name=STRING)),
+)
+_CREATIONS: tuple[tuple[str, str | None, Schema], ...] = (
+    ("2.1", "2.54", _creation(rxtx_factor=_FACTOR)),
+    ("2.55", "2.101", _creation(rxtx_factor=_FACTOR, description=_DESCRIPTION)),
+    ("2.102", None, _creation(description=_DESCRIPTION)),
+)
+for _since, _until, _query in _QUERIES:
+    _row: dict[str, Any] = {"since": _since, "until": _until, "rule": _READ, "query": _query}
+    routes.get("/flavors", response=_page(_BRIEF), **_row)(index)
+    routes.get("/flavors/detail", response=_page(_FULL), **_row)(detail)
+for _since, _until, _body in _CREATIONS:
+    _row = {"since": _since, "until": _until, "rule": _MANAGE + "create", "body": _body}
+    routes.post("/flavors", response=_one, **_row)(create)
+routes.get("/flavors/{flavor_id}", rule=_READ, response=_one)(show)
+routes.put(
+    "/flavors/{flavor_id}",
+    since="2.55",
+    rule=_MANAGE + "update",
+    body=thing({"flavor": thing({"description": _DESCRIPTION})}),
+    response=_one,
+)(update)
 
 
 @routes.delete("/flavors/{flavor_id}", rule=_MANAGE + "delete", status=202)

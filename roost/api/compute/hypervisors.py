@@ -1,7 +1,7 @@
 """Hypervisors: the hosts and what they can hold."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.api import schemas
 from roost.api.compute import views
 from roost.api.compute.views import BOOLEAN_WORD, HOST_NAME, LINKS, PAGE, closed_query, next_page, open_query
+from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import NULLABLE_STRING, STRING, Schema, array, boolean, thing
+from roost.api.schemas import INTEGER, NULLABLE_STRING, STRING, Schema, array, boolean, thing
 from roost.api.versions import Version
 from roost.compute.inventory import hosts
 from roost.compute.inventory.hosts import ComputeHost, HostedServer, HostTotals
@@ -42,83 +43,77 @@ _CPU = {
     "topology": {"cores": 1, "threads": 1, "sockets": 1},
 }
 _UUIDS = Version(2, 53)
-_INTEGER: Schema = {"type": "integer"}
 _SERVERS = array(thing({"name": STRING, "uuid": schemas.UUID}))
-_WITH_SERVERS = {"with_servers": BOOLEAN_WORD}
-_SEARCH = {**PAGE, "hypervisor_hostname_pattern": HOST_NAME, **_WITH_SERVERS}
-_AMOUNTS = (
-    *("vcpus", "memory_mb", "local_gb", "vcpus_used", "memory_mb_used", "local_gb_used"),
-    *("free_ram_mb", "free_disk_gb", "current_workload", "running_vms", "disk_available_least"),
+_SEARCH = {**PAGE, "hypervisor_hostname_pattern": HOST_NAME, "with_servers": BOOLEAN_WORD}
+_BEFORE_UUIDS, _LAST_AMOUNTS = Version(2, 52), Version(2, 87)
+
+# What may be asked for, from version to version.
+_QUERIES: tuple[tuple[str, str | None, Schema | None], ...] = (
+    ("2.1", "2.32", None),
+    ("2.33", "2.52", open_query(**PAGE)),
+    ("2.53", None, closed_query(**_SEARCH)),
 )
 
 
-def _brief(identifier: Schema = _INTEGER) -> dict[str, Schema]:
-    return {
-        "id": identifier,
-        "hypervisor_hostname": STRING,
-        "state": {"enum": ["up", "down"]},
-        "status": {"enum": ["enabled", "disabled"]},
-    }
+def _amount(name: str, value: Callable[[ComputeHost | HostTotals], int]) -> ShownField[ComputeHost | HostTotals]:
+    return ShownField(name, INTEGER, value, until=_LAST_AMOUNTS)
 
 
-def _full(identifier: Schema = _INTEGER, **more: Schema) -> dict[str, Schema]:
-    service = thing({"id": identifier, "host": STRING, "disabled_reason": NULLABLE_STRING})
-    kind = {"hypervisor_type": STRING, "hypervisor_version": _INTEGER, "host_ip": STRING}
-    return {**_brief(identifier), **kind, "service": service, **more}
+def _service(identifier: Schema) -> Schema:
+    return thing({"id": identifier, "host": STRING, "disabled_reason": NULLABLE_STRING})
 
 
-_AMOUNT_SCHEMAS = dict.fromkeys(_AMOUNTS, _INTEGER)
-_FULL_2_1 = _full(**_AMOUNT_SCHEMAS, cpu_info=STRING)
-_FULL_2_28 = _full(**_AMOUNT_SCHEMAS, cpu_info={"type": "object"})
-_FULL_2_53 = _full(schemas.UUID, **_AMOUNT_SCHEMAS, cpu_info={"type": "object"})
-_FULL_2_88 = _full(schemas.UUID, uptime=NULLABLE_STRING)
+def _service_of(host: ComputeHost, identifier: int | str) -> dict[str, Any]:
+    return {"id": identifier, "host": host.name, "disabled_reason": host.disabled_reason}
 
 
-def _many(properties: dict[str, Schema], *, paged: bool = True, servers: bool = False) -> Schema:
-    listed = array(thing(properties, {"servers": _SERVERS} if servers else {}))
-    return thing({"hypervisors": listed}, {"hypervisors_links": LINKS} if paged else {})
+_BRIEF = FieldTable[ComputeHost](
+    ShownField("id", INTEGER, lambda host: host.id, until=_BEFORE_UUIDS),
+    ShownField("id", schemas.UUID, lambda host: host.uuid, since=_UUIDS),
+    ShownField("hypervisor_hostname", STRING, lambda host: host.name),
+    ShownField("state", {"enum": ["up", "down"]}, lambda host: "down" if host.forced_down else "up"),
+    ShownField("status", {"enum": ["enabled", "disabled"]}, lambda host: "enabled" if host.enabled else "disabled"),
+)
+_AMOUNTS = FieldTable[ComputeHost | HostTotals](
+    _amount("vcpus", lambda host: host.vcpus),
+    _amount("memory_mb", lambda host: host.memory_mb),
+    _amount("local_gb", lambda host: host.disk_gb),
+    _amount("vcpus_used", lambda host: host.vcpus_used),
+    _amount("memory_mb_used", lambda host: host.memory_mb_used),
+    _amount("local_gb_used", lambda host: host.disk_gb_used),
+    _amount("free_ram_mb", lambda host: host.memory_mb - host.memory_mb_used),
+    _amount("free_disk_gb", lambda host: host.disk_gb - host.disk_gb_used),
+    _amount("disk_available_least", lambda host: host.disk_gb - host.disk_gb_used),
+    _amount("current_workload", lambda host: 0),
+    _amount("running_vms", lambda host: host.servers),
+)
+_FULL = FieldTable[ComputeHost](
+    *_BRIEF.fields,
+    ShownField("hypervisor_type", STRING, lambda host: "roost"),
+    ShownField("hypervisor_version", INTEGER, lambda host: 1000),
+    ShownField("host_ip", STRING, lambda host: host.address),
+    ShownField("service", _service(INTEGER), lambda host: _service_of(host, host.id), until=_BEFORE_UUIDS),
+    ShownField("service", _service(schemas.UUID), lambda host: _service_of(host, host.service_uuid), since=_UUIDS),
+    *_AMOUNTS.fields,
+    ShownField("cpu_info", STRING, lambda host: json.dumps(_CPU), until=Version(2, 27)),
+    ShownField("cpu_info", {"type": "object"}, lambda host: _CPU, since=Version(2, 28), until=_LAST_AMOUNTS),
+    ShownField("uptime", NULLABLE_STRING, lambda host: None, since=Version(2, 88)),
+)
 
 
-def _one(properties: dict[str, Schema], *, servers: bool = False) -> Schema:
-    return thing({"hypervisor": thing(properties, {"servers": _SERVERS} if servers else {})})
+def _listed(table: FieldTable[ComputeHost]) -> Callable[[Version], Schema]:
+    """The schema of a list, by version."""
+
+    def schema(version: Version) -> Schema:
+        servers = {"servers": _SERVERS} if version >= _UUIDS else {}
+        links = {"hypervisors_links": LINKS} if version >= Version(2, 33) else {}
+        return thing({"hypervisors": array(table.schema(version, **servers))}, links)
+
+    return schema
 
 
-def _view(call: Call, host: ComputeHost, *, detail: bool = False) -> dict[str, Any]:
-    by_uuid = call.version >= _UUIDS
-    view: dict[str, Any] = {
-        "id": host.uuid if by_uuid else host.id,
-        "hypervisor_hostname": host.name,
-        "state": "down" if host.forced_down else "up",
-        "status": "enabled" if host.enabled else "disabled",
-    }
-    if not detail:
-        return view
-    service = {"id": host.service_uuid if by_uuid else host.id, "host": host.name}
-    view |= {
-        "hypervisor_type": "roost",
-        "hypervisor_version": 1000,
-        "host_ip": host.address,
-        "service": {**service, "disabled_reason": host.disabled_reason},
-    }
-    return view | ({"uptime": None} if call.version >= Version(2, 88) else _amounts(call, host))
-
-
-def _amounts(call: Call, host: ComputeHost | HostTotals) -> dict[str, Any]:
-    free_disk = host.disk_gb - host.disk_gb_used
-    return {
-        "vcpus": host.vcpus,
-        "memory_mb": host.memory_mb,
-        "local_gb": host.disk_gb,
-        "vcpus_used": host.vcpus_used,
-        "memory_mb_used": host.memory_mb_used,
-        "local_gb_used": host.disk_gb_used,
-        "free_ram_mb": host.memory_mb - host.memory_mb_used,
-        "free_disk_gb": free_disk,
-        "disk_available_least": free_disk,
-        "current_workload": 0,
-        "running_vms": host.servers,
-        "cpu_info": _CPU if call.version >= Version(2, 28) else json.dumps(_CPU),
-    }
+def _found(version: Version, **more: Schema) -> Schema:
+    return thing({"hypervisors": array(_BRIEF.schema(version, **more))})
 
 
 def _with_servers(
@@ -129,7 +124,7 @@ def _with_servers(
     return {**view, "servers": own} if own or call.version >= Version(2, 75) else view
 
 
-async def _list(call: Call, *, detail: bool) -> Reply:
+async def _list(call: Call, table: FieldTable[ComputeHost]) -> Reply:
     pattern = call.query.get("hypervisor_hostname_pattern") if call.version >= _UUIDS else None
     paged = call.version >= Version(2, 33)
     if pattern is not None and ("limit" in call.query or call.query.get("marker")):
@@ -139,7 +134,7 @@ async def _list(call: Call, *, detail: bool) -> Reply:
         found = await hosts.index(connection, containing=pattern, page=page, by_uuid=call.version >= _UUIDS)
         if pattern is not None and not found:
             raise NotFound(f"No hypervisor matching '{pattern}' could be found.")
-        listed = [_view(call, host, detail=detail) for host in found]
+        listed = [table.show(host, call.version) for host in found]
         if call.version >= _UUIDS and boolean(call.query.get("with_servers", False)):
             servers = await hosts.servers_on(connection, [host.id for host in found])
             listed = [_with_servers(call, view, host, servers) for view, host in zip(listed, found, strict=True)]
@@ -164,85 +159,39 @@ async def _find(call: Call, connection: AsyncConnection) -> ComputeHost:
     return host
 
 
-@routes.get("/os-hypervisors", until="2.32", rule=_RULE + "list", response=_many(_brief(), paged=False))
-@routes.get(
-    "/os-hypervisors",
-    since="2.33",
-    until="2.52",
-    rule=_RULE + "list",
-    query=open_query(**PAGE),
-    response=_many(_brief()),
-)
-@routes.get(
-    "/os-hypervisors",
-    since="2.53",
-    rule=_RULE + "list",
-    query=closed_query(**_SEARCH),
-    response=_many(_brief(schemas.UUID), servers=True),
-)
 async def index(call: Call) -> Reply:
     """List hypervisors."""
-    return await _list(call, detail=False)
+    return await _list(call, _BRIEF)
 
 
-_DETAIL = {"rule": _RULE + "list-detail"}
-
-
-@routes.get("/os-hypervisors/detail", until="2.27", response=_many(_FULL_2_1, paged=False), **_DETAIL)
-@routes.get("/os-hypervisors/detail", since="2.28", until="2.32", response=_many(_FULL_2_28, paged=False), **_DETAIL)
-@routes.get(
-    "/os-hypervisors/detail",
-    since="2.33",
-    until="2.52",
-    query=open_query(**PAGE),
-    response=_many(_FULL_2_28),
-    **_DETAIL,
-)
-@routes.get(
-    "/os-hypervisors/detail",
-    since="2.53",
-    until="2.87",
-    query=closed_query(**_SEARCH),
-    response=_many(_FULL_2_53, servers=True),
-    **_DETAIL,
-)
-@routes.get(
-    "/os-hypervisors/detail",
-    since="2.88",
-    query=closed_query(**_SEARCH),
-    response=_many(_FULL_2_88, servers=True),
-    **_DETAIL,
-)
 async def detail(call: Call) -> Reply:
     """List hypervisors with all that is known of them."""
-    return await _list(call, detail=True)
+    return await _list(call, _FULL)
 
 
-_SHOW = {"rule": _RULE + "show"}
+for _since, _until, _query in _QUERIES:
+    _row: dict[str, Any] = {"since": _since, "until": _until, "query": _query}
+    routes.get("/os-hypervisors", rule=_RULE + "list", response=_listed(_BRIEF), **_row)(index)
+    routes.get("/os-hypervisors/detail", rule=_RULE + "list-detail", response=_listed(_FULL), **_row)(detail)
 
 
-@routes.get("/os-hypervisors/{hypervisor_id}", until="2.27", response=_one(_FULL_2_1), **_SHOW)
-@routes.get("/os-hypervisors/{hypervisor_id}", since="2.28", until="2.52", response=_one(_FULL_2_28), **_SHOW)
+def _one(version: Version) -> Schema:
+    return thing({"hypervisor": _FULL.schema(version, **({"servers": _SERVERS} if version >= _UUIDS else {}))})
+
+
+@routes.get("/os-hypervisors/{hypervisor_id}", until="2.52", rule=_RULE + "show", response=_one)
 @routes.get(
     "/os-hypervisors/{hypervisor_id}",
     since="2.53",
-    until="2.87",
-    query=closed_query(**_WITH_SERVERS),
-    response=_one(_FULL_2_53, servers=True),
-    **_SHOW,
-)
-@routes.get(
-    "/os-hypervisors/{hypervisor_id}",
-    since="2.88",
-    query=closed_query(**_WITH_SERVERS),
-    response=_one(_FULL_2_88, servers=True),
-    **_SHOW,
+    rule=_RULE + "show",
+    query=closed_query(with_servers=BOOLEAN_WORD),
+    response=_one,
 )
 async def show(call: Call) -> Reply:
     """Show one hypervisor."""
     async with call.services.database.begin() as connection:
         host = await _find(call, connection)
-        view = _view(call, host, detail=True)
+        view = _FULL.show(host, call.version)
         if call.version >= _UUIDS and boolean(call.query.get("with_servers", False)):
             view = _with_servers(call, view, host, await hosts.servers_on(connection, [host.id]))
     return {"hypervisor": view}
@@ -250,16 +199,9 @@ async def show(call: Call) -> Reply:
 
 @routes.get(
     "/os-hypervisors/{hypervisor_id}/uptime",
-    until="2.52",
-    rule=_RULE + "uptime",
-    response=_one({**_brief(), "uptime": STRING}),
-)
-@routes.get(
-    "/os-hypervisors/{hypervisor_id}/uptime",
-    since="2.53",
     until="2.87",
     rule=_RULE + "uptime",
-    response=_one({**_brief(schemas.UUID), "uptime": STRING}),
+    response=lambda version: thing({"hypervisor": thing(_BRIEF.schema(version)["properties"] | {"uptime": STRING})}),
 )
 async def uptime(call: Call) -> Reply:
     """Show how long a hypervisor has been up, in the words of the command of that name."""
@@ -271,7 +213,7 @@ async def uptime(call: Call) -> Reply:
     minutes = int((now - host.created_at).total_seconds()) // 60
     days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
     words = f" {now:%H:%M:%S} up {days} days, {hours:2}:{minutes:02},  0 users,  load average: 0.00, 0.00, 0.00"
-    return {"hypervisor": {**_view(call, host), "uptime": words}}
+    return {"hypervisor": {**_BRIEF.show(host, call.version), "uptime": words}}
 
 
 async def _search(call: Call, *, servers: bool) -> Reply:
@@ -281,14 +223,14 @@ async def _search(call: Call, *, servers: bool) -> Reply:
         if not found:
             raise NotFound(f"No hypervisor matching '{pattern}' could be found.")
         on = await hosts.servers_on(connection, [host.id for host in found]) if servers else {}
-    return {"hypervisors": [_with_servers(call, _view(call, host), host, on) for host in found]}
+    return {"hypervisors": [_with_servers(call, _BRIEF.show(host, call.version), host, on) for host in found]}
 
 
 @routes.get(
     "/os-hypervisors/{hypervisor_id}/search",
     until="2.52",
     rule=_RULE + "search",
-    response=_many(_brief(), paged=False),
+    response=_found,
 )
 async def search(call: Call) -> Reply:
     """List the hypervisors with this in their names."""
@@ -299,7 +241,7 @@ async def search(call: Call) -> Reply:
     "/os-hypervisors/{hypervisor_id}/servers",
     until="2.52",
     rule=_RULE + "servers",
-    response=_many(_brief(), paged=False, servers=True),
+    response=lambda version: _found(version, servers=_SERVERS),
 )
 async def servers(call: Call) -> Reply:
     """List the hypervisors with this in their names, each with its servers."""
@@ -310,11 +252,10 @@ async def servers(call: Call) -> Reply:
     "/os-hypervisors/statistics",
     until="2.87",
     rule=_RULE + "statistics",
-    response=thing({"hypervisor_statistics": thing({"count": _INTEGER, **_AMOUNT_SCHEMAS})}),
+    response=thing({"hypervisor_statistics": thing({"count": INTEGER, **_AMOUNTS.schema()["properties"]})}),
 )
 async def statistics(call: Call) -> Reply:
     """Show what all enabled hypervisors hold together."""
     async with call.services.database.begin() as connection:
         total = await hosts.statistics(connection)
-    amounts = {name: value for name, value in _amounts(call, total).items() if name != "cpu_info"}
-    return {"hypervisor_statistics": {"count": total.hosts, **amounts}}
+    return {"hypervisor_statistics": {"count": total.hosts, **_AMOUNTS.show(total)}}

@@ -1,19 +1,19 @@
 """What happened to servers: instance actions and migrations."""
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.compute.server_view import host_id
 from roost.api.compute.servers import owned
 from roost.api.compute.views import timestamp
+from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import ADMIN, READER, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import INTEGER, NULL, NULLABLE_STRING, STRING, Schema, array, since, thing
+from roost.api.schemas import INTEGER, NULL, NULLABLE_STRING, STRING, Schema, array, thing
 from roost.api.versions import Version
-from roost.compute.scheduling import deleted, servers
+from roost.compute.scheduling import deleted, history, servers
+from roost.compute.scheduling.history import InstanceAction, ServerMigration
 from roost.errors import NotFound
 
 _ACTIONS = "os_compute_api:os-instance-actions:"
@@ -29,63 +29,85 @@ RULES = (
 
 routes = Table(prefix="/v2.1")
 
-_TEXTS = ("action", "instance_uuid", "project_id", "request_id", "start_time", "user_id")
-_MOVED = ("status", "instance_uuid", "created_at", "migration_type", "uuid", "user_id", "project_id")
-_WHERE = ("source_compute", "source_node", "dest_compute", "dest_node", "dest_host", "updated_at")
-_MIGRATION: dict[str, Schema] = {
-    **dict.fromkeys(("id", "old_instance_type_id", "new_instance_type_id"), INTEGER),
-    **dict.fromkeys(_MOVED, STRING),
-    **dict.fromkeys(_WHERE, NULLABLE_STRING),
-    "links": {"const": []},
-}
+_ACTION = FieldTable[InstanceAction](
+    ShownField("action", STRING, lambda done: done.action),
+    ShownField("instance_uuid", STRING, lambda done: done.server_id),
+    ShownField("message", NULLABLE_STRING, lambda done: done.message),
+    ShownField("project_id", STRING, lambda done: done.project_id),
+    ShownField("request_id", STRING, lambda done: done.request_id),
+    ShownField("start_time", STRING, lambda done: timestamp(done.start_time)),
+    ShownField("user_id", STRING, lambda done: done.user_id),
+    ShownField("updated_at", STRING, lambda done: timestamp(done.finish_time or done.start_time), since=Version(2, 58)),
+)
 
 
-def _action_shape(version: Version, **more: Schema) -> Schema:
-    shape = dict.fromkeys(_TEXTS, STRING) | {"message": NULLABLE_STRING} | more
-    return thing({**shape, "updated_at": STRING} if version >= Version(2, 58) else shape)
+class _Event(NamedTuple):
+    """What an answer about an event is made from; each action has one."""
+
+    call: Call
+    done: InstanceAction
+    server: servers.Server
+
+    @property
+    def result(self) -> str | None:
+        return None if self.done.finish_time is None else "Error" if self.done.message else "Success"
 
 
-def _listed_shape(version: Version) -> Schema:
-    return thing({"instanceActions": array(_action_shape(version))})
+_EVENT = FieldTable[_Event](
+    ShownField("event", STRING, lambda of: f"compute_{of.done.action}"),
+    ShownField("start_time", STRING, lambda of: timestamp(of.done.start_time)),
+    ShownField("finish_time", NULLABLE_STRING, lambda of: timestamp(of.done.finish_time)),
+    ShownField("result", NULLABLE_STRING, lambda of: of.result),
+    ShownField("traceback", NULL, lambda of: None, until=Version(2, 50)),
+    ShownField("traceback", NULL, lambda of: None, since=Version(2, 51), when=lambda of: of.call.caller.is_admin),
+    ShownField("hostId", STRING, lambda of: host_id(of.server), since=Version(2, 62)),
+    ShownField(
+        "host", STRING, lambda of: of.server.host or "", since=Version(2, 62), when=lambda of: of.call.caller.is_admin
+    ),
+    ShownField("details", NULL, lambda of: None, since=Version(2, 84)),
+)
 
 
-def _shown_shape(version: Version) -> Schema:
-    event: dict[str, Schema] = {"event": STRING, "start_time": STRING}
-    event |= dict.fromkeys(("finish_time", "result"), NULLABLE_STRING)
-    operators: dict[str, Schema] = {}
-    if version < Version(2, 51):
-        event["traceback"] = NULL
-    else:
-        operators["traceback"] = NULL
-    if version >= Version(2, 62):
-        event["hostId"] = operators["host"] = STRING
-    if version >= Version(2, 84):
-        event["details"] = NULL
-    return thing({"instanceAction": _action_shape(version, events=array(thing(event, operators)))})
+def _number(flavor_id: str) -> int:
+    """Nova shows the row number of a flavor here; where the id is a number it is that, else 0."""
+    return int(flavor_id) if flavor_id.isdigit() else 0
 
 
-def _migrations_shape(version: Version) -> Schema:
-    known = {"migration_type": Version(2, 23), "links": Version(2, 23), "uuid": Version(2, 59)}
-    known |= dict.fromkeys(("user_id", "project_id"), Version(2, 80))
-    return thing({"migrations": array(since(version, known, _MIGRATION))})
+_MOVE = FieldTable[ServerMigration](
+    ShownField("id", INTEGER, lambda move: move.id),
+    ShownField("status", STRING, lambda move: move.status),
+    ShownField("source_compute", NULLABLE_STRING, lambda move: move.source),
+    ShownField("source_node", NULLABLE_STRING, lambda move: move.source),
+    ShownField("dest_compute", NULLABLE_STRING, lambda move: move.destination),
+    ShownField("dest_node", NULLABLE_STRING, lambda move: move.destination),
+    ShownField("dest_host", NULLABLE_STRING, lambda move: move.destination),
+    ShownField("created_at", STRING, lambda move: timestamp(move.created_at)),
+    ShownField("updated_at", NULLABLE_STRING, lambda move: timestamp(move.updated_at)),
+    ShownField("uuid", STRING, lambda move: move.uuid, since=Version(2, 59)),
+    ShownField("user_id", STRING, lambda move: move.user_id, since=Version(2, 80)),
+    ShownField("project_id", STRING, lambda move: move.project_id, since=Version(2, 80)),
+)
+_MIGRATION = FieldTable[ServerMigration](
+    *_MOVE.fields,
+    ShownField("instance_uuid", STRING, lambda move: move.server_id),
+    ShownField("old_instance_type_id", INTEGER, lambda move: _number(move.old_flavor_id)),
+    ShownField("new_instance_type_id", INTEGER, lambda move: _number(move.new_flavor_id)),
+    ShownField("migration_type", STRING, lambda move: move.type, since=Version(2, 23)),
+    ShownField("links", {"const": []}, lambda move: [], since=Version(2, 23)),
+)
+_BYTES: tuple[ShownField[object], ...] = tuple(
+    ShownField(f"{what}_{part}_bytes", NULL, lambda _: None)
+    for what in ("memory", "disk")
+    for part in ("total", "processed", "remaining")
+)
+_LIVE = FieldTable[ServerMigration](
+    *_MOVE.fields,
+    ShownField("server_uuid", STRING, lambda move: move.server_id),
+    *_BYTES,
+)
 
 
-def _action(call: Call, row: sa.Row[Any]) -> dict[str, Any]:
-    view = {
-        "action": row.action,
-        "instance_uuid": row.server_id,
-        "message": row.message,
-        "project_id": row.project_id,
-        "request_id": row.request_id,
-        "start_time": timestamp(row.start_time),
-        "user_id": row.user_id,
-    }
-    if call.version >= Version(2, 58):
-        view["updated_at"] = timestamp(row.finish_time or row.start_time)
-    return view
-
-
-async def _history(call: Call, connection: AsyncConnection, rule: str) -> tuple[servers.Server, Sequence[Any]]:
+async def _history(call: Call, connection: AsyncConnection, rule: str) -> tuple[servers.Server, list[InstanceAction]]:
     """A server and what was done to it; since 2.21 also one that was deleted."""
     server_id = call.path["server_id"]
     try:
@@ -94,7 +116,7 @@ async def _history(call: Call, connection: AsyncConnection, rule: str) -> tuple[
         if call.version < Version(2, 21):
             raise
     else:
-        return server, await servers.actions_of(connection, server.id)
+        return server, await history.actions_of(connection, server.id)
     gone, done = await deleted.find(connection, server_id)
     if gone.project_id != call.caller.project_id and not call.caller.is_admin:
         raise NotFound(f"Instance {server_id} could not be found.")
@@ -102,75 +124,59 @@ async def _history(call: Call, connection: AsyncConnection, rule: str) -> tuple[
     return gone, done
 
 
-@routes.get("/servers/{server_id}/os-instance-actions", rule=_ACTIONS + "list", owned=True, response=_listed_shape)
+def _listed(version: Version) -> Schema:
+    return thing({"instanceActions": array(_ACTION.schema(version))})
+
+
+def _shown(version: Version) -> Schema:
+    shown = _ACTION.schema(version)["properties"] | {"events": array(_EVENT.schema(version))}
+    return thing({"instanceAction": thing(shown)})
+
+
+@routes.get("/servers/{server_id}/os-instance-actions", rule=_ACTIONS + "list", owned=True, response=_listed)
 async def index(call: Call) -> Reply:
     """List what was done to a server, the newest first."""
     async with call.services.database.begin() as connection:
-        _, rows = await _history(call, connection, _ACTIONS + "list")
-    return {"instanceActions": [_action(call, row) for row in rows]}
+        _, actions = await _history(call, connection, _ACTIONS + "list")
+    return {"instanceActions": [_ACTION.show(done, call.version) for done in actions]}
 
 
 @routes.get(
     "/servers/{server_id}/os-instance-actions/{request_id}",
     rule=_ACTIONS + "show",
     owned=True,
-    response=_shown_shape,
+    response=_shown,
 )
 async def show(call: Call) -> Reply:
     """Show what one request did to a server, and how it went."""
     async with call.services.database.begin() as connection:
-        server, rows = await _history(call, connection, _ACTIONS + "show")
-    for row in rows:
-        if row.request_id == call.path["request_id"]:
-            return {"instanceAction": {**_action(call, row), "events": _events(call, row, server)}}
+        server, actions = await _history(call, connection, _ACTIONS + "show")
+    for done in actions:
+        if done.request_id == call.path["request_id"]:
+            event = _EVENT.show(_Event(call, done, server), call.version)
+            return {"instanceAction": {**_ACTION.show(done, call.version), "events": [event]}}
     raise NotFound(f"Action {call.path['request_id']} for instance {server.id} could not be found.")
 
 
-def _events(call: Call, row: sa.Row[Any], server: servers.Server) -> list[dict[str, Any]]:
-    event: dict[str, Any] = {
-        "event": f"compute_{row.action}",
-        "start_time": timestamp(row.start_time),
-        "finish_time": timestamp(row.finish_time),
-        "result": None if row.finish_time is None else "Error" if row.message else "Success",
-    }
-    if call.caller.is_admin or call.version < Version(2, 51):
-        event["traceback"] = None
-    if call.version >= Version(2, 62):
-        event["hostId"] = host_id(server)
-        if call.caller.is_admin:
-            event["host"] = server.host or ""
-    if call.version >= Version(2, 84):
-        event["details"] = None
-    return [event]
-
-
-@routes.get("/os-migrations", rule=_MIGRATIONS, response=_migrations_shape)
+@routes.get(
+    "/os-migrations",
+    rule=_MIGRATIONS,
+    response=lambda version: thing({"migrations": array(_MIGRATION.schema(version))}),
+)
 async def migrations(call: Call) -> Reply:
     """List moves of servers, the newest first."""
     async with call.services.database.begin() as connection:
-        rows = await servers.migrations_of(
+        found = await history.migrations_of(
             connection,
             server_id=call.query.get("instance_uuid"),
             status=call.query.get("status"),
             host=call.query.get("host"),
             kind=call.query.get("migration_type"),
         )
-    return {"migrations": [_migration(call, row) for row in rows]}
+    return {"migrations": [_MIGRATION.show(move, call.version) for move in found]}
 
 
 _ONGOING = "os_compute_api:servers:migrations:"
-_BYTES = tuple(f"{what}_{part}_bytes" for what in ("memory", "disk") for part in ("total", "processed", "remaining"))
-_LIVE: dict[str, Schema] = {
-    "id": INTEGER,
-    **dict.fromkeys(("server_uuid", "status", "created_at", "uuid", "user_id", "project_id"), STRING),
-    **dict.fromkeys((*_WHERE, "dest_host"), NULLABLE_STRING),
-    **dict.fromkeys(_BYTES, NULL),
-}
-
-
-def _live_shape(version: Version) -> Schema:
-    known = {"uuid": Version(2, 59), "user_id": Version(2, 80), "project_id": Version(2, 80)}
-    return since(version, known, _LIVE)
 
 
 @routes.get(
@@ -178,7 +184,7 @@ def _live_shape(version: Version) -> Schema:
     since="2.23",
     rule=_ONGOING + "index",
     owned=True,
-    response=lambda version: thing({"migrations": array(_live_shape(version))}),
+    response=lambda version: thing({"migrations": array(_LIVE.schema(version))}),
 )
 async def index_ongoing(call: Call) -> Reply:
     """The live migrations of a server that are under way."""
@@ -190,7 +196,7 @@ async def index_ongoing(call: Call) -> Reply:
     since="2.23",
     rule=_ONGOING + "show",
     owned=True,
-    response=lambda version: thing({"migration": _live_shape(version)}),
+    response=lambda version: thing({"migration": _LIVE.schema(version)}),
 )
 async def show_ongoing(call: Call) -> Reply:
     """A live migration of a server that is under way."""
@@ -203,42 +209,5 @@ async def show_ongoing(call: Call) -> Reply:
 async def _under_way(call: Call, verb: str) -> list[dict[str, Any]]:
     async with call.services.database.begin() as connection:
         server = await owned(call, connection, _ONGOING + verb)
-        found = await servers.migrations_of(connection, server_id=server.id, status="running", kind="live-migration")
-    views = []
-    for row in found:
-        view = {**_migration(call, row), **dict.fromkeys(_BYTES)}
-        view["server_uuid"] = view.pop("instance_uuid")
-        for key in ("old_instance_type_id", "new_instance_type_id", "migration_type", "links"):
-            view.pop(key, None)
-        views.append(view)
-    return views
-
-
-def _migration(call: Call, row: sa.Row[Any]) -> dict[str, Any]:
-    view: dict[str, Any] = {
-        "id": row.id,
-        "status": row.status,
-        "instance_uuid": row.server_id,
-        "source_compute": row.source,
-        "source_node": row.source,
-        "dest_compute": row.destination,
-        "dest_node": row.destination,
-        "dest_host": row.destination,
-        "old_instance_type_id": _number(row.old_flavor_id),
-        "new_instance_type_id": _number(row.new_flavor_id),
-        "created_at": timestamp(row.created_at),
-        "updated_at": timestamp(row.updated_at),
-    }
-    if call.version >= Version(2, 23):
-        view["migration_type"] = row.type
-        view["links"] = []
-    if call.version >= Version(2, 59):
-        view["uuid"] = row.uuid
-    if call.version >= Version(2, 80):
-        view["user_id"], view["project_id"] = row.user_id, row.project_id
-    return view
-
-
-def _number(flavor_id: str) -> int:
-    """Nova shows the row number of a flavor here; where the id is a number it is that, else 0."""
-    return int(flavor_id) if flavor_id.isdigit() else 0
+        found = await history.migrations_of(connection, server_id=server.id, status="running", kind="live-migration")
+    return [_LIVE.show(move, call.version) for move in found]

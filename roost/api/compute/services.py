@@ -6,9 +6,10 @@ from typing import Any
 from roost.api import schemas
 from roost.api.compute import views
 from roost.api.compute.views import HOST_NAME, closed_query, open_query, timestamp
+from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import BOOLEAN, NULLABLE_STRING, STRING, Schema, array, boolean, thing
+from roost.api.schemas import BOOLEAN, INTEGER, NULLABLE_STRING, STRING, TRUTH, Schema, array, boolean, thing
 from roost.api.versions import Version
 from roost.compute.inventory import hosts, zones
 from roost.compute.inventory.hosts import ComputeHost
@@ -31,80 +32,44 @@ _TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
 _FILTERS = {"host": STRING, "binary": STRING}
 _NAMED = {"host": HOST_NAME, "binary": _TEXT}
 _STATUS: Schema = {"type": "string", "enum": ["enabled", "disabled"]}
-_SERVICE = {
-    "id": {"type": "integer"},
-    "binary": STRING,
-    "host": STRING,
-    "zone": STRING,
-    "status": _STATUS,
-    "state": {"enum": ["up", "down"]},
-    "updated_at": NULLABLE_STRING,
-    "disabled_reason": NULLABLE_STRING,
-}
-_SERVICE_2_11 = {**_SERVICE, "forced_down": {"type": "boolean"}}
-_SERVICE_2_53 = {**_SERVICE_2_11, "id": schemas.UUID}
 _BRIEF = thing(
     {"host": STRING, "binary": STRING},
     {"status": _STATUS, "disabled_reason": STRING, "forced_down": {"type": "boolean"}},
 )
 
 
-def _view(call: Call, host: ComputeHost) -> dict[str, Any]:
-    # A simulated host reports at every moment, unless it is declared down.
-    heard = host.updated_at or host.created_at if host.forced_down else datetime.now(UTC)
-    view = {
-        "id": host.service_uuid if call.version >= _UUIDS else host.id,
-        "binary": BINARY,
-        "host": host.name,
-        "zone": zones.zone_of(host),
-        "status": "enabled" if host.enabled else "disabled",
-        "state": "down" if host.forced_down else "up",
-        "updated_at": timestamp(heard),
-        "disabled_reason": host.disabled_reason,
-    }
-    return {**view, "forced_down": host.forced_down} if call.version >= Version(2, 11) else view
+def _heard(host: ComputeHost) -> datetime:
+    """A simulated host reports at every moment, unless it is declared down."""
+    return host.updated_at or host.created_at if host.forced_down else datetime.now(UTC)
 
 
-_INDEX = {"rule": _RULE + "list"}
+_FIELDS = FieldTable[ComputeHost](
+    ShownField("id", INTEGER, lambda host: host.id, until=Version(2, 52)),
+    ShownField("id", schemas.UUID, lambda host: host.service_uuid, since=_UUIDS),
+    ShownField("binary", STRING, lambda host: BINARY),
+    ShownField("host", STRING, lambda host: host.name),
+    ShownField("zone", STRING, zones.zone_of),
+    ShownField("status", _STATUS, lambda host: "enabled" if host.enabled else "disabled"),
+    ShownField("state", {"enum": ["up", "down"]}, lambda host: "down" if host.forced_down else "up"),
+    ShownField("updated_at", NULLABLE_STRING, lambda host: timestamp(_heard(host))),
+    ShownField("disabled_reason", NULLABLE_STRING, lambda host: host.disabled_reason),
+    ShownField("forced_down", TRUTH, lambda host: host.forced_down, since=Version(2, 11)),
+)
 
 
-@routes.get(
-    "/os-services",
-    until="2.10",
-    query=open_query(**_FILTERS),
-    response=thing({"services": array(thing(_SERVICE))}),
-    **_INDEX,
-)
-@routes.get(
-    "/os-services",
-    since="2.11",
-    until="2.52",
-    query=open_query(**_FILTERS),
-    response=thing({"services": array(thing(_SERVICE_2_11))}),
-    **_INDEX,
-)
-@routes.get(
-    "/os-services",
-    since="2.53",
-    until="2.74",
-    query=open_query(**_FILTERS),
-    response=thing({"services": array(thing(_SERVICE_2_53))}),
-    **_INDEX,
-)
-@routes.get(
-    "/os-services",
-    since="2.75",
-    query=closed_query(**_FILTERS),
-    response=thing({"services": array(thing(_SERVICE_2_53))}),
-    **_INDEX,
-)
+def _listed(version: Version) -> Schema:
+    return thing({"services": array(_FIELDS.schema(version))})
+
+
+@routes.get("/os-services", until="2.74", query=open_query(**_FILTERS), rule=_RULE + "list", response=_listed)
+@routes.get("/os-services", since="2.75", query=closed_query(**_FILTERS), rule=_RULE + "list", response=_listed)
 async def index(call: Call) -> Reply:
     """List services, of one host (`host`) or one kind (`binary`)."""
     if call.query.get("binary", BINARY) not in ("", BINARY):
         return {"services": []}
     async with call.services.database.begin() as connection:
         found = await hosts.index(connection, name=call.query.get("host") or None)
-    return {"services": [_view(call, host) for host in found]}
+    return {"services": [_FIELDS.show(host, call.version) for host in found]}
 
 
 _BY_NAME = {"rule": _RULE + "update", "response": thing({"service": _BRIEF})}
@@ -159,7 +124,7 @@ def _old_change(call: Call) -> tuple[dict[str, Any], dict[str, Any]]:
     since="2.53",
     rule=_RULE + "update",
     body=thing({}, {"status": _STATUS, "disabled_reason": _TEXT, "forced_down": BOOLEAN}),
-    response=thing({"service": thing(_SERVICE_2_53)}),
+    response=lambda version: thing({"service": _FIELDS.schema(version)}),
 )
 async def update(call: Call) -> Reply:
     """Enable or disable a service, or declare it down or up."""
@@ -168,7 +133,7 @@ async def update(call: Call) -> Reply:
         host = await hosts.find(connection, service_uuid=_uuid(call), lock=True)
         if host is None:
             raise NotFound(f"Service {call.path['service_id']} could not be found.")
-        return {"service": _view(call, await hosts.change(connection, host.id, **values))}
+        return {"service": _FIELDS.show(await hosts.change(connection, host.id, **values), call.version)}
 
 
 def _change(body: dict[str, Any]) -> dict[str, Any]:

@@ -16,10 +16,8 @@ from roost.api.permissions import ANYONE, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, array, thing
 from roost.errors import Forbidden
-from roost.identity import assignments, projects
+from roost.identity import assignments, projects, registry
 from roost.identity.tokens import Caller
-from roost.store import rows
-from roost.store.tables import identity as tables
 
 routes = Table(prefix="/v3/auth")
 
@@ -101,7 +99,7 @@ def has_one(caller: Caller) -> bool:
 async def view(call: Call, connection: AsyncConnection) -> list[dict[str, Any]]:
     """Every service that is enabled, with its endpoints."""
     added: dict[str, list[dict[str, Any]]] = {}
-    for row in await rows.index(connection, tables.endpoints, "created_at", enabled=True):
+    for row in await registry.ENDPOINTS.index(connection, enabled=True):
         added.setdefault(row.service_id, []).append(_entry(row.id, row.interface, row.region_id, row.url))
     own = [
         {
@@ -112,7 +110,7 @@ async def view(call: Call, connection: AsyncConnection) -> list[dict[str, Any]]:
         }
         for service in OWN
     ]
-    stored = await rows.index(connection, tables.services, "created_at", enabled=True)
+    stored = await registry.SERVICES.index(connection, enabled=True)
     return own + [
         {"id": row.id, "type": row.type, "name": row.name or "", "endpoints": added.get(row.id, [])} for row in stored
     ]

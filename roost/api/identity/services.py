@@ -3,12 +3,10 @@
 Roost's own services and their endpoints are listed with those that admins add, and cannot be changed here.
 """
 
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.identity import catalog
@@ -17,9 +15,8 @@ from roost.api.permissions import ADMIN, ANYONE, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, TRUTH, Schema, array, thing
 from roost.errors import Conflict, Forbidden, Invalid, NotFound
-from roost.identity import domains, projects
-from roost.store import rows
-from roost.store.tables import identity as tables
+from roost.identity import registry
+from roost.identity.registry import Registry
 
 routes = Table(prefix="/v3")
 
@@ -32,7 +29,7 @@ class Kept:
 
     singular: str
     plural: str
-    table: sa.Table
+    registry: Registry
     known: dict[str, Schema]
     required: tuple[str, ...]
     filters: tuple[str, ...]
@@ -48,11 +45,6 @@ class Kept:
         return f"identity:{verb}_{self.plural if verb == 'list' else self.singular}"
 
     @property
-    def columns(self) -> list[str]:
-        """What of it is kept under its own name."""
-        return [column.name for column in self.table.c if column.name not in ("extra", "created_at")]
-
-    @property
     def shape(self) -> Schema:
         """What one looks like."""
         return linked(**{key: {} for key in self.known if key != "id"})
@@ -61,7 +53,7 @@ class Kept:
         """One of them."""
         if isinstance(row, dict):
             return row
-        shown = {key: getattr(row, key) for key in self.columns}
+        shown = {key: getattr(row, key) for key in self.registry.columns}
         return {**getattr(row, "extra", {}), **shown, **_more(self, row), "links": self.links(call, row.id)}
 
     def links(self, call: Call, identifier: str) -> dict[str, str]:
@@ -71,16 +63,17 @@ class Kept:
     async def show(self, call: Call, connection: AsyncConnection, identifier: str) -> Any:
         """One of them, by id and not by name."""
         own = next((each for each in self.own(call) if each["id"] == identifier), None)
-        found = own or await rows.find(connection, self.table, id=identifier)
+        found = own or await self.registry.find(connection, identifier)
         if found is None:
             raise NotFound(f"Could not find {self.singular.replace('_', ' ')}: {identifier}.")
         return found
 
     def values(self, body: Values) -> Values:
         """A body, in columns."""
-        values, extra = split(body, {*self.columns, *self.known})
-        values = {key: value for key, value in values.items() if key in self.columns}
-        return {**values, "extra": extra} if extra and "extra" in self.table.c else values
+        columns = self.registry.columns
+        values, extra = split(body, {*columns, *self.known})
+        values = {key: value for key, value in values.items() if key in columns}
+        return {**values, "extra": extra} if extra and self.registry.extensible else values
 
 
 def _more(noun: Kept, row: Any) -> Values:
@@ -90,14 +83,14 @@ def _more(noun: Kept, row: Any) -> Values:
 async def _service(call: Call, connection: AsyncConnection, service_id: str) -> None:
     """Raise `Invalid` unless there is this service."""
     own = service_id in {service.id for service in catalog.OWN}
-    if not own and await rows.find(connection, tables.services, id=service_id) is None:
+    if not own and await registry.SERVICES.find(connection, service_id) is None:
         raise Invalid(f"Could not find service: {service_id}.")
 
 
 async def _region(call: Call, connection: AsyncConnection, region_id: str | None) -> None:
     """Raise `Invalid` unless there is this region."""
     own = region_id in (None, call.services.settings.region)
-    if not own and await rows.find(connection, tables.regions, id=region_id) is None:
+    if not own and await registry.REGIONS.find(connection, region_id) is None:
         raise Invalid(f"Could not find region: {region_id}.")
 
 
@@ -113,13 +106,13 @@ async def _prepare_endpoint(call: Call, connection: AsyncConnection, values: Val
         values["region_id"] = region
         # An old way to name a region makes it too.
         if region is not None and region != call.services.settings.region:
-            await rows.ensure(connection, tables.regions, {"id": region})
+            await registry.REGIONS.ensure(connection, region)
     await _region(call, connection, values.get("region_id"))
 
 
 async def _prepare_region(call: Call, connection: AsyncConnection, values: Values) -> None:
     parent = values.get("parent_region_id")
-    if parent is not None and await rows.find(connection, tables.regions, id=parent) is None:
+    if parent is not None and await registry.REGIONS.find(connection, parent) is None:
         raise NotFound(f"Could not find region: {parent}.")
     if values.get("id") == call.services.settings.region:
         raise Conflict(f"Conflict occurred attempting to store region - Duplicate ID, {values['id']}.")
@@ -131,7 +124,7 @@ async def _prepare_registered_limit(call: Call, connection: AsyncConnection, val
     await _region(call, connection, values.get("region_id"))
     if {"service_id", "resource_name"} <= values.keys():
         twin = {key: values.get(key) for key in ("service_id", "region_id", "resource_name")}
-        if await rows.index(connection, tables.registered_limits, **twin):
+        if await registry.REGISTERED_LIMITS.index(connection, **twin):
             raise Conflict("Conflict occurred attempting to store registered_limit - Duplicate entry.")
 
 
@@ -169,7 +162,7 @@ def _own_regions(call: Call) -> list[Values]:
 SERVICES = Kept(
     "service",
     "services",
-    tables.services,
+    registry.SERVICES,
     {"type": NAME, "name": NULLABLE_STRING, "description": NULLABLE_STRING, "enabled": TRUTH},
     ("type",),
     ("type", "name"),
@@ -179,7 +172,7 @@ SERVICES = Kept(
 ENDPOINTS = Kept(
     "endpoint",
     "endpoints",
-    tables.endpoints,
+    registry.ENDPOINTS,
     {
         "service_id": STRING,
         "interface": {"enum": [*catalog.INTERFACES]},
@@ -196,7 +189,7 @@ ENDPOINTS = Kept(
 REGIONS = Kept(
     "region",
     "regions",
-    tables.regions,
+    registry.REGIONS,
     {"id": {**NAME, "pattern": "^[^/]+$"}, "description": NULLABLE_STRING, "parent_region_id": NULLABLE_STRING},
     (),
     ("parent_region_id",),
@@ -208,7 +201,7 @@ REGIONS = Kept(
 REGISTERED_LIMITS = Kept(
     "registered_limit",
     "registered_limits",
-    tables.registered_limits,
+    registry.REGISTERED_LIMITS,
     {
         "service_id": STRING,
         "region_id": NULLABLE_STRING,
@@ -251,7 +244,7 @@ def _read(noun: Kept) -> None:
         """List all, or those with the values asked for."""
         wanted = filters(call, *noun.filters)
         async with call.services.database.begin() as connection:
-            stored = await rows.index(connection, noun.table, "created_at", "id", **wanted)
+            stored = await noun.registry.index(connection, **wanted)
         own = [each for each in noun.own(call) if all(each.get(key) == value for key, value in wanted.items())]
         return page(call, noun.plural, noun.view, [*own, *stored])
 
@@ -283,7 +276,7 @@ def _changed(noun: Kept) -> None:
             await noun.prepare(call, connection, changes)
             if "extra" in changes:
                 changes["extra"] = {**before.extra, **changes["extra"]}
-            row = await rows.change(connection, noun.table, changes, id=before.id)
+            row = await noun.registry.change(connection, before.id, changes)
         return {noun.singular: noun.view(call, row)}
 
     @routes.delete(path, rule=noun.rule("delete"), status=204)
@@ -291,9 +284,7 @@ def _changed(noun: Kept) -> None:
         """Delete one that is not Roost's own."""
         async with call.services.database.begin() as connection:
             row = await _stored(noun, call, connection)
-            if noun is SERVICES:
-                await rows.remove(connection, tables.endpoints, service_id=row.id)
-            await rows.remove(connection, noun.table, Forbidden(noun.in_use), id=row.id)
+            await noun.registry.remove(connection, row.id, Forbidden(noun.in_use))
         return None
 
 
@@ -321,11 +312,11 @@ def _made(noun: Kept) -> None:
 
 async def _insert(noun: Kept, call: Call, connection: AsyncConnection, body: Values) -> Any:
     values = noun.values(body)
-    if values.get("description", "") is None and not noun.table.c.description.nullable:
+    if values.get("description", "") is None and noun.registry.described:
         values["description"] = ""
     await noun.prepare(call, connection, values)
     duplicate = f"Conflict occurred attempting to store {noun.singular} - Duplicate ID, {values.get('id')}."
-    return await rows.add(connection, noun.table, {"id": uuid.uuid4().hex, **values}, Conflict(duplicate))
+    return await noun.registry.add(connection, values, Conflict(duplicate))
 
 
 for _noun in _ALL:
@@ -368,12 +359,6 @@ _NEW_LIMIT = thing(
     {"project_id": NULLABLE_STRING, "domain_id": NULLABLE_STRING, "region_id": NULLABLE_STRING}
     | {"description": NULLABLE_STRING},
 )
-_registered = tables.registered_limits
-
-
-def _limits() -> sa.Select[Any]:
-    of = (_registered.c.service_id, _registered.c.region_id, _registered.c.resource_name)
-    return sa.select(tables.limits, *of).join(_registered).order_by(tables.limits.c.created_at)
 
 
 def _limit_view(call: Call, row: Any) -> Values:
@@ -388,12 +373,8 @@ async def index_limits(call: Call) -> Reply:
     wanted = filters(call, "service_id", "region_id", "resource_name", "project_id", "domain_id")
     if not call.caller.is_admin:
         wanted["project_id"] = call.caller.project_id or ""
-    query = _limits()
-    for key, value in wanted.items():
-        table = tables.limits if key in ("project_id", "domain_id") else _registered
-        query = query.where(table.c[key] == value)
     async with call.services.database.begin() as connection:
-        return page(call, "limits", _limit_view, await connection.execute(query))
+        return page(call, "limits", _limit_view, await registry.limits(connection, **wanted))
 
 
 @routes.get("/limits/{limit_id}", rule="identity:get_limit", response=thing({"limit": _LIMIT}))
@@ -413,28 +394,8 @@ async def show_limit(call: Call) -> Reply:
 async def create_limits(call: Call) -> Reply:
     """Say how much of something a project or a domain may have, for several at once."""
     async with call.services.database.begin() as connection:
-        ids = [await _new_limit(call, connection, one) for one in call.body["limits"]]
-        made = await connection.execute(_limits().where(tables.limits.c.id.in_(ids)))
-        return page(call, "limits", _limit_view, made)
-
-
-async def _new_limit(call: Call, connection: AsyncConnection, one: Values) -> str:
-    what = {"service_id": one["service_id"], "region_id": one.get("region_id"), "resource_name": one["resource_name"]}
-    registered = next(iter(await rows.index(connection, _registered, **what)), None)
-    if registered is None:
-        raise Forbidden("Unable to create limits because there are no registered limits for them.")
-    owner: Values = {key: one.get(key) for key in ("project_id", "domain_id")}
-    if (owner["project_id"] is None) == (owner["domain_id"] is None):
-        raise Invalid("A limit is that of one project or one domain.")
-    if owner["project_id"] is not None:
-        await projects.show(connection, owner["project_id"])
-    else:
-        await domains.show(connection, owner["domain_id"])
-    if await rows.index(connection, tables.limits, registered_limit_id=registered.id, **owner):
-        raise Conflict("Conflict occurred attempting to store limit - Duplicate entry.")
-    amount = {"resource_limit": one["resource_limit"], "description": one.get("description")}
-    row = {"id": uuid.uuid4().hex, "registered_limit_id": registered.id, **owner, **amount}
-    return str((await rows.add(connection, tables.limits, row)).id)
+        made = [await registry.add_limit(connection, one) for one in call.body["limits"]]
+    return page(call, "limits", _limit_view, made)
 
 
 @routes.patch(
@@ -447,7 +408,7 @@ async def update_limit(call: Call) -> Reply:
     """Change a limit."""
     async with call.services.database.begin() as connection:
         await _limit(call, connection)
-        await rows.change(connection, tables.limits, call.body["limit"], id=call.path["limit_id"])
+        await registry.change_limit(connection, call.path["limit_id"], call.body["limit"])
         return {"limit": _limit_view(call, await _limit(call, connection))}
 
 
@@ -456,17 +417,16 @@ async def delete_limit(call: Call) -> Reply:
     """Delete a limit."""
     async with call.services.database.begin() as connection:
         await _limit(call, connection)
-        await rows.remove(connection, tables.limits, id=call.path["limit_id"])
+        await registry.remove_limit(connection, call.path["limit_id"])
     return None
 
 
 async def _limit(call: Call, connection: AsyncConnection) -> Any:
     limit_id = call.path["limit_id"]
-    row = (await connection.execute(_limits().where(tables.limits.c.id == limit_id))).one_or_none()
-    hidden = row is not None and not call.caller.is_admin and row.project_id != call.caller.project_id
-    if row is None or hidden:
-        raise NotFound(f"Could not find limit: {limit_id}.")
-    return row
+    for row in await registry.limits(connection, id=limit_id):
+        if call.caller.is_admin or row.project_id == call.caller.project_id:
+            return row
+    raise NotFound(f"Could not find limit: {limit_id}.")
 
 
 @routes.get(

@@ -1,12 +1,10 @@
 """Images: made, described, listed and deleted."""
 
-import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.permissions import ADMIN, MEMBER, READER, Permission
@@ -24,11 +22,9 @@ from roost.api.schemas import (
     nova_sentence,
     thing,
 )
-from roost.compute.inventory import images
+from roost.compute.inventory import image_search, images
 from roost.compute.inventory.images import MOST, Viewer
 from roost.errors import Conflict, Forbidden, Invalid, NotFound, TooLarge
-from roost.store.pages import SortKey
-from roost.store.tables.compute import images as table
 
 routes = Table(prefix="/v2")
 
@@ -145,99 +141,18 @@ _QUERY: Schema = {
         **{key: {"enum": ["true", "false", "True", "False"]} for key in ("protected", "os_hidden")},
     },
 }
-_SORTABLE = {
-    **{name: table.c[name] for name in ("name", "status", "container_format", "disk_format", "size", "created_at")},
-    "id": table.c.id,
-    "updated_at": sa.func.coalesce(table.c.updated_at, table.c.created_at),
-}
-_EQUAL = {
-    **{name: table.c[name] for name in ("name", "status", "container_format", "disk_format", "checksum")},
-    "owner": table.c.project_id,
-    "os_hash_value": table.c.sha512,
-}
-_MOMENTS = {"created_at": _SORTABLE["created_at"], "updated_at": _SORTABLE["updated_at"]}
-_COMPARE = {"gt": "__gt__", "gte": "__ge__", "lt": "__lt__", "lte": "__le__", "eq": "__eq__", "neq": "__ne__"}
-_OTHERS = frozenset(
-    {"limit", "marker", "sort", "sort_key", "sort_dir", "visibility", "member_status", "id", "tag", "os_hidden"}
-    | {"protected", "size_min", "size_max", "min_ram", "min_disk"}
-)
 _IMAGES = thing({"images": array(IMAGE), "first": STRING, "schema": STRING}, {"next": STRING})
 
 
 @routes.get("/images", rule="get_images", query=_QUERY, response=_IMAGES)
 async def index(call: Call) -> Reply:
     """List the images that the caller sees: shared ones once they are accepted, community ones when asked for."""
-    wanted = call.query.get("member_status", "accepted")
-    statuses = ("pending", "accepted", "rejected") if wanted == "all" else (wanted,)
     async with call.services.database.begin() as connection:
-        found = await images.index(
-            connection, viewer(call), *_conditions(call), statuses=statuses, keys=_order(call), page=call.page
-        )
+        found = await image_search.search(connection, viewer(call), call.queries, call.page)
     body = {"images": [view(row) for row in found], "first": "/v2/images", "schema": "/v2/schemas/images"}
     if found and "limit" in call.query and len(found) == call.page.limit:
         body["next"] = "/v2/images" + call.following(found[-1].id).removeprefix(call.url)
     return body
-
-
-def _conditions(call: Call) -> list[sa.ColumnElement[bool]]:
-    query, found = call.query, []
-    visibility = query.get("visibility")
-    if visibility is None:
-        found.append(sa.or_(table.c.visibility != "community", table.c.project_id == call.caller.project_id))
-    elif visibility != "all":
-        found.append(table.c.visibility == visibility)
-    found.append(table.c.hidden == (query.get("os_hidden", "").lower() == "true"))
-    if "protected" in query:
-        found.append(table.c.protected == (query["protected"].lower() == "true"))
-    if "id" in query:
-        found.append(images.named(_words(query["id"])))
-    tags = [value for key, value in call.queries if key == "tag"]
-    if tags:
-        found.append(table.c.tags.contains(tags))
-    if query.get("size_min"):
-        found.append(table.c.size >= int(query["size_min"]))
-    if query.get("size_max"):
-        found.append(table.c.size <= int(query["size_max"]))
-    for key, value in query.items():
-        if key in _EQUAL:
-            found.append(_EQUAL[key].in_(_words(value)))
-        elif key in _MOMENTS:
-            found.append(_compared(key, value))
-        elif key not in _OTHERS:
-            found.append(table.c.properties[key].astext == value)
-    return found
-
-
-def _words(value: str) -> list[str]:
-    """One word, or those of a list: `in:a,b,"c,d"`."""
-    if not value.startswith("in:"):
-        return [value]
-    return [quoted or plain for quoted, plain in re.findall(r'"([^"]*)"|([^,"]+)', value.removeprefix("in:"))]
-
-
-def _compared(key: str, value: str) -> sa.ColumnElement[bool]:
-    operator, colon, text = value.partition(":")
-    if not colon or operator not in _COMPARE:
-        operator, text = "eq", value
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise Invalid(f"Invalid time '{text}' for {key}: write it as 2026-11-15T08:00:00Z.") from None
-    compared: sa.ColumnElement[bool] = getattr(sa.func.date_trunc("second", _MOMENTS[key]), _COMPARE[operator])(moment)
-    return compared
-
-
-def _order(call: Call) -> Sequence[SortKey]:
-    """As asked for: `sort=name:asc,size`, or `sort_key` and `sort_dir`; the newest first by default."""
-    asked = [part.partition(":")[::2] for part in call.query.get("sort", "").split(",") if part]
-    if not asked:
-        keys = [value for key, value in call.queries if key == "sort_key"]
-        directions = [value for key, value in call.queries if key == "sort_dir"] or ["desc"]
-        asked = [(key, directions[min(place, len(directions) - 1)]) for place, key in enumerate(keys)]
-    for key, direction in asked:
-        if key not in _SORTABLE or direction not in ("", "asc", "desc"):
-            raise Invalid(f"Unable to sort by '{key}:{direction}': use {', '.join(sorted(_SORTABLE))} and asc or desc.")
-    return [SortKey(_SORTABLE[key], direction != "asc") for key, direction in asked or (("created_at", "desc"),)]
 
 
 @routes.get("/images/{image_id}", rule="get_image", response=IMAGE)

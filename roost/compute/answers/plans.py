@@ -26,7 +26,7 @@ from roost.compute.groups import groups, members
 from roost.compute.groups.groups import Group, GroupPolicy
 from roost.compute.inventory import claims
 from roost.compute.inventory.changes import latest_generation
-from roost.compute.inventory.flavors import resources_of
+from roost.compute.inventory.flavors import FlavorSize, resources_of
 from roost.compute.inventory.scopes import aggregates_in, load_scopes
 from roost.compute.scheduling.batch import Overtaken
 from roost.compute.scheduling.request import CreateRequest, asked_partition
@@ -54,7 +54,7 @@ class Create:
     """Boot servers in the group."""
 
     boot: CreateRequest
-    flavor: sa.Row[Any]
+    flavor: FlavorSize
     name: str
     """What the servers' names begin with."""
 
@@ -223,7 +223,7 @@ async def drain_planned(
         outcome = await _displaced(scheduler, group, change, owner)
         async with scheduler.database.begin() as connection:
             locked = await claims.lock_groups(connection, [group.id])
-            if group.id in locked and locked[group.id].version == version:
+            if locked.get(group.id) == version:
                 _compare(await _take(connection, group, change, generation), outcome)
                 moves = ((move["server_id"], move["source"]["host"], move["target"]["host"]) for move in outcome.moves)
                 steps = [RepairStep(*move) for move in moves]

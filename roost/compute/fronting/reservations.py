@@ -110,14 +110,14 @@ async def reserve(connection: AsyncConnection, settings: Settings, group_id: str
     """Take the place that an order names, unless the group or the fleet is not what the order was decided on. Raises
     `NotFound` where the group binds the server no more."""
     server = await _server(connection, order.instance_id, lock=True)
-    group = (await claims.lock_groups(connection, [group_id])).get(group_id)
-    if server is None and group is not None:
-        # Who makes members holds the group: whatever came in between is there now.
+    version = (await claims.lock_groups(connection, [group_id])).get(group_id)
+    if server is None and version is not None:
+        # Adding a member locks the group: whatever came in between is there now.
         server = await _server(connection, order.instance_id)
-    if group is None or (server is not None and server.group_id != group_id):
+    if version is None or (server is not None and server.group_id != group_id):
         raise groups.missing(group_id)
     generation = await latest_generation(connection)
-    if (group.version, generation) != (order.version, order.generation):
+    if (version, generation) != (order.version, order.generation):
         return Stale()
     host_id = None if order.host is None else await _host_id(connection, order.host)
     if server is None:
@@ -134,7 +134,7 @@ async def reserve(connection: AsyncConnection, settings: Settings, group_id: str
     changed = await occupy(connection, server.id, {server.host_id, host_id} - {None})
     await claims.touch_groups(connection, [group_id] if changed else [])
     places = await _places(connection, servers.c.id == server.id)
-    return Reserved(group.version + changed, places.get(server.id, ()))
+    return Reserved(version + changed, places.get(server.id, ()))
 
 
 async def hold(connection: AsyncConnection, group_id: str, places: Sequence[tuple[int, int | None]]) -> list[str]:

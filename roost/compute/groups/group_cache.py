@@ -74,9 +74,9 @@ class GroupCache:
         if stale:
             self._remember(await self.read(connection, stale))
 
-    async def load_locked(self, connection: AsyncConnection, locked: Mapping[str, sa.Row[Any]]) -> None:
-        """Remember locked groups as they are. Members that should have a partition and have none get one."""
-        await self.load(connection, {group_id: row.version for group_id, row in locked.items()})
+    async def load_locked(self, connection: AsyncConnection, locked: Mapping[str, int]) -> None:
+        """Remember locked groups, by their versions. Members that should have a partition and have none get one."""
+        await self.load(connection, locked)
         lacking = [group_id for group_id in locked if self._groups[group_id].lacks_numbers]
         for group_id in lacking:
             await groups.divide(connection, group_id)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -49,14 +49,22 @@ async def remove(connection: AsyncConnection, settings: Settings, group: Group, 
     return await groups.find(connection, group.id)
 
 
-async def lock_servers(connection: AsyncConnection, group: Group, server_ids: Iterable[str]) -> dict[str, sa.Row[Any]]:
-    """The servers of these that are of the group's own project, locked: those of others do not exist for it.
+class LockedServer(NamedTuple):
+    """A server whose membership no other transaction can change."""
+
+    id: str
+    group_id: str | None
+    user_id: str
+
+
+async def lock_servers(connection: AsyncConnection, group: Group, server_ids: Iterable[str]) -> dict[str, LockedServer]:
+    """Lock those of these servers that belong to the group's own project; those of others do not exist for it.
 
     To change several members, lock them all before the first change locks the group.
     """
     own = (servers.c.id.in_(list(server_ids)), servers.c.project_id == group.project_id)
-    query = sa.select(servers).where(*own).order_by(servers.c.id).with_for_update()
-    return {row.id: row for row in await connection.execute(query)}
+    query = sa.select(servers.c.id, servers.c.group_id, servers.c.user_id).where(*own).order_by(servers.c.id)
+    return {row.id: LockedServer(*row) for row in await connection.execute(query.with_for_update())}
 
 
 async def check_room(
@@ -108,7 +116,7 @@ async def _announce(
     await notifications.write(connection, event, map(groups.payload, announced))
 
 
-async def _lock_server(connection: AsyncConnection, group: Group, server_id: str) -> sa.Row[Any]:
+async def _lock_server(connection: AsyncConnection, group: Group, server_id: str) -> LockedServer:
     server = (await lock_servers(connection, group, [server_id])).get(server_id)
     if server is None:
         raise NotFound(f"Instance {server_id} could not be found.")

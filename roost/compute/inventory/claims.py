@@ -6,7 +6,7 @@ project usage (only to check a limit), groups, hosts, shards of usage; several o
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -59,15 +59,30 @@ class Usage:
 NOTHING = Usage(0, 0, 0)
 
 
+class LockedHost(NamedTuple):
+    """A host that no other transaction can claim."""
+
+    enabled: bool
+    forced_down: bool
+    free: Resources
+
+
+_FREE = tuple(hosts.c[name] - hosts.c[f"{name}_used"] for name in Resources._fields)
+
+
 async def lock_hosts(
     connection: AsyncConnection, host_ids: Iterable[int], *, wait: bool = True
-) -> dict[int, sa.Row[Any]]:
+) -> dict[int, LockedHost]:
     """The hosts as they are, and stay until this transaction ends.
 
-    Who holds hosts already must not `wait` for more, out of order: it gets an error (see `lost_race`) and starts anew.
+    A transaction that holds hosts already must not `wait` for more, out of order: it gets an error (see `lost_race`)
+    and starts anew.
     """
-    query = sa.select(hosts).where(hosts.c.id.in_(set(host_ids))).order_by(hosts.c.id)
-    return {row.id: row for row in await connection.execute(query.with_for_update(nowait=not wait))}
+    query = sa.select(hosts.c.id, hosts.c.enabled, hosts.c.forced_down, *_FREE).where(hosts.c.id.in_(set(host_ids)))
+    rows = await connection.execute(query.order_by(hosts.c.id).with_for_update(nowait=not wait))
+    return {
+        host_id: LockedHost(enabled, forced_down, Resources(*free)) for host_id, enabled, forced_down, *free in rows
+    }
 
 
 def lost_race(error: BaseException) -> bool:
@@ -77,13 +92,14 @@ def lost_race(error: BaseException) -> bool:
     return worth_retrying(error) or getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE
 
 
-async def lock_groups(connection: AsyncConnection, group_ids: Iterable[str]) -> dict[str, sa.Row[Any]]:
-    """The groups as they are, and stay until this transaction ends."""
+async def lock_groups(connection: AsyncConnection, group_ids: Iterable[str]) -> dict[str, int]:
+    """The versions of these groups, which stay as they are until this transaction ends."""
     wanted = set(group_ids)
     if not wanted:
         return {}
-    query = sa.select(server_groups).where(server_groups.c.id.in_(wanted)).order_by(server_groups.c.id)
-    return {row.id: row for row in await connection.execute(query.with_for_update())}
+    query = sa.select(server_groups.c.id, server_groups.c.version).where(server_groups.c.id.in_(wanted))
+    rows = await connection.execute(query.order_by(server_groups.c.id).with_for_update())
+    return {row.id: row.version for row in rows}
 
 
 async def touch_groups(connection: AsyncConnection, group_ids: Iterable[str]) -> None:

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -165,7 +165,22 @@ async def disallow(connection: AsyncConnection, flavor_id: str, project_id: str)
         raise NotFound(f"Flavor access not found for {flavor_id} / {project_id} combination.")
 
 
-def resources_of(flavor: sa.Row[Any] | Flavor) -> Resources:
+class FlavorSize(Protocol):
+    """A flavor, of Roost or of a Nova, as far as placement needs it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def vcpus(self) -> int: ...
+    @property
+    def memory_mb(self) -> int: ...
+    @property
+    def disk_gb(self) -> int: ...
+    @property
+    def ephemeral_gb(self) -> int: ...
+
+
+def resources_of(flavor: sa.Row[Any] | FlavorSize) -> Resources:
     """What a server of this flavor takes of a host."""
     return Resources(flavor.vcpus, flavor.memory_mb, flavor.disk_gb + flavor.ephemeral_gb)
 

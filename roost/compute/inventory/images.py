@@ -16,6 +16,8 @@ from roost.store.uuids import is_uuid
 
 MOST = 128
 """Tags, properties and members that one image can have."""
+STATUSES = ("pending", "accepted", "rejected")
+"""Of the sharing of an image, as its member answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Viewer:
     project_id: str | sa.ColumnElement[str] | None
     is_admin: bool = False
 
-    def sees(self, statuses: Sequence[str] = ("pending", "accepted", "rejected")) -> sa.ColumnElement[bool]:
+    def sees(self, statuses: Sequence[str] = STATUSES) -> sa.ColumnElement[bool]:
         """Which images exist for this viewer: of the shared ones, those whose sharing has one of these statuses."""
         if self.is_admin:
             return sa.true()
@@ -101,9 +103,9 @@ async def index(
     return await pages.read(connection, visible, [*keys, SortKey(images.c.id)], page, *conditions, named=images.c.id)
 
 
-def named(wanted: Sequence[str]) -> sa.ColumnElement[bool]:
-    """Whether an image has one of these ids."""
-    return images.c.id.in_(filter(is_uuid, wanted))
+async def by_id(connection: AsyncConnection, viewer: Viewer, wanted: Sequence[str]) -> Sequence[Any]:
+    """Those of these images that the viewer sees."""
+    return await index(connection, viewer, images.c.id.in_(filter(is_uuid, wanted)))
 
 
 async def create(connection: AsyncConnection, values: Mapping[str, Any], most: int) -> Any:

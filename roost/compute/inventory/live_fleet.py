@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.inventory import claims
 from roost.compute.inventory.changes import latest_generation
+from roost.compute.inventory.claims import LockedHost
 from roost.compute.inventory.hosts import DEFAULT_ZONE
 from roost.placement.fleet import Fleet, Resources
 from roost.placement.rules import AVAILABILITY_ZONE
@@ -203,7 +204,7 @@ class LiveFleet:
         return not short
 
     async def read_room(self, connection: AsyncConnection) -> None:
-        """Read again how much room every host has left: before somebody is told that there is none."""
+        """Read again how much room every host has left: before a request is refused for lack of it."""
         for room in await connection.execute(sa.select(*_ROOM)):
             self.put_room(*room)
 
@@ -256,15 +257,10 @@ class LiveFleet:
             del self._hosts[index], self._memberships[index], self._rooms[host_id]
 
 
-def _has_room(row: sa.Row[Any] | None, wanted: Sequence[Resources], forced: bool) -> bool:
-    if row is None or row.forced_down or not (row.enabled or forced):
+def _has_room(host: LockedHost | None, wanted: Sequence[Resources], forced: bool) -> bool:
+    if host is None or host.forced_down or not (host.enabled or forced):
         return False
-    vcpus, memory_mb, disk_gb = (sum(column) for column in zip(*wanted, strict=True))
-    return bool(
-        row.vcpus - row.vcpus_used >= vcpus
-        and row.memory_mb - row.memory_mb_used >= memory_mb
-        and row.disk_gb - row.disk_gb_used >= disk_gb
-    )
+    return all(free >= sum(column) for free, column in zip(host.free, zip(*wanted, strict=True), strict=True))
 
 
 async def memberships(connection: AsyncConnection, host_ids: Collection[int] | None) -> dict[int, dict[str, str]]:

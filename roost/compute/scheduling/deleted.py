@@ -1,15 +1,15 @@
-"""Deleted servers: kept for as long as history is, so that whoever follows changes sees them go."""
+"""Deleted servers: kept for as long as history is, so that clients that follow changes see them go."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
-from types import SimpleNamespace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.inventory.flavors import ServerFlavor
+from roost.compute.scheduling.history import InstanceAction
 from roost.compute.scheduling.servers import Filters, Server
 from roost.errors import NotFound
 from roost.store.tables.servers import deleted_servers
@@ -48,12 +48,12 @@ async def exists(connection: AsyncConnection, server_id: str) -> bool:
     return await _find(connection, server_id) is not None
 
 
-async def find(connection: AsyncConnection, server_id: str) -> tuple[Server, Sequence[Any]]:
+async def find(connection: AsyncConnection, server_id: str) -> tuple[Server, list[InstanceAction]]:
     """A deleted server, and what was done to it, the newest first."""
     row = await _find(connection, server_id)
     if row is None:
         raise NotFound(f"Instance {server_id} could not be found.")
-    return _server(row), [_action(each) for each in row.actions]
+    return _server(row), [InstanceAction.from_json(each) for each in row.actions]
 
 
 async def _find(connection: AsyncConnection, server_id: str) -> Any | None:
@@ -70,8 +70,3 @@ def _server(row: Any) -> Server:
     where = {"host": row.host, "host_zone": row.host_zone, "host_enabled": None, "host_down": None}
     flavor = ServerFlavor.from_json(kept["flavor"])
     return Server(**{**values, **state, **where, "flavor": flavor, "updated_at": row.deleted_at})
-
-
-def _action(kept: Mapping[str, Any]) -> Any:
-    moments = {key: datetime.fromisoformat(kept[key]) if kept[key] else None for key in ("start_time", "finish_time")}
-    return SimpleNamespace(**{**kept, **moments})

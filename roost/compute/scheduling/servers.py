@@ -18,7 +18,7 @@ from roost.placement.record import Record
 from roost.store import pages, patterns
 from roost.store.pages import EVERYTHING, PageRequest, SortKey
 from roost.store.tables.compute import hosts, topologies
-from roost.store.tables.servers import instance_actions, migrations, server_groups, servers
+from roost.store.tables.servers import instance_actions, server_groups, servers
 from roost.store.uuids import is_uuid
 from roost.turns import spread
 
@@ -373,30 +373,3 @@ async def update(connection: AsyncConnection, server_id: str, values: Mapping[st
     if values:
         changed = servers.update().where(servers.c.id == server_id)
         await connection.execute(changed.values(**values, updated_at=sa.func.now()))
-
-
-async def actions_of(connection: AsyncConnection, server_id: str) -> Sequence[sa.Row[Any]]:
-    """The history of a server, the newest first."""
-    query = sa.select(instance_actions).where(instance_actions.c.server_id == server_id)
-    return (await connection.execute(query.order_by(instance_actions.c.id.desc()))).all()
-
-
-async def migrations_of(
-    connection: AsyncConnection,
-    *,
-    server_id: str | None = None,
-    status: str | None = None,
-    host: str | None = None,
-    kind: str | None = None,
-) -> Sequence[sa.Row[Any]]:
-    """Moves of servers, the newest first."""
-    query = sa.select(migrations).order_by(migrations.c.id.desc())
-    if server_id is not None:
-        query = query.where(migrations.c.server_id == server_id)
-    if status is not None:
-        query = query.where(migrations.c.status == status)
-    if kind is not None:
-        query = query.where(migrations.c.type == kind)
-    if host is not None:
-        query = query.where(sa.or_(migrations.c.source == host, migrations.c.destination == host))
-    return (await connection.execute(query)).all()
