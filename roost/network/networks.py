@@ -77,6 +77,25 @@ async def limits(connection: AsyncConnection, project_id: str) -> dict[str, int]
     return {**QUOTAS, **own}
 
 
+async def all_limits(connection: AsyncConnection) -> dict[str, dict[str, int]]:
+    """What each project may have for which it was set."""
+    found: dict[str, dict[str, int]] = {}
+    for row in await rows.index(connection, network_quotas, "project_id"):
+        found.setdefault(row.project_id, dict(QUOTAS))[row.resource] = row.limit
+    return found
+
+
+async def set_limit(connection: AsyncConnection, project_id: str, resource: str, limit: int) -> None:
+    """Set how many of a resource a project may have."""
+    await rows.remove(connection, network_quotas, project_id=project_id, resource=resource)
+    await rows.add(connection, network_quotas, {"project_id": project_id, "resource": resource, "limit": limit})
+
+
+async def reset_limits(connection: AsyncConnection, project_id: str) -> None:
+    """Let a project have the usual quotas again."""
+    await rows.remove(connection, network_quotas, project_id=project_id)
+
+
 async def used(connection: AsyncConnection, project_id: str) -> dict[str, int]:
     """What a project has; ports that are made with servers are not counted, as the quota of servers bounds them."""
     found = dict.fromkeys(QUOTAS, 0)

@@ -1,16 +1,10 @@
 """How many networks, ports and security groups a project may have."""
 
-from typing import Any
-
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api.permissions import ADMIN, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import INTEGER, TRUTH, Schema, array, by_name, thing
 from roost.errors import Invalid
 from roost.network import networks
-from roost.store import rows
-from roost.store.tables.network import network_quotas
 
 routes = Table(prefix="/v2.0/quotas")
 
@@ -30,9 +24,7 @@ _DETAILS = thing({"quota": by_name(thing({"limit": INTEGER, "used": INTEGER, "re
 async def index(call: Call) -> Reply:
     """The projects whose quotas were set."""
     async with call.services.database.begin() as connection:
-        owners: dict[str, dict[str, int]] = {}
-        for row in await rows.index(connection, network_quotas, "project_id"):
-            owners.setdefault(row.project_id, dict(networks.QUOTAS))[row.resource] = row.limit
+        owners = await networks.all_limits(connection)
     views = [{**limits, "project_id": owner, "tenant_id": owner} for owner, limits in owners.items()]
     return {"quotas": views}
 
@@ -78,18 +70,13 @@ async def update(call: Call) -> Reply:
             if resource in call.body["quota"]:
                 if 0 <= call.body["quota"][resource] < used.get(resource, 0):
                     raise Invalid(f"Quota limit of {resource} is below the {used[resource]} that the project has.")
-                await _set(connection, project_id, resource, call.body["quota"][resource])
+                await networks.set_limit(connection, project_id, resource, call.body["quota"][resource])
         return {"quota": await networks.limits(connection, project_id)}
-
-
-async def _set(connection: AsyncConnection, project_id: str, resource: str, limit: int) -> Any:
-    await rows.remove(connection, network_quotas, project_id=project_id, resource=resource)
-    await rows.add(connection, network_quotas, {"project_id": project_id, "resource": resource, "limit": limit})
 
 
 @routes.delete("/{project_id}", rule="delete_quota", status=204)
 async def delete(call: Call) -> Reply:
     """Let a project have the usual quotas again."""
     async with call.services.database.begin() as connection:
-        await rows.remove(connection, network_quotas, project_id=call.path["project_id"])
+        await networks.reset_limits(connection, call.path["project_id"])
     return None
