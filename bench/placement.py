@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
@@ -132,9 +133,9 @@ def scheduler_section(nova: list[NovaResult]) -> tuple[list[str], list[Bar]]:
             single, several = group_request(fleet, members), group_request(fleet, members, MANY)
             assert place(fleet, single)
             assert place(fleet, several)
-            bare = cpu(lambda fleet=fleet: bare_pass(fleet), 200)  # type: ignore[misc]
-            one = cpu(lambda fleet=fleet, single=single: place(fleet, single), 100)  # type: ignore[misc]
-            many = cpu(lambda fleet=fleet, several=several: place(fleet, several), 5)  # type: ignore[misc]
+            bare = cpu(partial(bare_pass, fleet), 200)
+            one = cpu(partial(place, fleet, single), 100)
+            many = cpu(partial(place, fleet, several), 5)
             ones[hosts, members] = one
             theirs = by_case.get((hosts, members), NovaResult())
             their_one, their_many = theirs.get("one_ms"), theirs.get("many_ms")
@@ -204,17 +205,17 @@ def sizes_section() -> tuple[list[str], list[Bar]]:
         memory = (resident() - before) / hosts
         assert scan(fleet, request).hosts == (chosen,)
         assert scan(fleet, several).hosts == place(fleet, several).hosts
-        one = costs[hosts] = cpu(lambda fleet=fleet, request=request: place(fleet, request), 200)  # type: ignore[misc]
-        columns = cpu(lambda fleet=fleet, request=request: scan(fleet, request), 3, 5)  # type: ignore[misc]
-        many = cpu(lambda fleet=fleet, several=several: place(fleet, several), 3, 5)  # type: ignore[misc]
-        change = cpu(lambda fleet=fleet, host=chosen: _change(fleet, host), 500) / 2  # type: ignore[misc]
-        named = cpu(lambda fleet=fleet, request=request: place(fleet, request).names, 200)  # type: ignore[misc]
-        counted = cpu(lambda fleet=fleet, request=request: place(fleet, request).refused, 3, 5)  # type: ignore[misc]
+        one = costs[hosts] = cpu(partial(place, fleet, request), 200)
+        columns = cpu(partial(scan, fleet, request), 3, 5)
+        many = cpu(partial(place, fleet, several), 3, 5)
+        change = cpu(partial(_change, fleet, chosen), 500) / 2
+        named = cpu(partial(_names, fleet, request), 200)
+        counted = cpu(partial(_refused, fleet, request), 3, 5)
         index = fleet.host_index
         assert index is not None
         found = walk.find(fleet, index, request, offset(fleet, request))
         assert found is not None
-        kept[hosts] = cpu(lambda fleet=fleet, request=request, found=found: LateReasons(fleet, request, found), 500)  # type: ignore[misc]
+        kept[hosts] = cpu(partial(LateReasons, fleet, request, found), 500)
         lines.append(
             f"| {hosts:,} | {loaded - start:.1f} | {indexed - loaded:.2f} | {memory:,.0f} | {one * 1e6:.1f} "
             f"| {columns * 1e6:,.0f} | {many * 1e6:,.0f} | {change * 1e6:.1f} | {kept[hosts] * 1e6:.2f} "
@@ -234,6 +235,14 @@ def sizes_section() -> tuple[list[str], list[Bar]]:
             for hosts in SIZES
         ),
     ]
+
+
+def _names(fleet: Fleet, request: Request) -> object:
+    return place(fleet, request).names
+
+
+def _refused(fleet: Fleet, request: Request) -> object:
+    return place(fleet, request).refused
 
 
 def _change(fleet: Fleet, host: int) -> None:
@@ -308,7 +317,7 @@ def _crossing(hosts: int, parts: int, planted: int) -> tuple[Fleet, tuple[Rule, 
 
 def distribution_section() -> list[Bar]:
     zones = [WeightedZone(f"zone{at:02}", 100 + at, at * 7 % 13, cap=None if at % 3 else 10**6) for at in range(50)]
-    costs = [cpu(lambda count=count: create(zones, count), 200) for count in (100, 100_000_000)]  # type: ignore[misc]
+    costs = [cpu(partial(create, zones, count), 200) for count in (100, 100_000_000)]
     even = create([WeightedZone(name) for name in "abcde"], 16)
     shares = [even.changes.get(name, 0) for name in "abcde"]
     return [

@@ -11,8 +11,8 @@ _LONGEST_PATH = 2048
 
 
 def allow(rules: Sequence[Sequence[str]] | None, service: str, method: str, path: str) -> bool:
-    """Whether a request is among those that the rules name; without rules, all are. Whoever has a token may look at it
-    and give it up."""
+    """Whether a request is among those that the rules name; without rules, all are. A token may always be looked at
+    and given up."""
     if rules is None or (service == "identity" and path == "/v3/auth/tokens"):
         return True
     return any(kind == service and verb == method and _pattern(wanted).matches(path) for kind, wanted, verb in rules)

@@ -132,7 +132,7 @@ class _Admission:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Wait for the client, which keeps nobody else from being worked for; then work on, or raise `Unavailable`."""
+        """Wait for the client without holding up other requests; then work on, or raise `Unavailable`."""
         self._count(-1)
         try:
             yield
@@ -478,7 +478,7 @@ _dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def all_routes() -> Iterator[tuple[Api, Route]]:
-    """Every route of every API, for those who must look at all of them."""
+    """Every route of every API."""
     for api in APIS:
         for route in api.table.routes:
             yield api, route

@@ -48,7 +48,7 @@ class RoostAuthenticator:
         self._database = database
         self._seconds = cache_seconds
         self._cache: dict[bytes, tuple[float, Caller]] = {}
-        # Anybody may send tokens that nobody has: those who do wait for each other, and hold few connections.
+        # Clients may send tokens that do not exist: such requests wait for each other, and hold few connections.
         self._turns = FairTurns(at_once=8, share=4, each=128, waiting=256)
 
     async def authenticate(self, secret: str, service: str | None = None, address: str = "") -> Caller:

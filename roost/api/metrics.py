@@ -12,4 +12,4 @@ SECONDS = Histogram(
 AT_WORK = Gauge("roost_api_requests_at_work", "Requests that this process is working on.")
 SHED = Counter("roost_api_requests_shed", "Requests refused because too many were being worked on.")
 ENDLESS = "text/event-stream"
-"""Answers of this type last as long as somebody reads them, which says nothing about how fast they are."""
+"""Answers of this type last as long as the client reads them, which says nothing about speed."""

@@ -81,7 +81,7 @@ class Call:
     url: str
     """The address of this request, without its query."""
     forbidden: str
-    """What this API says to those who may not, with a place for the rule."""
+    """What this API answers a caller without permission, with a place for the rule."""
     has_project: "Callable[[str], Awaitable[bool]]"
     """Whether there is a project with this id, as far as the caller may see."""
     address: str

@@ -72,7 +72,7 @@ def thing(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None 
 
 def array(items: Schema, **more: Any) -> Schema:
     """A list of these."""
-    # In this order: a list that is too long is refused before anybody looks at its items.
+    # In this order: a list that is too long is refused before its items are looked at.
     return {"type": "array", **more, "items": items}
 
 

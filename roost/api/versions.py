@@ -39,7 +39,7 @@ class Negotiation:
     newest: Version
     legacy_header: str | None = None
     gap: tuple[Version, Version] | None = None
-    """Numbers between these (exclusive) are nobody's: far below are another project's, far above are ours."""
+    """Numbers between these (exclusive) are unused: those below are Nova's, those above are ours."""
     quote: str = ""
 
     def choose(self, headers: Headers) -> Version:
@@ -56,8 +56,8 @@ class Negotiation:
 
     def serves(self, version: Version) -> bool:
         """Whether there is such a version."""
-        nobodys = self.gap is not None and self.gap[0] < version < self.gap[1]
-        return self.oldest <= version <= self.newest and not nobodys
+        unused = self.gap is not None and self.gap[0] < version < self.gap[1]
+        return self.oldest <= version <= self.newest and not unused
 
     def unsupported(self, version: Version) -> str:
         """What to say of a version that is not served."""

@@ -88,5 +88,5 @@ def compressed(headers: Headers, response: Response) -> Response:
 
 
 def wants_page(call: Call) -> bool:
-    """Whether the caller is a browser: everybody else gets the document."""
+    """Whether the caller is a browser; all others get the document."""
     return "text/html" in call.headers.get("accept", "")

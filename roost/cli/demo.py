@@ -131,8 +131,8 @@ def _boot(connection: Any, group_id: str, name: str, count: int) -> None:
 
 
 def _start(clustering: Any, cluster: DemoCluster) -> None:
-    spec = {"type": "os.nova.server", "version": "1.0", "properties": {"flavor": "m1.tiny"}}
-    spec["properties"]["image"] = "cirros-0.6.2-x86_64-disk"  # type: ignore[index]
+    properties = {"flavor": "m1.tiny", "image": "cirros-0.6.2-x86_64-disk"}
+    spec = {"type": "os.nova.server", "version": "1.0", "properties": properties}
     profile = clustering.create_profile(name=PREFIX + cluster.name, spec=spec)
     policies = [clustering.create_policy(name=PREFIX + name, spec=each).name for name, each in cluster.policies.items()]
     made = clustering.create_cluster(

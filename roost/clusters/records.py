@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -12,7 +12,10 @@ from roost.clusters.sizes import Sizes
 from roost.clusters.spec_type import SpecRow, spec_columns
 from roost.store.tables import clusters as tables
 
-R = TypeVar("R")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+R = TypeVar("R", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +184,7 @@ def _resource(
     name: str, table: sa.Table, record: type[R], source: sa.FromClause | None = None, **more: sa.ColumnElement[Any]
 ) -> Resource[R]:
     """Every field of the record is a column of the table, or one of `more`."""
-    columns = [
-        more[each.name].label(each.name) if each.name in more else table.c[each.name]
-        for each in fields(record)  # type: ignore[arg-type]
-    ]
+    columns = [more[each.name].label(each.name) if each.name in more else table.c[each.name] for each in fields(record)]
     return Resource(name, table, record, tuple(columns), source)
 
 

@@ -1,11 +1,11 @@
-"""Specs: what a policy or a profile may be told, as a schema of typed properties.
+"""Specs: the properties of a policy or a profile, as a typed schema.
 
     spec_schema = {
         "criteria": String("How victims are chosen.", default="RANDOM", constraints=[AllowedValues(["RANDOM"])]),
         "hooks": Map("What to wait for.", schema={"timeout": Integer("Seconds.", default=0)}),
     }
 
-A spec comes in an envelope of `type`, `version`, `properties` and, if one likes, `description`. Properties are
+A spec comes in an envelope of `type`, `version`, `properties` and, optionally, `description`. Properties are
 resolved in this order: what is given, else the default, else an error if the property is required, else None.
 """
 

@@ -1,13 +1,13 @@
 """Values that are kept as JSON. Each is a frozen dataclass: it writes itself with `to_json`, and `from_json` reads it
-back or says in one sentence what is wrong. Keys that a class does not know are ignored: a newer release, or a policy
-type of somebody else, may have written them."""
+back or says in one sentence what is wrong. Keys that a class does not know are ignored: a newer release, or a
+third-party policy type, may have written them."""
 
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
 from datetime import datetime
 from functools import cache
-from typing import Any, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 Reader = Callable[[Any, str], Any]
 
@@ -20,11 +20,12 @@ class Stored:
     """The base of the dataclasses that are kept as JSON. None and what is missing mean the default."""
 
     __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def to_json(self) -> dict[str, Any]:
         """What differs from the defaults, in JSON's own types."""
         found = {}
-        for field in fields(self):  # type: ignore[arg-type]
+        for field in fields(self):
             value = getattr(self, field.name)
             if value is not None and value != _default(field):
                 found[field.name] = _plain(value)
@@ -60,7 +61,7 @@ def _plain(value: Any) -> Any:
 @cache
 def _readers(kind: type[Stored]) -> dict[str, Reader]:
     hints = get_type_hints(kind)
-    return {field.name: _reader(hints[field.name]) for field in fields(kind)}  # type: ignore[arg-type]
+    return {field.name: _reader(hints[field.name]) for field in fields(kind)}
 
 
 def _reader(hint: Any) -> Reader:

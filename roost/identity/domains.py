@@ -51,7 +51,7 @@ async def create(connection: AsyncConnection, values: dict[str, Any]) -> Any:
 
 
 async def update(connection: AsyncConnection, domain_id: str, changes: dict[str, Any]) -> Any:
-    """Change a domain; when it is disabled, nobody in it can sign in."""
+    """Change a domain; while it is disabled, its users cannot sign in."""
     await show(connection, domain_id)
     if domain_id == DOMAIN_ID and not changes.get("enabled", True):
         raise Forbidden("The default domain cannot be disabled: those who run this Roost are in it.")

@@ -93,7 +93,7 @@ async def implications(connection: AsyncConnection, prior: str | None = None) ->
 
 
 async def imply(connection: AsyncConnection, prior: Any, implied: Any) -> None:
-    """Let whoever has one role have another too; to say it twice is to say it once."""
+    """Let one role imply another; repeating it changes nothing."""
     if implied.name == "admin":
         raise Forbidden("No role may imply admin.")
     if await rows.ensure(connection, implied_roles, {"prior": prior.name, "implied": implied.name}):

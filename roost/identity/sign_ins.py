@@ -149,7 +149,7 @@ def _key(word: sa.ColumnElement[str]) -> sa.ColumnElement[bytes]:
 
 
 async def _count(connection: AsyncConnection, key: bytes, seconds: int) -> sa.Row[Any]:
-    """One failure more; the first after a while begins anew."""
+    """One failure more; the first after a while starts a new count."""
     ends_at = sa.func.now() + timedelta(seconds=seconds)
     row = insert(failed).values(key=key, failures=1, ends_at=ends_at)
     counted = row.on_conflict_do_update(

@@ -40,7 +40,7 @@ class Caller:
     application_credential_id: str | None = None
     """Signed in with this one."""
     may_delegate: bool = True
-    """May make and delete application credentials: whoever signed in with one may not, unless it is unrestricted."""
+    """May make and delete application credentials: not if it signed in with one, unless that is unrestricted."""
     access_rules: tuple[tuple[str, ...], ...] | None = None
     """The only requests that the application credential is for, each as a service, a path and a method."""
 
@@ -155,7 +155,7 @@ async def revoke_all(connection: AsyncConnection, user_id: str) -> None:
 
 
 async def recheck(connection: AsyncConnection) -> None:
-    """Have every process look each token up anew: a role, a project or a user is not what it was."""
+    """Have every process look each token up again: a role, a project or a user has changed."""
     await notify(connection, (REVOCATIONS, "all"))
 
 

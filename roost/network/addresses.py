@@ -24,7 +24,7 @@ PRIVATE_SUBNET, PUBLIC_SUBNET = "5b7d9ca4-8a11-4f0c-9d43-3f6f6f0d5b01", "5b7d9ca
 
 _BLOCK = 64
 _FIRST = int(ipaddress.IPv4Address("10.128.0.0"))
-"""The upper half of the private subnet is given out in blocks; the lower one is for those who ask for an address."""
+"""The upper half of the private subnet is given out in blocks; the lower one is for ports that ask for an address."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -45,7 +45,7 @@ class AddressPool:
     _free: list[str] = field(default_factory=list)
 
     async def take(self, count: int) -> list[str]:
-        """So many addresses that nobody else has or will be given."""
+        """So many addresses that are, and stay, unused by others."""
         while len(self._free) < count:
             async with self.database.begin() as connection:
                 block = await _block(connection)
@@ -84,7 +84,7 @@ def entry(address: str, mac: str) -> dict[str, Any]:
 
 async def assign(connection: AsyncConnection, port: Any, subnet: Any, wanted: str | None) -> str:
     """Give a port the address that it asks for, or the first that is free; that of the gateway is for routers."""
-    # Whoever else looks for a free one here waits, and then finds this one taken.
+    # Other transactions that look for a free address here wait, and then find this one taken.
     await connection.execute(sa.select(subnets.c.id).where(subnets.c.id == subnet.id).with_for_update())
     address = str(parse(wanted)) if wanted is not None else await _first_free(connection, subnet)
     if ipaddress.ip_address(address) not in ipaddress.ip_network(subnet.cidr):

@@ -31,12 +31,12 @@ QUOTAS: Mapping[str, int] = {
     "security_group_rule": 1000,
     "floatingip": 50,
     "router": 10,
-    # Not served: there is none of them, and nobody may have one.
+    # Not served, so no project may have any.
     "subnetpool": 0,
     "rbac_policy": 0,
     "trunk": 0,
 }
-"""What a project may have of each, unless somebody said otherwise."""
+"""What a project may have of each, unless an administrator set another limit."""
 
 
 class UsableNetwork(NamedTuple):
@@ -303,6 +303,6 @@ async def unplug(connection: AsyncConnection, port: Any) -> None:
 
 
 def refuse_shared(values: Mapping[str, Any], is_admin: bool) -> None:
-    """Only those who run the cloud make networks for everybody."""
+    """Only administrators make networks that all projects share."""
     if not is_admin and (values.get("shared") or values.get("external")):
         raise Forbidden("Only administrators make networks that all projects use.")

@@ -1,5 +1,5 @@
 """Routers: what clients make between networks. All networks of this cloud reach each other anyway, so a router keeps
-what it was told and no more: its gateway, its interfaces and its routes, with ports that hold their addresses."""
+what it was given and no more: its gateway, its interfaces and its routes, with ports that hold their addresses."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -144,7 +144,7 @@ def _shared(
 ) -> Iterator[Violation]:
     """All but the largest partition in an aggregate must leave it: that is the fewest members to move.
 
-    Who has no number yet shares with nobody.
+    A member without a number shares with none.
     """
     if rule.partitions is None:
         return

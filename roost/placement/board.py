@@ -88,7 +88,7 @@ class OpenPartitions:
         return mask
 
     def spare(self, partition: int, among: Bools) -> Bools:
-        """A partition that has a place keeps to it while what nobody has is just enough for those that have none."""
+        """A partition that has a place keeps to it while the free places just suffice for partitions without one."""
         waiting = int(np.count_nonzero(self.counts[1:] == 0))
         own: Bools = among & (self.holder == partition)
         if not waiting or not own.any():
@@ -330,8 +330,8 @@ class Board:
 
 
 def settled(division: Division, members: Members, tally: Ints) -> Ints:
-    """How many members each aggregate holds that stay there: nobody can be sure to be with one that is on its way to
-    another aggregate until it has arrived, or is back."""
+    """How many members each aggregate holds that stay there. A member on its way to another aggregate does not count
+    until it has arrived, or is back."""
     if not members.between:
         return tally
     settled = tally.copy()

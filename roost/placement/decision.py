@@ -224,7 +224,7 @@ class Reasons:
         raise NotImplementedError
 
     def _name(self) -> Names | None:
-        """The names, if they can be told without looking at all hosts."""
+        """The names, if they are known without looking at all hosts."""
         return None
 
 

@@ -104,7 +104,7 @@ def _plan(
 
 
 def _weights(zones: Sequence[WeightedZone]) -> list[int]:
-    """The weights of the zones that are available; equal ones where nobody has any."""
+    """The weights of the zones that are available; equal ones where none has any."""
     weights = [zone.weight if zone.available else 0 for zone in zones]
     return weights if any(weights) else [1] * len(zones)
 

@@ -187,7 +187,7 @@ class HostIndex:
         if pool.queue is not None:
             pool.queue.add(bucket, self.position(host))
         elif len(pool.hosts) > 2 * _LARGE:
-            del self.pools[scope]  # made anew, with a queue for this pool, when it is asked for
+            del self.pools[scope]  # rebuilt, with a queue for this pool, when it is next needed
             self._large = [each for each in self._large if each[0] != scope]
 
     def part(self, host: int, bucket: int, scope: str, aggregate: int) -> None:

@@ -3,7 +3,7 @@
 Three searches, each asked only where the one before it falls short:
 
 1. For each group by itself, the most members that may stay where they are: one integer programme for all groups, and a
-   lower bound on the moves. Those who must leave are placed one after another by the scheduler. If all find a place,
+   lower bound on the moves. The scheduler places those that must leave one after another. If all find a place,
    the bound is met: there is no shorter plan.
 2. Where capacity or rules leave no place so, all servers are assigned to hosts at once by an integer programme over
    servers and hosts, with the fewest moves, and the moves are put into an allowed order.
@@ -230,7 +230,7 @@ def _let_partitions_stay(
     stays: Mapping[str, int],
 ) -> None:
     """Each aggregate for one partition, and for each partition one of those that hold members or one that holds none:
-    else those who leave could find no place."""
+    else those that leave could find no place."""
     numbers = {standing.partitions[name] for name in stays}
     unused = set(open_aggregates(standing.fleet, rule.scope)) - held.keys()
     switches = exact.keep_apart(
@@ -260,7 +260,7 @@ def _allowed(fleet: Fleet, rule: Rule, aggregate: int) -> int | None:
 
 
 def _place_each(standing: _Standing, leavers: Sequence[str]) -> list[Migration]:
-    """Let the scheduler place those who leave, again and again while one's leaving makes room for another."""
+    """Let the scheduler place the leavers, again and again while one move makes room for another."""
     leaving, moves = set(leavers), []
     targets = {group: _kept_hosts(standing, group, leaving) for group in standing.groups}
     waiting, progress = list(leavers), True
@@ -279,7 +279,7 @@ def _place_each(standing: _Standing, leavers: Sequence[str]) -> list[Migration]:
 
 
 def _kept_hosts(standing: _Standing, group: str, leaving: Set[str]) -> Sequence[int] | None:
-    """Where an affinity wants those who leave: in the aggregates of those who stay."""
+    """Where an affinity wants the leavers: in the aggregates of the members that stay."""
     kept = [standing.hosts[name] for name in standing.named[group] if name not in leaving]
     near = [rule for rule in standing.groups[group] if rule.together]
     if not near or not kept:

@@ -40,7 +40,7 @@ class BodyField:
 
 
 def described(fields: Mapping[str, BodyField]) -> Schema:
-    """What a body with these fields looks like, for those who read the OpenAPI document."""
+    """What a body with these fields looks like, for the OpenAPI document."""
     return thing(
         {name: field.read.schema for name, field in fields.items() if field.required},
         {name: field.read.schema for name, field in fields.items() if not field.required},

@@ -5,14 +5,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from roost.api.clustering.moments import moment
 from roost.api.fields import OLDEST, FieldTable, ShownField
 from roost.api.schemas import INTEGER, STRING, TRUTH, UUID, Schema, array, thing
 from roost.api.versions import Version
 
-R = TypeVar("R")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+R = TypeVar("R", bound="DataclassInstance")
 
 MOMENT: Schema = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"}
 OBJECT: Schema = {"type": "object"}
@@ -40,7 +43,7 @@ class Shape(FieldTable[R]):
             name: ShownField(
                 name, _schema(hints[each.name]), _value(each.name, hints[each.name]), later.get(name, OLDEST)
             )
-            for each in fields(record)  # type: ignore[arg-type]
+            for each in fields(record)
             if each.name not in hides
             for name in [names.get(each.name, each.name)]
         }

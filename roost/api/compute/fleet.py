@@ -45,7 +45,7 @@ _EVERY = "all"
 _MOST_VIOLATIONS = 200
 _PATIENCE = 15.0
 _PAUSE = 0.2
-"""Changes that come within so many seconds are told together."""
+"""Changes that come within so many seconds are sent together."""
 
 _COUNT: Schema = {"type": "integer", "minimum": 0}
 _MAYBE: Schema = {"type": ["integer", "null"], "minimum": 0}
@@ -249,9 +249,9 @@ async def _events(call: Call, scope: Scope) -> AsyncIterator[str]:
             if not changes:
                 yield _event("beat", {})
                 continue
-            told = await _told(call, scope, changes, everything)
-            if told:
-                yield _event("change", told)
+            news = await _news(call, scope, changes, everything)
+            if news:
+                yield _event("change", news)
             await asyncio.sleep(_PAUSE)
 
 
@@ -263,9 +263,9 @@ async def _still(call: Call) -> bool:
         return False
 
 
-async def _told(call: Call, scope: Scope, changes: watch.Changes, everything: bool) -> dict[str, Any]:
-    """What to look at again; null is all of it. A project is not told by real identifiers, so for it all its tiles."""
-    told: dict[str, Any] = {
+async def _news(call: Call, scope: Scope, changes: watch.Changes, everything: bool) -> dict[str, Any]:
+    """What to look at again; null is all of it. A project, which sees no real identifiers, looks at all tiles."""
+    news: dict[str, Any] = {
         kind: None if ids is None else sorted(ids)
         for kind, ids in changes.items()
         if kind in (watch.GROUPS, watch.CLUSTERS)
@@ -273,14 +273,14 @@ async def _told(call: Call, scope: Scope, changes: watch.Changes, everything: bo
     touched = [changes[kind] for kind in (watch.SERVERS, watch.HOSTS) if kind in changes]
     if touched:
         hosts = None if None in touched else {int(each) for ids in touched for each in ids or ()}
-        # A host may have left an aggregate, and nobody knows any more which: then all of them.
+        # A host may have left an aggregate, and which one is no longer known: then all of them.
         if hosts is None or (everything and watch.HOSTS in changes):
-            told["aggregates"] = None
+            news["aggregates"] = None
         elif everything:
-            told["aggregates"] = await _aggregates(call, scope, hosts)
+            news["aggregates"] = await _aggregates(call, scope, hosts)
         elif watch.SERVERS in changes or await _carry(call, hosts):
-            told["aggregates"] = None
-    return told
+            news["aggregates"] = None
+    return news
 
 
 async def _aggregates(call: Call, scope: Scope, hosts: Collection[int]) -> list[str]:

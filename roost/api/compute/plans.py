@@ -39,13 +39,13 @@ routes = Table(prefix="/v2.1")
 
 _RULE = "os_compute_api:os-server-groups:"
 PLAN, APPLY, DRAIN = _RULE + "plan", _RULE + "plan:apply", _RULE + "plan:drain"
-EVERYBODY = _RULE + "plan:all_projects"
+ALL_PROJECTS = _RULE + "plan:all_projects"
 
 RULES = (
     Permission(PLAN, READER, "Ask what a change to a server group would come to."),
     Permission(APPLY, MEMBER, "Apply a plan: boot servers, change policies or members."),
     Permission(DRAIN, ADMIN, "Apply a plan that moves servers."),
-    Permission(EVERYBODY, ADMIN, "Ask what the loss of an aggregate would come to for all projects."),
+    Permission(ALL_PROJECTS, ADMIN, "Ask what the loss of an aggregate would come to for all projects."),
 )
 
 _IDS = array(schemas.UUID, minItems=1, maxItems=1000)
@@ -322,11 +322,11 @@ async def plan_all(call: Call) -> Reply:
     """Say what draining or losing an aggregate would come to for all servers of the project, or of all projects."""
     if "generation" in call.body["plan"]:
         raise Invalid("A plan for many groups is a question; apply it group by group.")
-    everybody = "all_projects" in call.query
-    if everybody:
-        call.permit(EVERYBODY)
+    everywhere = "all_projects" in call.query
+    if everywhere:
+        call.permit(ALL_PROJECTS)
     change, asker = _displace(call), call.caller.project_id or ""
-    found = await plans.displace_all(call.services.scheduler, None if everybody else asker, asker, change)
+    found = await plans.displace_all(call.services.scheduler, None if everywhere else asker, asker, change)
     async with call.services.database.begin() as connection:
         seen = await explanations.view(call, connection, asker)
     view = _View(seen)

@@ -1,6 +1,6 @@
 """Policy scopes: what server groups may be spread over or kept within, from 2.1002 on.
 
-Whoever may see them in full (`show:real`, the admin) sees real identifiers; everybody else sees, under `group_id`, the
+Callers who may see them in full (`show:real`, the admin) sees real identifiers; all others see, under `group_id`, the
 identifiers that their own project can use, and nothing where a scope allows none.
 """
 
@@ -88,7 +88,7 @@ def _view(call: Call, scope: Scope, inside: Sequence[ScopePart]) -> dict[str, An
         "allow_identifiers": _flag(call, scope.allow_identifiers),
         "obfuscate_identifiers": _flag(call, scope.obfuscate_identifiers),
     }
-    # With the namespace, anybody could find out which aggregate is behind an identifier.
+    # With the namespace, a tenant could find out which aggregate is behind an identifier.
     if real:
         view["obfuscate_namespace_uuid"] = str(scope.namespace) if scope.namespace else None
     shown = inside if real or scope.allow_identifiers else ()

@@ -43,7 +43,7 @@ class Relayed:
 
 
 async def relay(front: Front, asked: Relayed) -> Response:
-    """Ask Nova. Whoever changes its hosts or aggregates hears so only when Roost knows it too."""
+    """Ask Nova. A change of its hosts or aggregates is answered only once Roost knows it too."""
     sent = {name: asked.headers[name] for name in _FORWARDED if name in asked.headers}
     sent.setdefault(_REQUEST_ID, asked.request_id)
     whole = f"{asked.path}?{asked.query}" if asked.query else asked.path

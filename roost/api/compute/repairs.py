@@ -105,8 +105,8 @@ class _View:
             "updated_at": None,
         }
 
-    def told(self, told: StoredRepair, places: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-        row = told.repair
+    def stored(self, stored: StoredRepair, places: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+        row = stored.repair
         moves = [
             {
                 "server_id": step.server_id,
@@ -115,15 +115,15 @@ class _View:
                 "state": step.state,
                 "reason": step.reason,
             }
-            for step in told.moves
+            for step in stored.moves
         ]
-        done = sum(step.state == "done" for step in told.moves)
+        done = sum(step.state == "done" for step in stored.moves)
         return {
             "id": row.id,
             "status": row.status,
             "paused": row.paused,
             "reason": row.reason,
-            "sentence": row.reason or f"{done} of {counted(len(told.moves), 'move')} done.",
+            "sentence": row.reason or f"{done} of {counted(len(stored.moves), 'move')} done.",
             "moves": moves,
             "fewest": row.fewest,
             "repairs_all": row.repairs_all,
@@ -145,12 +145,12 @@ def _planned_sentence(planned: ProposedRepair) -> str:
 
 
 async def _place_names(
-    call: Call, connection: AsyncConnection, scopes: Sequence[str], told: list[StoredRepair]
+    call: Call, connection: AsyncConnection, scopes: Sequence[str], found: list[StoredRepair]
 ) -> dict[int, Any]:
     """Where the hosts of the moves are; a host that is gone has no places."""
     live = call.services.scheduler.live
     await live.sync(connection)
-    ids = {host for each in told for step in each.moves for host in (step.source_id, step.target_id)}
+    ids = {host for each in found for step in each.moves for host in (step.source_id, step.target_id)}
     indexes = {host: live.index(host) for host in ids}
     nowhere = {"host": "", "places": {}}
     return {
@@ -159,14 +159,14 @@ async def _place_names(
 
 
 async def views(
-    call: Call, connection: AsyncConnection, group: groups.Group | None, told: list[StoredRepair]
+    call: Call, connection: AsyncConnection, group: groups.Group | None, found: list[StoredRepair]
 ) -> list[dict[str, Any]]:
     """Repairs of a group, or drains, as the caller may see them."""
     rules = () if group is None else (await groups.rules_of(connection, [group.id]))[group.id]
     owner = (call.caller.project_id or "") if group is None else group.project_id
     view = _View(await explanations.view(call, connection, owner))
-    places = await _place_names(call, connection, [rule.scope for rule in rules], told)
-    return [view.told(each, places) for each in told]
+    places = await _place_names(call, connection, [rule.scope for rule in rules], found)
+    return [view.stored(each, places) for each in found]
 
 
 @routes.post(
@@ -201,8 +201,8 @@ async def index(call: Call) -> Reply:
     """List the repairs of a group, the newest first."""
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, WATCH)
-        told = await repairs.index(connection, group.id)
-        return {"repairs": await views(call, connection, group, told)}
+        found = await repairs.index(connection, group.id)
+        return {"repairs": await views(call, connection, group, found)}
 
 
 @routes.get(_GROUP + "/repairs/{repair_id}", since=FIRST, rule=WATCH, owned=True, response=thing({"repair": _SHOWN}))
@@ -210,8 +210,8 @@ async def show(call: Call) -> Reply:
     """Show how far a repair has come."""
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, WATCH)
-        told = await repairs.find(connection, group.id, call.path["repair_id"])
-        (shown,) = await views(call, connection, group, [told])
+        found = await repairs.find(connection, group.id, call.path["repair_id"])
+        (shown,) = await views(call, connection, group, [found])
     return {"repair": shown}
 
 
@@ -236,10 +236,10 @@ async def pause(call: Call) -> Reply:
     """Begin no further move until the repair is to go on (`paused`); those under way end."""
     async with call.services.database.begin() as connection:
         group = await server_groups.find(call, connection, REPAIR)
-        told = await repairs.find(connection, group.id, call.path["repair_id"])
-        await repairs.pause(connection, told.repair, call.body["repair"]["paused"])
-        told = await repairs.find(connection, group.id, call.path["repair_id"])
-        (shown,) = await views(call, connection, group, [told])
+        found = await repairs.find(connection, group.id, call.path["repair_id"])
+        await repairs.pause(connection, found.repair, call.body["repair"]["paused"])
+        found = await repairs.find(connection, group.id, call.path["repair_id"])
+        (shown,) = await views(call, connection, group, [found])
     return {"repair": shown}
 
 

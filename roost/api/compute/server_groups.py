@@ -319,12 +319,12 @@ _GROUP = "/os-server-groups/{server_group_id}"
 
 async def index(call: Call) -> Reply:
     """List the server groups of the project, or of all projects."""
-    everybody = "all_projects" in call.query and call.may(ALL_PROJECTS)
+    everywhere = "all_projects" in call.query and call.may(ALL_PROJECTS)
     limit = call.page.limit or call.services.settings.max_limit
     page = replace(call.page, limit=limit, offset=int(call.query.get("offset") or 0))
     async with call.services.database.begin() as connection:
         found = await groups.index(
-            connection, project_id=None if everybody else call.caller.project_id or "", page=page
+            connection, project_id=None if everywhere else call.caller.project_id or "", page=page
         )
     return {"server_groups": [_view(group, call.version, in_list=True) for group in found]}
 
@@ -346,7 +346,7 @@ async def show(call: Call) -> Reply:
 
 for first, last, asked, group_shown in _WORDS:
     version = {"since": first, "until": last}
-    # Keys that nobody knows were ignored in the beginning.
+    # Early versions ignored unknown keys.
     page = _query(_PAGE, strict=Version.parse(first) >= Version(2, 75))
     nothing = _query({}, strict=Version.parse(first) >= Version(2, 102))
     one, many = thing({"server_group": group_shown}), thing({"server_groups": array(group_shown)})

@@ -1,6 +1,6 @@
 """What would run inside a server: its console, its diagnostics, its password, a snapshot of it, its rescue.
 
-The hosts are simulated, so there is no guest: what can be told without one is told, and what cannot is refused.
+The hosts are simulated, so there is no guest: questions that need none are answered, and the others refused.
 """
 
 import secrets
@@ -48,7 +48,7 @@ routes = Table(prefix="/v2.1/servers/{server_id}")
 
 
 async def usable_image(connection: AsyncConnection, server: Server, image_id: str) -> Any:
-    """An image that the server can be made from anew, or `Invalid`."""
+    """An image that the server can be rebuilt from, or `Invalid`."""
     image = await images.usable(connection, Viewer(server.project_id), image_id)
     if image is None:
         raise Invalid(f"Image {image_id} could not be found.")

@@ -180,7 +180,7 @@ def _permit(call: Call, verb: str) -> str:
 
 
 def _may_delegate(call: Call) -> None:
-    """Else whoever has a credential could make another that outlives it."""
+    """Else a credential could be used to make another that outlives it."""
     if not call.caller.may_delegate:
         raise Forbidden("A restricted application credential cannot make or delete application credentials.")
 

@@ -109,7 +109,7 @@ async def create(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         if signed_in.proof is not None and not await sign_ins.hold(connection, limit(call), signed_in.proof):
             raise Unauthorized(REFUSAL)
-        # Held, so that whoever revokes it finds the one made from it too, or this finds it gone.
+        # Locked, so that a revocation finds the token made from it too, or this finds it gone.
         first = await tokens.find(connection, signed_in.secret, hold=True) if signed_in.secret is not None else None
         if signed_in.secret is not None and first is None:
             raise Unauthorized(REFUSAL)
@@ -251,7 +251,7 @@ async def _issue(call: Call, connection: AsyncConnection, signed_in: _SignedIn, 
         signed_in.user_id,
         project_id,
         signed_in.methods,
-        # Else a token could be renewed for ever, by whoever stole it.
+        # Else a stolen token could be renewed for ever.
         sa.func.least(expires_at, first.expires_at) if first else expires_at,
         system="system" in places and credential is None,
         domain_id=domain_id,

@@ -499,7 +499,7 @@ def hook_events(work: Work, plan: ActionPlan) -> list[Event]:
     """For each node that waits, what its owner needs to know to let it go."""
     if plan.program.hooks is None:
         return []
-    told = plan.program.hooks.to_json()
+    asked = plan.program.hooks.to_json()
     return [
         work.node_event(
             step,
@@ -507,7 +507,7 @@ def hook_events(work: Work, plan: ActionPlan) -> list[Event]:
             "Waiting for the completion of its life cycle.",
             Severity.INFO,
             **hooks.message(step),
-            hooks=told,
+            hooks=asked,
         )
         for step in plan.steps
         if step.waiting

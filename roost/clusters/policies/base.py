@@ -1,7 +1,7 @@
-"""What a policy type is: the base class `Policy`, and what a policy sees of the action that it is asked about.
+"""What a policy type is: the base class `Policy`, and what a policy sees of an action.
 
 A policy type is a subclass of `Policy` in one file. It says what it is called (`TYPE`), which versions it has had
-(`VERSIONS`), which actions it wants to be asked about, and when (`TARGET`), and what it may be told (`spec_schema`).
+(`VERSIONS`), before or after which actions it runs (`TARGET`), and what its specs may say (`spec_schema`).
 It decides by reading and writing `action.data`; which items it reads and writes is declared (`READS`, `WRITES`).
 """
 

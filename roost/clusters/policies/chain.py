@@ -1,7 +1,7 @@
-"""The policies of a cluster in concert: which of them can be together, and what they would contradict each other in.
+"""Which policies a cluster can have together, and where they would contradict each other.
 
-In which order they are asked is in the types themselves: by priority, then by the order of types within a priority.
-For the types of the house that is scaling, region, batch, zone, affinity, deletion, load balance, health.
+Their types set the order in which they run: by priority, then by the order of types within a priority. For the built-in
+types that is scaling, region, batch, zone, affinity, deletion, load balance, health.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from roost.clusters.policies.base import ANY, ClusterView, Policy
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Whether a policy can be attached to a cluster: not if anything is refused; what is dubious is only told."""
+    """Whether a policy can be attached to a cluster: any refusal prevents it, warnings do not."""
 
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ class SizeChange:
 
     count: int
     replaced: frozenset[str] = frozenset()
-    """The nodes whose servers are made anew, and which therefore hold no place while one is chosen for them."""
+    """The nodes whose servers are recreated, and which hold no place while one is chosen for them."""
 
 
 def change(action: ActionView) -> SizeChange | str:
@@ -56,7 +56,7 @@ def sizes_of(action: ActionView) -> sizes.Sizes:
 
 
 def recreated_nodes(action: ActionView) -> list[NodeView]:
-    """The nodes whose servers a recovery makes anew: those named, else all that are not well."""
+    """The nodes whose servers a recovery recreates: those named, else all that are not well."""
     if str(_operation(action)).upper() != RECREATE:
         return []
     if action.node is not None:

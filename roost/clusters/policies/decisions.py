@@ -52,7 +52,7 @@ class HookParams(Stored):
 
 @dataclass(frozen=True, slots=True)
 class LifecycleHook(Stored):
-    """Who is told before a node goes, and how many seconds they have."""
+    """Who is notified before a node goes, and how many seconds they have."""
 
     type: str = "zaqar"
     params: HookParams = HookParams()

@@ -1,4 +1,4 @@
-"""Deletion: which nodes go, in what manner, and who is told before."""
+"""Deletion: which nodes go, how they go, and who is notified first."""
 
 from roost.clouds.base import Cloud
 from roost.clusters import urls

@@ -300,7 +300,7 @@ class LoadBalancingPolicy(Policy):
     def _coming(self, action: ActionView) -> list[NodeView]:
         seen = _seen(action)
         if action.action in (ActionName.NODE_RECOVER, ActionName.CLUSTER_RECOVER):
-            # A server that was made anew is another member; one that was rebooted is the same.
+            # A recreated server is another member; a rebooted one is the same.
             wanted = [node for node in seen if node.data.get("recovery") == RECREATE or not node.data.get("lb_member")]
             if action.action == ActionName.NODE_RECOVER:
                 wanted = [node for node in wanted if action.node and node.id == action.node.id]

@@ -130,7 +130,7 @@ class ZonePlacementPolicy(Policy):
         )
 
     def _rebalance(self, action: ActionView, wanted: SizeChange, usable: list[str]) -> None:
-        """Nodes that have drifted are made anew where they belong: their zones are added to the plan."""
+        """Recreate nodes that have drifted where they belong: add their zones to the plan."""
         zones = Counter(CREATION_ZONES.read(action.data) or {})
         found = spreading.moves(
             self.places,

@@ -32,7 +32,7 @@ class Profile(SpecType):
 
     KEEPS = "metadata"
     OPERATIONS: ClassVar[Mapping[str, Operation]] = {}
-    """What can be done to a node when somebody asks for it."""
+    """What can be done to a node on request."""
 
     def __init__(
         self, name: str, spec_: Mapping[str, Any], *, metadata: Mapping[str, Any] | None = None, **about: Any

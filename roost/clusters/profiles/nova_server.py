@@ -14,7 +14,7 @@ from roost.config import ClusterSettings
 _NO_SERVER = "The node has no server."
 _NOT_YOURS = "Only an administrator of the cloud may choose a host."
 _OPERATORS = ("evacuate",)
-"""Operations for those who know the hosts."""
+"""Operations for administrators, who may name hosts."""
 _HIDDEN = (
     *("OS-EXT-SRV-ATTR:host", "OS-EXT-SRV-ATTR:hypervisor_hostname", "OS-EXT-SRV-ATTR:instance_name", "host_status"),
     *("compute_host", "hypervisor_hostname", "instance_name"),
@@ -323,7 +323,7 @@ class ServerProfile(Profile):
         params: Mapping[str, Any],
         cluster_id: str | None,
     ) -> list[NodeOutcome]:
-        """Make servers anew, rebuild them from their image, or reboot them."""
+        """Recreate servers, rebuild them from their image, or reboot them."""
         if operation.upper() == Recovery.RECREATE:
             return await self._recreate(cloud, nodes, cluster_id, force=bool(params.get("force_recreate")))
         if operation.upper() == Recovery.REBUILD:

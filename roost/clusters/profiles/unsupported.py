@@ -1,7 +1,7 @@
 """Profile types that are known and not supported: their specs are checked and kept, their nodes cannot be made.
 
-Users of other clustering services have profiles of these types. They can bring them along, and are told plainly, by
-the type's support status and by the reason of the failed action, that no node comes of them here.
+Users of other clustering services have profiles of these types and can bring them along. The type's support status,
+and the reason of the failed action, say plainly that no node can be made from them here.
 """
 
 from collections.abc import Mapping, Sequence

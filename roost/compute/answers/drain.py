@@ -16,7 +16,7 @@ Rules = Mapping[str, tuple[Rule, ...]]
 
 @dataclass(slots=True)
 class DrainOutcome:
-    """Who moves where, who finds no other place, and where everybody is afterwards."""
+    """Which servers move where, which find no other place, and where all of them are afterwards."""
 
     places: dict[str, int]
     moves: list[tuple[PlacedServer, int]] = field(default_factory=list)
@@ -26,8 +26,8 @@ class DrainOutcome:
 def displace(
     fleet: Fleet, rules: Rules, occupants: Sequence[PlacedServer], hosts: Collection[int], *, lost: bool
 ) -> DrainOutcome:
-    """Place all who are on these hosts elsewhere, one after another, as the scheduler would. Of hosts that are lost,
-    those who find no other place are lost too."""
+    """Place all servers on these hosts elsewhere, one after another, as the scheduler would. If the hosts are lost, the
+    servers that find no other place are lost with them."""
     after, inside = fleet.snapshot(), set(hosts)
     for host in inside:
         after.enable(host, False)

@@ -1,4 +1,4 @@
-"""Why a server is where it is, or nowhere: written down when it is decided, and put into words when somebody asks.
+"""Why a server is where it is, or nowhere: recorded with the decision, and put into words on request.
 
 What is written down has real names (`records`). A `View` is the part that one reader may see: an operator the hosts and
 the real identifiers, a tenant the group's rules, its own identifiers of aggregates, and counts.

@@ -57,7 +57,7 @@ class MapHost:
 
 @dataclass(slots=True)
 class MapAggregate:
-    """A tile. A project is not told what else is in it."""
+    """A tile. A project does not see what else is in it."""
 
     id: str
     name: str | None

@@ -1,7 +1,7 @@
 """Plans: what a change to a group would come to; and the change itself, if that is still what it would come to.
 
-A plan is kept with the dice that were used. To apply it is to decide anew, with the same dice, and to make the change
-with the group locked: if the outcome is the same, nothing that matters has changed.
+A plan is stored with the random numbers behind it. Applying it decides again with the same numbers and makes the
+change while the group is locked: if the outcome is the same, nothing that matters has changed.
 
 Policies and members are planned by making the change and taking it back, so that a plan meets the same refusals.
 """
@@ -213,8 +213,8 @@ async def apply(
 async def drain_planned(
     scheduler: Scheduler, group: Group, change: Displace, generation: str, actor: Actor, owner: str
 ) -> GroupPlan:
-    """Begin the moves that were planned; raises `Changed` if the plan no longer holds. They are decided anew without a
-    lock, for the project that asks, and again if the group has changed by the time it is locked."""
+    """Begin the moves that were planned; raises `Changed` if the plan no longer holds. They are decided again without
+    a lock, for the project that asks, and once more if the group has changed by the time it is locked."""
     if change.lost:
         raise Invalid("To lose an aggregate is a question, nothing that could be applied.")
     for _ in range(_TRIES):
@@ -491,9 +491,9 @@ async def displace_all(
         conditions = [] if project_id is None else [servers.c.project_id == project_id]
         if scheduler.settings.in_front_of_nova:
             conditions.append(servers.c.group_id.is_not(None))
-        everybody = await placed_servers.load(connection, scheduler.live, *conditions)
-        affected = {each.group_id for each in everybody if each.host in set(leaving)}
-        inside = [each for each in everybody if each.group_id in affected]
+        placed = await placed_servers.load(connection, scheduler.live, *conditions)
+        affected = {each.group_id for each in placed if each.host in set(leaving)}
+        inside = [each for each in placed if each.group_id in affected]
         rules = await groups.rules_of(connection, [group for group in affected if group is not None])
     fleet = scheduler.live.fleet.snapshot()
     whole = await scheduler.workers.run(asker, _displacement, fleet, rules, inside, leaving, lost=change.lost)

@@ -67,7 +67,7 @@ async def plan(scheduler: Scheduler, group_id: str, budget: Budget, owner: str) 
     found: RepairPlan = await scheduler.workers.run(owner, repair, fleet, {group_id: rules}, members)
     wanted = found.moves[: budget.max_moves]
     scopes = [rule.scope for rule in rules]
-    told = tuple(
+    moves = tuple(
         {
             "server_id": move.server,
             "source": explain.where(fleet, move.source, scopes),
@@ -77,7 +77,7 @@ async def plan(scheduler: Scheduler, group_id: str, budget: Budget, owner: str) 
     )
     steps = tuple(RepairStep(move.server, fleet.name(move.source), fleet.name(move.target)) for move in wanted)
     whole = not found.unrepaired and len(wanted) == len(found.moves)
-    return ProposedRepair(steps, told, found.fewest, whole)
+    return ProposedRepair(steps, moves, found.fewest, whole)
 
 
 async def begin(

@@ -1,4 +1,4 @@
-"""Decisions that nobody carries out: what would become of a request if it were made now."""
+"""Decisions without effect: what would become of a request if it were made now."""
 
 from dataclasses import dataclass, replace
 from functools import partial

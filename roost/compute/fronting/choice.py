@@ -1,8 +1,8 @@
 """Which of the hosts that a nova-scheduler offers may take a member of a group, decided over all of them and reserved.
 
 A decision is made on the group and the fleet as they were at one moment, without a lock, and reserved with the version
-of the group and the generation of the fleet. Where one of them has changed since, all is decided anew: what is reserved
-was true when it was reserved, however many schedulers are at work.
+of the group and the generation of the fleet. Where one of them has changed since, everything is decided
+again: what is reserved was true when it was reserved, however many schedulers are at work.
 
 What is reserved is a place: the best host, and with it every host that lies in the same aggregates of all scopes that
 the hard rules count in. Whichever of them Nova takes, the rules hold.

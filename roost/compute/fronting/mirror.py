@@ -43,7 +43,7 @@ _HOLD_OFF = sa.select(sa.func.pg_advisory_xact_lock_shared(int(AdvisoryLock.MIRR
 
 
 async def take_turn(connection: AsyncConnection) -> None:
-    """Nobody else writes what Nova says until this transaction ends; for what is to be read and written in one go."""
+    """Keep others from writing what Nova says until this transaction ends, to read and write in one go."""
     await connection.execute(_TAKE_TURN)
     await database.patient(connection)
 
@@ -281,7 +281,7 @@ def _undisputed(
     wanted: Iterable[NovaAggregate], scope_ids: Mapping[str, int], host_ids: Mapping[str, int]
 ) -> dict[int, set[int]]:
     """The hosts of each aggregate, without those that another one of the same scope has too: Nova lets that happen, and
-    nobody can say which of the two to count."""
+    there is no telling which of the two to count."""
     everywhere = Counter((each.scope, name) for each in wanted for name in each.hosts if each.scope)
     disputed = {key for key, times in everywhere.items() if times > 1}
     for scope, name in sorted(disputed, key=str):
@@ -329,7 +329,7 @@ async def _put_metadata(connection: AsyncConnection, wanted: Iterable[NovaAggreg
 
 
 async def unknown_groups(connection: AsyncConnection, wanted: Iterable[NovaGroup]) -> set[str]:
-    """The ids of those groups that nobody here has heard of."""
+    """The ids of the groups that are not known here."""
     return {each.id for each in wanted} - await all_groups(connection)
 
 
@@ -347,8 +347,8 @@ async def unlisted_groups(
 async def put_groups(
     connection: AsyncConnection, settings: Settings, wanted: Sequence[NovaGroup], *, missing: Collection[str] = ()
 ) -> None:
-    """Take over groups that somebody made in Nova itself. Those that Nova does not have any more are hidden, and kept
-    for a while with their rules; whoever comes back has them again. Whose turn it is has read them."""
+    """Take over groups that were made in Nova itself. Groups that Nova no longer has are hidden, and kept for a while
+    with their rules; one that comes back has them again. The engine whose turn it is has read them."""
     unknown = await unknown_groups(connection, wanted)
     for each in wanted:
         if each.id in unknown:
@@ -388,7 +388,7 @@ async def missing_groups(connection: AsyncConnection) -> list[sa.Row[Any]]:
 
 
 async def missing_members(connection: AsyncConnection, wanted: Iterable[NovaGroup]) -> dict[str, str]:
-    """The group of each member that Nova lists and nobody here has heard of."""
+    """The group of each member that Nova lists and that is not known here."""
     listed = {member: group.id for group in wanted for member in group.members}
     known = set(await connection.scalars(sa.select(servers.c.id).where(servers.c.id.in_(listed.keys()))))
     return {member: group_id for member, group_id in listed.items() if member not in known}

@@ -1,4 +1,4 @@
-"""Places that somebody else's scheduler takes for members of groups, before it makes them.
+"""Places that another scheduler takes for members of groups, before it makes them.
 
 A place is chosen (`choice`) on a group at a version (`show`) and on the fleet at a generation, and asked for with both
 numbers (`reserve`). The group's row is locked, so of two choices on the same version only one is carried out; the other

@@ -146,7 +146,7 @@ async def check_policies(
 async def adopt(
     connection: AsyncConnection, group_id: str, *, name: str, rule: Rule, project_id: str, user_id: str
 ) -> None:
-    """Take over a group that Nova has made, with the one rule that Nova knows; nobody is told, for Nova did that."""
+    """Take over a group that Nova has made, with the one rule that Nova knows. Nova has notified its listeners."""
     values = {"id": group_id, "name": name, "project_id": project_id, "user_id": user_id}
     await connection.execute(server_groups.insert().values(values))
     await _store(connection, group_id, [_row(GroupPolicy(rule), HOST_SCOPE, None)])
@@ -182,8 +182,8 @@ async def update(
 ) -> Group:
     """Rename a group, or give it other policies, or both; members that break the new ones stay where they are.
 
-    Members of a group that comes to be divided get numbers; those who have one keep it as long as there is such a
-    partition.
+    When a group becomes divided, its members get partition numbers; members that have one keep it while that
+    partition exists.
     """
     if policies is None:
         await lock(connection, group.id)
@@ -339,10 +339,11 @@ async def lock(connection: AsyncConnection, group_id: str) -> None:
 async def _lock_with_members(
     connection: AsyncConnection, group_id: str, projects: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Lock the members, then the usage of these projects, then the group, as everybody does; the members.
+    """Lock the members, then the usage of these projects, then the group: the order that all transactions share.
+    Returns the members.
 
-    Those who join before the group is locked are locked after it, if nobody has them: whoever has one may be waiting
-    for the group. Then everything is let go, and locked anew.
+    Members that join before the group is locked are locked after it, unless another transaction holds one: it may be
+    waiting for the group, so everything is released and locked again.
     """
     query = sa.select(servers.c.id).where(servers.c.group_id == group_id).order_by(servers.c.id)
     while True:
@@ -360,9 +361,9 @@ async def _lock_with_members(
 
 
 async def divide(connection: AsyncConnection, group_id: str) -> None:
-    """Give a partition to each member of a locked group that has none, if the group is divided; else to nobody.
+    """Give a partition to each member of a locked group that has none, if the group is divided.
 
-    A member that somebody else has locked is left as it is: whoever has it may be waiting for the group.
+    A member that another transaction has locked is left as it is: that transaction may be waiting for the group.
     """
     members = servers.c.group_id == group_id
     rule = division_of((await rules_of(connection, [group_id]))[group_id])
@@ -438,14 +439,14 @@ async def _resolve(
 
 
 async def _lock_scopes(connection: AsyncConnection, names: Iterable[str]) -> dict[str, Scope]:
-    """The scopes of these names, which nobody changes until this transaction ends."""
+    """The scopes of these names, locked against changes until this transaction ends."""
     query = sa.select(scopes).where(scopes.c.name.in_(list(names))).order_by(scopes.c.id).with_for_update(read=True)
     made = [scope_of(row) for row in await connection.execute(query)]
     return {scope.name: scope for scope in (*BUILT_IN, *made)}
 
 
 async def _real(connection: AsyncConnection, scope: Scope, project_id: str, identifier: str | None) -> str | None:
-    """The real identifier of what a project calls so. What others call so is as unknown as what nobody does."""
+    """The real identifier behind a project's own; those of other projects are as unknown as any other text."""
     if identifier is None:
         return None
     if not scope.allow_identifiers:

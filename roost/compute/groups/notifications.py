@@ -46,7 +46,7 @@ Send = Callable[[dict[str, Any]], None]
 
 
 def wanted(settings: Settings) -> bool:
-    """Whether anybody is to be told."""
+    """Whether notifications are sent."""
     return settings.notification_driver != NOOP
 
 
@@ -126,7 +126,7 @@ def _send_all(send: Send, messages: Iterable[dict[str, Any]]) -> tuple[int, Exce
 def _message(row: sa.Row[Any]) -> dict[str, Any]:
     written = str(row.created_at.astimezone(UTC).replace(tzinfo=None))
     return {
-        # The same however often it is sent, so that whoever listens can tell.
+        # The same however often it is sent, so that listeners can recognise a repetition.
         "message_id": str(uuid.uuid5(_MESSAGE_IDS, f"{row.id} {written}")),
         "publisher_id": f"nova-api:{socket.gethostname()}",
         "event_type": row.event_type,

@@ -28,6 +28,6 @@ async def latest_generation(connection: AsyncConnection) -> int:
 
 
 async def forget_old(connection: AsyncConnection, keep: int = 10_000) -> None:
-    """Drop changes that nobody will ask for: a process that is further behind loads the fleet anew."""
+    """Drop old changes: a process that is further behind reloads the whole fleet."""
     newest = sa.select(sa.func.max(fleet_changes.c.generation)).scalar_subquery()
     await connection.execute(fleet_changes.delete().where(fleet_changes.c.generation < newest - keep))

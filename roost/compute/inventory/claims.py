@@ -76,7 +76,7 @@ async def lock_hosts(
     """The hosts as they are, and stay until this transaction ends.
 
     A transaction that holds hosts already must not `wait` for more, out of order: it gets an error (see `lost_race`)
-    and starts anew.
+    and starts again.
     """
     query = sa.select(hosts.c.id, hosts.c.enabled, hosts.c.forced_down, *_FREE).where(hosts.c.id.in_(set(host_ids)))
     rows = await connection.execute(query.order_by(hosts.c.id).with_for_update(nowait=not wait))

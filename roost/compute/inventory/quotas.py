@@ -108,7 +108,7 @@ async def used(connection: AsyncConnection, project_id: str, user_id: str = "") 
 
 
 async def _used_by(connection: AsyncConnection, shares: Collection[Share]) -> dict[Share, Usage]:
-    """What users use in their projects: counted anew, for few have limits of their own."""
+    """What users use in their projects: counted each time, since few have limits of their own."""
     if not shares:
         return {}
     pairs = {"projects": [project for project, _ in shares], "users": [user for _, user in shares]}

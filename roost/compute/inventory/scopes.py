@@ -80,7 +80,7 @@ def scope_of(row: sa.Row[Any]) -> Scope:
 
 
 async def aggregates_in(connection: AsyncConnection, scope: Scope) -> list[ScopePart]:
-    """What a scope divides the hosts into. Single hosts have no names here, for nobody can ask for them."""
+    """What a scope divides the hosts into. Single hosts have no names here, since no request can name them."""
     if scope == HOST_SCOPE:
         return []
     if scope == ZONE_SCOPE:

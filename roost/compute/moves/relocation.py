@@ -1,4 +1,4 @@
-"""Another host for a server that exists: chosen under the rules of its group, and claimed by whoever moves it."""
+"""Another host for a server that exists: chosen under the rules of its group, for the caller to claim."""
 
 import random
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """What becomes of servers without a request: the engine finishes the steps that are due.
 
-A step is written down by whoever starts it, in the transaction that starts it: `due_at` says when it ends and `step`
+A step is recorded in the transaction that starts it: `due_at` says when it ends and `step`
 what is then true. Finishing is one transaction for all servers that are due; a crash before its commit leaves them due.
 """
 
