@@ -223,7 +223,7 @@ async def drain_planned(
         outcome = await _displaced(scheduler, group, change, owner)
         async with scheduler.database.begin() as connection:
             locked = await claims.lock_groups(connection, [group.id])
-            if locked.get(group.id) == version:
+            if group.id in locked and locked[group.id] == version:
                 _compare(await _take(connection, group, change, generation), outcome)
                 moves = ((move["server_id"], move["source"]["host"], move["target"]["host"]) for move in outcome.moves)
                 steps = [RepairStep(*move) for move in moves]
@@ -276,7 +276,7 @@ async def hold_planned(
         outcome = await look_ahead(scheduler, group, _as_named(change, kept), kept.seed, owner)
         async with scheduler.database.begin() as connection:
             locked = await claims.lock_groups(connection, [group.id])
-            if group.id in locked and locked[group.id].version == version:
+            if group.id in locked and locked[group.id] == version:
                 _compare(await _take(connection, group, change, generation), outcome)
                 tokens = await hold(connection, group.id, expected)
                 return GroupPlan(outcome, generation, True), tokens
