@@ -79,3 +79,50 @@ async def test_policies_that_come_and_go_are_rehearsed_with_what_speaks_against_
     assert [each["policy_id"] for each in await house.get(f"/clusters/{cluster['id']}/policies")] == [
         attached["policy_id"]
     ]
+
+
+HEALTH = {
+    "type": "senlin.policy.health",
+    "version": "1.2",
+    "properties": {
+        "detection": {"detection_modes": [{"type": "NODE_STATUS_POLLING"}], "interval": 60},
+        "recovery": {"actions": [{"name": "REBOOT"}]},
+    },
+}
+
+
+async def test_the_deletion_of_a_cluster_is_rehearsed_and_deletes_nothing(house: House) -> None:
+    cluster = await house.cluster(desired_capacity=2)
+    told = await rehearse(house, cluster, {"delete": {}})
+    assert told["sentence"] == "CLUSTER_DELETE would do 2 NODE_DELETE; then the cluster would be gone."
+    members = [node["name"] for node in await house.get(f"/nodes?cluster_id={cluster['id']}")]
+    assert sorted(step["node"] for step in told["steps"]) == sorted(members)
+    assert (told["size"], len(members)) == ({"now": 2, "then": 0}, 2)
+    asked = await house.post(f"/clusters/{cluster['id']}/actions", {"delete": {}})
+    assert (asked.status_code, "Unrecognized action 'delete'" in asked.text) == (400, True)
+
+
+async def test_what_is_done_to_a_node_is_rehearsed_with_what_its_policies_decide(house: House) -> None:
+    cluster = await house.cluster(desired_capacity=2, min_size=0)
+    await attach(house, cluster, HEALTH)
+    [node, _] = await house.get(f"/nodes?cluster_id={cluster['id']}")
+    path = f"/nodes/{node['id']}/actions?dry_run=true"
+    told = {name: (await house.post(path, {name: {}})).json()["dry_run"] for name in ("check", "recover", "delete")}
+    kept = "; the cluster would go from 2 to 2 nodes."
+    assert told["check"]["sentence"] == f"NODE_CHECK would do 1 NODE_CHECK{kept}"
+    assert told["recover"]["sentence"] == f"NODE_RECOVER would do 1 NODE_RECOVER{kept}"
+    step = {"action": "NODE_RECOVER", "node": node["name"], "operation": "REBOOT"}
+    assert told["recover"]["steps"] == [step]
+    assert [each["policy"] for each in told["recover"]["policies"]] == ["health"]
+    assert told["delete"]["size"] == {"now": 2, "then": 1}
+    assert len(await house.get(f"/nodes?cluster_id={cluster['id']}")) == 2
+    assert not {each["action"] for each in await house.get("/actions")} & {"NODE_CHECK", "NODE_RECOVER", "NODE_DELETE"}
+
+
+async def test_a_node_without_a_cluster_is_rehearsed_too(house: House) -> None:
+    node = await house.node(name="single")
+    told = (await house.post(f"/nodes/{node['id']}/actions?dry_run=1", {"recover": {}})).json()["dry_run"]
+    assert told["sentence"] == "NODE_RECOVER would do 1 NODE_RECOVER."
+    assert told["steps"] == [{"action": "NODE_RECOVER", "node": "single", "operation": "RECREATE"}]
+    refused = await house.post("/nodes/none/actions?dry_run=1", {"check": {}})
+    assert refused.status_code == 404

@@ -2,29 +2,32 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from starlette.responses import JSONResponse
-
 from roost.api.clustering import fields, shapes
 from roost.api.clustering.fields import BodyField
-from roost.api.clustering.handling import accepted, cloud_of, request_context, started
+from roost.api.clustering.handling import (
+    REHEARSED,
+    accepted,
+    cloud_of,
+    is_rehearsal,
+    rehearse,
+    request_context,
+    started,
+)
 from roost.api.clustering.lists import Listing, boolean, one_of, text
 from roost.api.clustering.paths import follow
 from roost.api.clustering.shapes import Shape
 from roost.api.fields import ShownField
 from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import ANY, NULL, NULLABLE_STRING, STRING, UUID, Schema, array, by_name, thing
+from roost.api.schemas import ANY, NULL, STRING, UUID, Schema, array, thing
 from roost.api.versions import CLUSTERING, Version
 from roost.clusters import clusters, lookup, nodes
-from roost.clusters.actions import rehearsals
-from roost.clusters.actions.journal import Journal
-from roost.clusters.actions.work import Engine
 from roost.clusters.clusters import RequestContext
 from roost.clusters.errors import BadRequest
-from roost.clusters.ids import new_id
 from roost.clusters.records import CLUSTER_DETAILS, ClusterDetails, NodeRecord
 from roost.clusters.sizes import ADJUSTMENTS, CHANGE_IN_PERCENTAGE, EXACT_CAPACITY
 from roost.clusters.states import ActionName, ClusterStatus
@@ -301,6 +304,10 @@ async def _complete(call: Call, request: RequestContext, given: Mapping[str, Any
     return await clusters.complete_lifecycle(request, call.path["cluster_id"], given["lifecycle_action_token"])
 
 
+async def _forget(call: Call, request: RequestContext, given: Mapping[str, Any]) -> str:
+    return await clusters.delete(request, call.path["cluster_id"], force=given.get("force", False))
+
+
 _POLICY = {"policy_id": BodyField(fields.as_text, required=True)}
 _ENABLED = {**_POLICY, "enabled": BodyField(fields.as_boolean)}
 _DESTROY = {"destroy_after_deletion": BodyField(fields.as_boolean)}
@@ -320,65 +327,38 @@ _ACTIONS: Mapping[str, _Action] = {
     "policy_update": _Action(_change, _fields(_ENABLED)),
     "complete_lifecycle": _Action(_complete, _fields(_TOKEN), Version(1, 9)),
 }
+# A deletion is asked for by DELETE; here it can only be rehearsed.
+_DELETE = _Action(_forget, _fields({"force": BodyField(fields.as_boolean)}))
 
 
 ONE_KEY: Schema = {"type": "object", "minProperties": 1, "maxProperties": 1}
 """What is to be done, with what it takes."""
-
-_COUNTED: Schema = {"type": "integer", "minimum": 0}
-_REHEARSAL = thing(
-    {
-        "action": STRING,
-        "accepted": {"type": "boolean"},
-        "sentence": STRING,
-        "refusal": NULLABLE_STRING,
-        "policies": array(
-            thing({"policy": STRING, "type": STRING, "decision": shapes.OBJECT, "refusal": NULLABLE_STRING})
-        ),
-        "steps": array(thing({"action": STRING, "node": STRING}, {"placement": shapes.OBJECT})),
-        "size": thing({"now": _COUNTED, "then": _COUNTED}),
-        "distribution": by_name(by_name(_COUNTED)),
-    }
-)
 
 
 @routes.post(
     "/{cluster_id}/actions",
     rule=_ACT,
     status=202,
-    described={**ONE_KEY, "properties": {name: {"type": ["object", "null"]} for name in _ACTIONS}},
+    described={**ONE_KEY, "properties": {name: {"type": ["object", "null"]} for name in (*_ACTIONS, "delete")}},
     response=shapes.STARTED,
-    also={200: thing({"dry_run": _REHEARSAL, "warnings": array(STRING)})},
+    also={200: REHEARSED},
 )
 async def act(call: Call) -> Reply:
-    """Have something done to a cluster."""
-    name, value = fields.single(call.body, "action", tuple(_ACTIONS), end="")
-    action = _ACTIONS[name]
+    """Have something done to a cluster; with `dry_run`, only say what it would come to."""
+    rehearsal = is_rehearsal(call)
+    known = {**_ACTIONS, "delete": _DELETE} if rehearsal else _ACTIONS
+    name, value = fields.single(call.body, "action", tuple(known), end="")
+    action = known[name]
     if call.version < action.since:
         raise unsupported(call.version)
+    if action is _DELETE:
+        call.permit("clusters:delete")
     given = action.read(call, {} if value is None else value)
     async with request_context(call) as request:
-        if "dry_run" in call.query and boolean("dry_run", call.query["dry_run"]):
-            return await _rehearse(call, request, action, given)
-        return started(call, await action.do(call, request, given), request.warnings)
-
-
-async def _rehearse(call: Call, request: RequestContext, action: _Action, given: Mapping[str, Any]) -> Reply:
-    """Say what an action would come to: it is accepted as always, planned, and taken back."""
-    services = call.services
-    engine = Engine(
-        new_id(),
-        services.database,
-        services.settings.clusters,
-        request.plugins,
-        services.clouds,
-        Journal(services.database),
-    )
-    async with request.connection.begin_nested() as savepoint:
-        action_id = await action.do(call, request, given)
-        rehearsal = await rehearsals.rehearse(engine, request.connection, action_id)
-        await savepoint.rollback()
-    return JSONResponse({"dry_run": rehearsal.to_json(), "warnings": list(request.warnings)})
+        accept = partial(action.do, call, request, given)
+        if rehearsal:
+            return await rehearse(call, request, accept)
+        return started(call, await accept(), request.warnings)
 
 
 def unsupported(version: Version) -> Invalid:

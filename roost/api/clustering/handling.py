@@ -1,17 +1,42 @@
 """What most handlers begin and end with: a transaction to ask in, and an answer that names the action."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 from starlette.responses import JSONResponse
 
+from roost.api.clustering import shapes
+from roost.api.clustering.lists import boolean
 from roost.api.compute.server_groups import permit_rules
 from roost.api.routes import Call
+from roost.api.schemas import NULLABLE_STRING, STRING, Schema, array, by_name, thing
 from roost.clouds.base import Cloud
 from roost.clusters import plugins
+from roost.clusters.actions import rehearsals
+from roost.clusters.actions.journal import Journal
+from roost.clusters.actions.work import Engine
 from roost.clusters.clusters import RequestContext
+from roost.clusters.ids import new_id
+
+_COUNTED: Schema = {"type": "integer", "minimum": 0}
+_REHEARSAL = thing(
+    {
+        "action": STRING,
+        "accepted": {"type": "boolean"},
+        "sentence": STRING,
+        "refusal": NULLABLE_STRING,
+        "policies": array(
+            thing({"policy": STRING, "type": STRING, "decision": shapes.OBJECT, "refusal": NULLABLE_STRING})
+        ),
+        "steps": array(thing({"action": STRING, "node": STRING}, {"placement": shapes.OBJECT, "operation": STRING})),
+        "size": thing({"now": _COUNTED, "then": _COUNTED}),
+        "distribution": by_name(by_name(_COUNTED)),
+    }
+)
+REHEARSED = thing({"dry_run": _REHEARSAL, "warnings": array(STRING)})
+"""The answer to a request with `dry_run`."""
 
 
 @asynccontextmanager
@@ -37,3 +62,25 @@ def accepted(call: Call, action_id: str, body: Any) -> JSONResponse:
 def started(call: Call, action_id: str, warnings: Sequence[str] = ()) -> JSONResponse:
     """Accepted, with the action as the whole answer, unless there is something to be warned of."""
     return accepted(call, action_id, {"action": action_id, **({"warnings": list(warnings)} if warnings else {})})
+
+
+def is_rehearsal(call: Call) -> bool:
+    """Whether a request only asks what it would come to."""
+    return "dry_run" in call.query and boolean("dry_run", call.query["dry_run"])
+
+
+async def rehearse(call: Call, request: RequestContext, accept: Callable[[], Awaitable[str]]) -> JSONResponse:
+    """Say what an action would come to: it is accepted as always, planned, and taken back."""
+    services = call.services
+    engine = Engine(
+        new_id(),
+        services.database,
+        services.settings.clusters,
+        request.plugins,
+        services.clouds,
+        Journal(services.database),
+    )
+    async with request.connection.begin_nested() as savepoint:
+        rehearsal = await rehearsals.rehearse(engine, request.connection, await accept())
+        await savepoint.rollback()
+    return JSONResponse({"dry_run": rehearsal.to_json(), "warnings": list(request.warnings)})

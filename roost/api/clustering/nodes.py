@@ -8,7 +8,15 @@ from typing import Any
 from roost.api.clustering import fields, shapes
 from roost.api.clustering.clusters import ONE_KEY, forced
 from roost.api.clustering.fields import BodyField
-from roost.api.clustering.handling import accepted, cloud_of, request_context, started
+from roost.api.clustering.handling import (
+    REHEARSED,
+    accepted,
+    cloud_of,
+    is_rehearsal,
+    rehearse,
+    request_context,
+    started,
+)
 from roost.api.clustering.lists import Listing, boolean, one_of, text
 from roost.api.clustering.shapes import Shape
 from roost.api.fields import ShownField
@@ -169,16 +177,31 @@ async def delete(call: Call) -> Reply:
         return accepted(call, await nodes.delete(request, call.path["node_id"], force=forced(call)), None)
 
 
-@routes.post("/{node_id}/actions", rule="nodes:action", status=202, described=ONE_KEY, response=shapes.STARTED)
+@routes.post(
+    "/{node_id}/actions",
+    rule="nodes:action",
+    status=202,
+    described=ONE_KEY,
+    response=shapes.STARTED,
+    also={200: REHEARSED},
+)
 async def act(call: Call) -> Reply:
-    """Have a node checked or recovered."""
-    name, value = fields.single(call.body, "action", ("check", "recover"))
+    """Have a node checked or recovered; with `dry_run`, only say what that, or its deletion, would come to."""
+    rehearsal = is_rehearsal(call)
+    name, value = fields.single(call.body, "action", ("check", "recover", *(["delete"] if rehearsal else [])))
     if value is not None and not isinstance(value, dict):
         raise BadRequest("The params provided is not a map.")
     given: Mapping[str, Any] = value or {}
+    identity = call.path["node_id"]
+    if name == "delete":
+        call.permit("nodes:delete")
     async with request_context(call) as request:
-        do = nodes.check if name == "check" else nodes.recover
-        return started(call, await do(request, call.path["node_id"], given))
+        accept = {
+            "check": partial(nodes.check, request, identity, given),
+            "recover": partial(nodes.recover, request, identity, given),
+            "delete": partial(nodes.delete, request, identity, force=False),
+        }[name]
+        return await rehearse(call, request, accept) if rehearsal else started(call, await accept())
 
 
 @routes.post(

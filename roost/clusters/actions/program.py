@@ -8,7 +8,7 @@ from typing import Any
 from roost.clusters.ids import new_id
 from roost.clusters.policies.base import NodeView
 from roost.clusters.policies.decisions import LifecycleHook, Place
-from roost.clusters.states import ActionName, ClusterStatus
+from roost.clusters.states import ActionName, ClusterStatus, Recovery
 from roost.clusters.stored import Stored
 
 # What is asked for
@@ -117,6 +117,11 @@ class NodeInputs(Stored):
     placement: Place | None = None
     replaced_by: str | None = None
     """The node must be active before this one goes."""
+
+    @property
+    def recovery(self) -> str:
+        """How the node is recovered."""
+        return (self.operation or Recovery.RECREATE).upper()
 
 
 # What is going to be done

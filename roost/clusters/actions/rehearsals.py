@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clusters import bindings
-from roost.clusters.actions import attachments, cluster_plans, context
+from roost.clusters.actions import attachments, cluster_plans, context, node_plans
 from roost.clusters.actions.context import PlanningContext
 from roost.clusters.actions.program import ActionPlan
 from roost.clusters.actions.work import ActionRefused, Engine, Work
@@ -29,6 +29,7 @@ class Rehearsal:
     """What each policy decides, what then happens to which nodes, and how these are distributed in the end."""
 
     action: str
+    in_cluster: bool
     refusal: str | None = None
     policies: list[dict[str, Any]] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)
@@ -43,7 +44,7 @@ class Rehearsal:
         else:
             counts = Counter(step["action"] for step in self.steps)
             listed = ", ".join(f"{number} {action}" for action, number in counts.items()) or "nothing to nodes"
-            sentence = f"{self.action} would do {listed}; the cluster would go from {self.now} to {self.then} nodes."
+            sentence = f"{self.action} would do {listed}{self._afterwards()}."
         return {
             "action": self.action,
             "accepted": self.refusal is None,
@@ -55,6 +56,13 @@ class Rehearsal:
             "distribution": self.distribution,
         }
 
+    def _afterwards(self) -> str:
+        if not self.in_cluster:
+            return ""
+        if self.action == ActionName.CLUSTER_DELETE:
+            return "; then the cluster would be gone"
+        return f"; the cluster would go from {self.now} to {self.then} nodes"
+
 
 async def rehearse(engine: Engine, connection: AsyncConnection, action_id: str) -> Rehearsal:
     """Plan an action that was accepted in this transaction, which the caller rolls back."""
@@ -62,14 +70,15 @@ async def rehearse(engine: Engine, connection: AsyncConnection, action_id: str) 
     work = Work.of(engine, dict((await connection.execute(query)).mappings().one()))
     [found] = await context.read(connection, [work])
     found.connection = connection
-    if found.found is None or work.action not in (*cluster_plans.PLANNERS, *attachments.HANDLERS):
+    on_cluster = work.action.on_cluster
+    if on_cluster and work.action not in (*cluster_plans.PLANNERS, *attachments.HANDLERS):
         raise Invalid(f"The action {work.action} cannot be rehearsed.")
-    rehearsal = Rehearsal(work.action, now=found.count, then=found.count)
+    rehearsal = Rehearsal(work.action, in_cluster=found.found is not None, now=found.count, then=found.count)
     if work.action in attachments.HANDLERS:
         return rehearsal  # What speaks against it was said when it was accepted; it touches no node.
     try:
         await _consult(work, found, rehearsal)
-        plan = await cluster_plans.PLANNERS[work.action](found)
+        plan = await (cluster_plans.PLANNERS[work.action] if on_cluster else node_plans.plan)(found)
     except (ActionRefused, MalformedData) as refusal:
         rehearsal.refusal = str(refusal)
         return rehearsal
@@ -81,6 +90,8 @@ async def _consult(work: Work, found: PlanningContext, rehearsal: Rehearsal) -> 
     """Ask the policies one by one, to see what each decides."""
     if refusal := bindings.missing(found.bound, work.action):
         raise ActionRefused(refusal)
+    if not any(one.wants(BEFORE, work.action) for one in found.bound):
+        return
     view = await found.view()
     view.cloud = _ReadOnlyCloud(view.cloud)
     for one in found.bound:
@@ -100,14 +111,19 @@ async def _consult(work: Work, found: PlanningContext, rehearsal: Rehearsal) -> 
 
 async def _describe(found: PlanningContext, plan: ActionPlan, rehearsal: Rehearsal) -> None:
     new = {node.id: node for node in plan.new_nodes}
-    names = {node.id: node.name for node in (*await found.all_members(), *plan.new_nodes)}
+    members = await found.all_members() if found.found is not None else ()
+    known = (*members, *plan.new_nodes, *([found.node] if found.node is not None else []))
+    names = {node.id: node.name for node in known}
     for step in plan.steps:
-        shown = {"action": step.action, "node": names.get(step.node_id, step.node_id)}
-        place = new[step.node_id].placement if step.node_id in new else None
-        rehearsal.steps.append({**shown, "placement": place} if place else shown)
+        shown: dict[str, Any] = {"action": step.action, "node": names.get(step.node_id, step.node_id)}
+        if step.node_id in new and new[step.node_id].placement:
+            shown["placement"] = new[step.node_id].placement
+        if step.action is ActionName.NODE_RECOVER:
+            shown["operation"] = step.inputs.recovery
+        rehearsal.steps.append(shown)
     going = (ActionName.NODE_DELETE, ActionName.NODE_LEAVE)
     leaving = {step.node_id for step in plan.steps if step.action in going}
-    stay = [node for node in await found.all_members() if node.id not in leaving]
+    stay = [node for node in members if node.id not in leaving]
     coming = sum(step.action is ActionName.NODE_JOIN for step in plan.steps)
     rehearsal.then = len(stay) + len(new) + coming
     places: list[Mapping[str, Any]] = [node.placement for node in (*stay, *plan.new_nodes)]

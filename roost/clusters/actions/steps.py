@@ -272,7 +272,7 @@ async def _recover(batch: NodeBatch) -> list[StepResult]:
         fine = {outcome.node_id for outcome in checked if outcome.ok}
         well = _results([outcome for outcome in checked if outcome.ok], "Recover: Node is ACTIVE before recover.")
         broken = [node for node in batch.nodes if node.id not in fine]
-    operation = (batch.inputs.operation or Recovery.RECREATE).upper()
+    operation = batch.inputs.recovery
     # A server that is only rebooted or rebuilt stays where it is, whatever place the policies had for a new one.
     places = {node.id: batch.steps[node.id].inputs.placement for node in broken if operation == Recovery.RECREATE}
     placed = [_placed(node, places.get(node.id)) for node in broken]
