@@ -8,6 +8,7 @@ import re
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import TSQUERY
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 SERVERS = (
     "name || ' ' || CAST(id AS text) || ' ' || project_id || ' ' "
@@ -41,3 +42,12 @@ def matching(text: str, query: str) -> sa.ColumnElement[bool]:
     quoted = (word.replace("\\", "\\\\").replace("'", "''") for word in split(query))
     asked = sa.cast(sa.literal(" & ".join(f"'{word}':*" for word in quoted)), TSQUERY)
     return sa.literal_column(expression(text)).op("@@", is_comparison=True)(asked)
+
+
+async def use_index(connection: AsyncConnection) -> None:
+    """Have the rest of the transaction look into the index.
+
+    PostgreSQL thinks that the words of a row cost nothing to compute, and where a few rows are wanted would rather
+    compute them for every row: half a second for 100,000 servers.
+    """
+    await connection.execute(sa.text("SET LOCAL enable_seqscan = off"))

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -71,11 +72,13 @@ async def show_list(call: Call) -> Reply:
     """List one kind of thing, filtered, sorted and paged."""
     asked = await _asked(call)
     limit = min(int(call.query.get("limit") or 100), _MOST_ROWS)
+    of_groups = asked.kind is lists.KINDS["groups"]
+    broken = await _broken(call) if of_groups else []
     async with call.services.database.begin() as connection:
         rows = await lists.read(connection, asked, PageRequest(limit, call.query.get("marker")))
         total = await lists.count(connection, asked)
-        if asked.kind is lists.KINDS["groups"]:
-            await _describe(call, connection, rows)
+        if of_groups:
+            await _describe(call, connection, rows, Counter(each.group_id for each in broken))
     columns = list(asked.kind.shown(asked.project_id is None))
     view = {"kind": call.path["kind"], "columns": columns, "total": total, "rows": [_shown(row) for row in rows]}
     return {"list": view}
@@ -106,16 +109,13 @@ async def _broken(call: Call) -> list[BrokenRule]:
     return [each.shown(identifiers) for each in broken if _project(call) in (None, each.project_id)]
 
 
-async def _describe(call: Call, connection: Any, rows: list[dict[str, Any]]) -> None:
+async def _describe(call: Call, connection: Any, rows: list[dict[str, Any]], broken: Counter[str]) -> None:
     """Say in words what the rules of the groups of a page are, and how many of them are broken."""
-    counts: dict[str, int] = {}
-    for each in await call.services.violations.now(connection):
-        counts[each.group_id] = counts.get(each.group_id, 0) + 1
     rules = await groups.rules_of(connection, [row["id"] for row in rows])
     identifiers = await server_groups.identifiers(call, connection, call.caller.project_id or "")
     for row in rows:
         row["rules"] = sentence([identifiers.shown(rule) for rule in rules.get(row["id"], ())])
-        row["broken"] = counts.get(row["id"], 0)
+        row["broken"] = broken[row["id"]]
 
 
 _EXPORT_QUERY: Schema = {

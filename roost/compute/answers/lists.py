@@ -4,11 +4,12 @@ Each kind says which columns it has, which of them only operators see, and which
 and exports all read from here.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.errors import Invalid
@@ -18,6 +19,7 @@ from roost.store.tables.clusters import actions, clusters, nodes
 from roost.store.tables.compute import aggregate_hosts, aggregates, hosts, scopes
 from roost.store.tables.identity import projects
 from roost.store.tables.servers import project_usage, server_groups, servers
+from roost.store.uuids import is_uuid
 
 Column = sa.ColumnElement[Any]
 
@@ -29,7 +31,8 @@ class ListKind:
     table: sa.Table
     source: sa.FromClause
     columns: Mapping[str, Column]
-    filters: frozenset[str]
+    filters: Mapping[str, Column]
+    """What each filter compares: a column as an index has it, where there is one."""
     words: str | None = None
     """What it is searched by, if an index has its words; else by the beginning of its name or id."""
     owner: Column | None = None
@@ -58,6 +61,8 @@ class ListKind:
 
 
 _STATUS = {"building": "BUILD", "stopped": "SHUTOFF", "resized": "VERIFY_RESIZE", "shelved": "SHELVED"}
+_SERVER_STATUS = sa.case(_STATUS, value=servers.c.vm_state, else_=sa.func.upper(servers.c.vm_state))
+_HOST_STATE = sa.case((hosts.c.forced_down, "down"), (sa.not_(hosts.c.enabled), "disabled"), else_="up")
 
 
 def _named_project(owner: Column) -> Column:
@@ -66,6 +71,10 @@ def _named_project(owner: Column) -> Column:
 
 def _owned(table: sa.Table) -> dict[str, Column]:
     return {"project": _named_project(table.c.project_id), "project_id": table.c.project_id}
+
+
+def _by_owner(table: sa.Table) -> dict[str, Column]:
+    return {"project_id": table.c.project_id, "project": table.c.project_id}
 
 
 _used = sa.func.greatest(
@@ -90,7 +99,7 @@ KINDS: Mapping[str, ListKind] = {
         {
             "id": servers.c.id,
             "name": servers.c.name,
-            "status": sa.case(_STATUS, value=servers.c.vm_state, else_=sa.func.upper(servers.c.vm_state)),
+            "status": _SERVER_STATUS,
             "task": sa.func.coalesce(servers.c.task_state, ""),
             "zone": sa.func.coalesce(hosts.c.availability_zone, ""),
             "host": sa.func.coalesce(hosts.c.name, ""),
@@ -101,7 +110,15 @@ KINDS: Mapping[str, ListKind] = {
             "created_at": servers.c.created_at,
             "fault": sa.func.coalesce(servers.c.fault["message"].astext, ""),
         },
-        frozenset({"status", "zone", "host", "flavor", "group_id", "project_id", "project"}),
+        {
+            "id": servers.c.id,
+            "status": _SERVER_STATUS,
+            "zone": hosts.c.availability_zone,
+            "host": hosts.c.name,
+            "flavor": servers.c.flavor["name"].astext,
+            "group_id": servers.c.group_id,
+            **_by_owner(servers),
+        },
         words.SERVERS,
         servers.c.project_id,
         frozenset({"host"}),
@@ -117,7 +134,7 @@ KINDS: Mapping[str, ListKind] = {
             **_owned(server_groups),
             "created_at": server_groups.c.created_at,
         },
-        frozenset({"project_id", "project", "broken"}),
+        _by_owner(server_groups),
         words.GROUPS,
         server_groups.c.project_id,
     ),
@@ -127,7 +144,7 @@ KINDS: Mapping[str, ListKind] = {
         {
             "id": hosts.c.id,
             "name": hosts.c.name,
-            "state": sa.case((hosts.c.forced_down, "down"), (sa.not_(hosts.c.enabled), "disabled"), else_="up"),
+            "state": _HOST_STATE,
             "zone": hosts.c.availability_zone,
             "address": hosts.c.address,
             "servers": hosts.c.servers,
@@ -138,7 +155,7 @@ KINDS: Mapping[str, ListKind] = {
             "load": sa.func.coalesce(_used, 0.0),
             "reason": sa.func.coalesce(hosts.c.disabled_reason, ""),
         },
-        frozenset({"state", "zone"}),
+        {"name": hosts.c.name, "state": _HOST_STATE, "zone": hosts.c.availability_zone},
         words.HOSTS,
     ),
     "aggregates": ListKind(
@@ -151,7 +168,7 @@ KINDS: Mapping[str, ListKind] = {
             "zone": aggregates.c.availability_zone,
             "hosts": _count_hosts,
         },
-        frozenset({"scope", "zone"}),
+        {"id": aggregates.c.id, "scope": scopes.c.name, "zone": aggregates.c.availability_zone},
     ),
     "clusters": ListKind(
         clusters,
@@ -165,7 +182,7 @@ KINDS: Mapping[str, ListKind] = {
             **_owned(clusters),
             "reason": clusters.c.status_reason,
         },
-        frozenset({"status", "project_id", "project"}),
+        {"status": clusters.c.status, **_by_owner(clusters)},
         words.NAMED,
         clusters.c.project_id,
     ),
@@ -182,7 +199,7 @@ KINDS: Mapping[str, ListKind] = {
             **_owned(nodes),
             "reason": nodes.c.status_reason,
         },
-        frozenset({"status", "cluster_id", "project_id", "project"}),
+        {"status": nodes.c.status, "cluster_id": nodes.c.cluster_id, **_by_owner(nodes)},
         words.NAMED,
         nodes.c.project_id,
     ),
@@ -200,7 +217,13 @@ KINDS: Mapping[str, ListKind] = {
             "reason": actions.c.status_reason,
             **_owned(actions),
         },
-        frozenset({"status", "action", "target", "cluster_id", "project_id"}),
+        {
+            "status": actions.c.status,
+            "action": actions.c.action,
+            "target": actions.c.target,
+            "cluster_id": actions.c.cluster_id,
+            "project_id": actions.c.project_id,
+        },
         owner=actions.c.project_id,
     ),
     "projects": ListKind(
@@ -214,7 +237,7 @@ KINDS: Mapping[str, ListKind] = {
             "memory_mb": sa.func.coalesce(project_usage.c.ram, 0),
             "groups": sa.func.coalesce(project_usage.c.server_groups, 0),
         },
-        frozenset(),
+        {"id": projects.c.id},
     ),
 }
 
@@ -235,16 +258,27 @@ class ListRequest:
 
 
 async def read(connection: AsyncConnection, request: ListRequest, page: PageRequest) -> list[dict[str, Any]]:
-    """One page of a list."""
+    """One page of a list: first which rows are on it, and then all columns of these alone."""
     kind = request.kind
     columns = kind.shown(request.project_id is None)
     if request.sort not in columns:
         raise Invalid(f"'{request.sort}' is not a column to sort by; use one of {', '.join(columns)}.")
     key = SortKey(columns[request.sort], request.descends)
     keys = [key] if request.sort == "id" else [key, SortKey(kind.id)]
-    visible = sa.select(*(each.label(name) for name, each in columns.items())).select_from(kind.source)
-    visible = visible.where(*_visible(request))
-    rows = await pages.read(connection, visible, keys, page, *_conditions(request, columns), named=kind.id)
+    visible = sa.select(kind.id.label("id")).select_from(kind.source).where(*_visible(request))
+    conditions = _conditions(request, columns)
+    if words.split(request.query):
+        await words.use_index(connection)
+    ids = [row.id for row in await pages.read(connection, visible, keys, page, *conditions, named=kind.id)]
+    rows = {row["id"]: row for row in await _rows(connection, kind, columns, ids)}
+    return [rows[each] for each in ids if each in rows]
+
+
+async def _rows(
+    connection: AsyncConnection, kind: ListKind, columns: Mapping[str, Column], ids: Sequence[Any]
+) -> list[dict[str, Any]]:
+    query = sa.select(*(each.label(name) for name, each in columns.items())).select_from(kind.source)
+    rows = await connection.execute(query.where(kind.id == sa.any_(sa.literal(ids, ARRAY(kind.id.type)))))
     return [dict(row._mapping) for row in rows]
 
 
@@ -268,15 +302,22 @@ def _conditions(request: ListRequest, columns: Mapping[str, Column]) -> list[sa.
     for name, value in request.filters.items():
         if name not in kind.filters or name not in columns:
             raise Invalid(f"'{name}' is not a filter of this list; use one of {', '.join(sorted(kind.filters))}.")
-        if name == "status" and kind.table is servers and value == "ERROR":
-            found.append(servers.c.vm_state == sa.literal_column("'error'"))  # As the index has it.
-        else:
-            found.append(sa.cast(columns[name], sa.Text) == value)
+        found.append(_equals(name, kind.filters[name], value))
     if words.split(request.query):
         found.append(kind.matching(request.query))
     if request.broken is not None:
         found.append(kind.id.in_(list(request.broken)))
     return found
+
+
+def _equals(name: str, column: Column, value: str) -> sa.ColumnElement[bool]:
+    if name == "project":
+        return sa.or_(column == value, column.in_(sa.select(projects.c.id).where(projects.c.name == value)))
+    if isinstance(column.type, sa.Uuid):
+        return column == value if is_uuid(value) else sa.false()
+    if column is _SERVER_STATUS and value == "ERROR":
+        return servers.c.vm_state == sa.literal_column("'error'")  # As the index has it.
+    return sa.cast(column, sa.Text) == value
 
 
 async def search(
@@ -286,17 +327,18 @@ async def search(
     found: dict[str, list[dict[str, Any]]] = {}
     if not words.split(query):
         return found
+    await words.use_index(connection)
     for name, kind in KINDS.items():
         if project_id is not None and kind.owner is None:
             continue
-        columns = kind.shown(project_id is None)
         request = ListRequest(kind, project_id, {}, query)
-        matches = sa.select(*(each.label(key) for key, each in columns.items())).select_from(kind.source)
-        matches = matches.where(*_visible(request), kind.matching(query))
-        exact = matches.where(sa.func.lower(kind.table.c.name) == query.lower().strip()).limit(limit)
-        rows = {row.id: row for row in await connection.execute(exact)}
-        if len(rows) < limit:
-            rows |= {row.id: row for row in await connection.execute(matches.limit(limit)) if row.id not in rows}
-        if rows:
-            found[name] = [dict(row._mapping) for row in list(rows.values())[:limit]]
+        matches = sa.select(kind.id).where(*_visible(request), kind.matching(query)).limit(limit)
+        exact = matches.where(sa.func.lower(kind.table.c.name) == query.lower().strip())
+        ids = list((await connection.scalars(exact)).all())
+        if len(ids) < limit:
+            more = await connection.scalars(matches)
+            ids += [each for each in more if each not in ids][: limit - len(ids)]
+        if ids:
+            rows = {row["id"]: row for row in await _rows(connection, kind, kind.shown(project_id is None), ids)}
+            found[name] = [rows[each] for each in ids if each in rows]
     return found

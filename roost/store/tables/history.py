@@ -24,6 +24,8 @@ happenings = sa.Table(
     sa.Index("ix_happenings_project_id", "project_id", "at"),
     sa.Index("ix_happenings_group_id", "group_id", "at", postgresql_where="group_id IS NOT NULL"),
     sa.Index("ix_happenings_host", "host", "at", postgresql_where="host IS NOT NULL"),
+    sa.Index("ix_happenings_source", "source", "at", postgresql_where="source IS NOT NULL"),
+    sa.Index("ix_happenings_server_id", "server_id", "at", postgresql_where="server_id IS NOT NULL"),
 )
 
 samples = sa.Table(
