@@ -66,8 +66,8 @@ async function read(key, fleet, onMap) {
 
 /** @param {string} id */
 async function scopeOf(id) {
-  const { list } = await get(`${COMPUTE}/os-lists/aggregates?q=${encodeURIComponent(id)}`);
-  return list.rows.find((/** @type {any} */ each) => String(each.id) === id)?.scope ?? "";
+  const { list } = await get(`${COMPUTE}/os-lists/aggregates?id=${encodeURIComponent(id)}`);
+  return list.rows[0]?.scope ?? "";
 }
 
 /** @param {string} scope @param {string} name */

@@ -55,9 +55,11 @@ export class Clusters {
     if (!this._id || clusters === null || clusters.includes(this._id)) await this._draw().catch((error) => this._gone(error));
   }
 
-  /** A cluster that was deleted leaves the list. @param {unknown} error */
-  _gone(error) {
-    if (!(error instanceof Refused && error.status === 404 && this._id)) throw error;
+  /** Where the cluster was deleted meanwhile, go to the list; its nodes and actions may be refused before it is. @param {unknown} error */
+  async _gone(error) {
+    if (!(error instanceof Refused && this._id)) throw error;
+    const again = await get(`${API}/clusters/${this._id}`).catch((refusal) => refusal);
+    if (!(again instanceof Refused && again.status === 404)) throw error;
     location.hash = "#/clusters";
   }
 

@@ -27,7 +27,10 @@ export class Feed {
   /** @param {string[]} _path @param {HTMLElement} panel @param {URLSearchParams} query */
   async open(_path, panel, query) {
     this._open = { panel, query };
-    const { events } = await get(`/compute/v2.1/os-history?${query}`);
+    const [{ events }, charts] = await Promise.all([
+      get(`/compute/v2.1/os-history?${query}`),
+      this._page.fleet.all ? figures() : [],
+    ]);
     const kinds = Object.entries(KINDS).map(([value, name]) => html("option", { value, selected: query.get("kind") === value }, name));
     const choice = html("select", { id: "kind" }, html("option", { value: "" }, "everything"), ...kinds);
     choice.addEventListener("change", () => {
@@ -41,7 +44,7 @@ export class Feed {
       html("p", {}, html("label", { for: "kind" }, "Show "), choice),
       eventItems(events),
       html("p", {}, events.length === 100 && html("a", { href: `#/feed?${older}` }, "Earlier")),
-      ...(this._page.fleet.all ? await figures() : []),
+      ...charts,
     );
   }
 }

@@ -15,6 +15,7 @@ import { loadTroubles } from "./troubles.js";
 import { count } from "./words.js";
 
 const SCOPE = "roost-scope";
+const BETWEEN_COUNTS = 3_000;
 const ENDED = "Your session has ended. Sign in again to go on where you were.";
 const narrow = matchMedia("(max-width: 900px)");
 
@@ -43,6 +44,11 @@ class Page {
     this._broken = undefined;
     /** Whether the view could not be opened: then the next news are a reason to try again. */
     this._missed = false;
+    /** How many things are wrong, and when they were counted. */
+    this._wrong = 0;
+    this._counted = -BETWEEN_COUNTS;
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    this._counting = undefined;
     /** Where the view draws. @type {Element|undefined} */
     this._sheet = undefined;
   }
@@ -68,6 +74,7 @@ class Page {
 
   close() {
     this._stop();
+    clearTimeout(this._counting);
     window.removeEventListener("hashchange", this._routed);
   }
 
@@ -101,6 +108,7 @@ class Page {
         // The first change says that anything may have happened before we listened; we have only just looked.
         performance.mark("roost:told");
         if (change.aggregates !== undefined) this.fleet.refresh(change.aggregates).catch(failed);
+        this._count();
         if (this._missed) this._route();
         else this._view?.changed?.(change)?.catch(failed);
       },
@@ -133,6 +141,7 @@ class Page {
     part("main").classList.toggle("panel-first", true);
     part("main").classList.toggle("panel-wide", name === "lists" || name === "feed");
     this._name(view.title);
+    this._count();
     // Each page has a sheet of its own: what is answered after the user went on is drawn where it is not seen.
     const sheet = html("div", {});
     this._sheet = sheet;
@@ -150,11 +159,19 @@ class Page {
   }
 
   /** The title counts what is wrong, for a tab that is open all day. @param {string} title */
-  async _name(title) {
-    document.title = `${title} – Roost`;
-    // Without an answer the title stays: what failed is said elsewhere.
-    const { total } = await loadTroubles().catch(() => ({ total: 0 }));
-    document.title = `${total ? `(${total}) ` : ""}${title} – Roost`;
+  _name(title) {
+    document.title = `${this._wrong ? `(${this._wrong}) ` : ""}${title} – Roost`;
+  }
+
+  /** Count what is wrong, now that something may have changed, and no more often than every few seconds. */
+  _count() {
+    this._counting ??= setTimeout(async () => {
+      this._counted = performance.now();
+      this._counting = undefined;
+      // Without an answer the title stays: what failed is said elsewhere.
+      this._wrong = (await loadTroubles().catch(() => ({ total: this._wrong }))).total;
+      if (page === this) this._name(this._view?.title ?? "Roost");
+    }, Math.max(0, this._counted + BETWEEN_COUNTS - performance.now()));
   }
 
   /** @param {string} kind @param {string} id */

@@ -2,18 +2,12 @@
 
 import { answerBox, button } from "./answers.js";
 import { html } from "./dom.js";
-import { command } from "./links.js";
-import { get, mayChange, post, request } from "./session.js";
+import { get, mayChange, post } from "./session.js";
+import { deleted, preview } from "./steering.js";
 import { factList } from "./things.js";
 import { actionName, moment, phase, reasonOf } from "./words.js";
 
 const API = "/clustering/v1";
-/** @type {Record<string, string>} */
-const MEANS = {
-  check: "Its server would be looked at, and its state set by what is found.",
-  recover: "It would be recovered as its cluster's health policy says, or by making its server anew.",
-};
-
 /** Everything about a node. @param {string} id */
 export async function nodePage(id) {
   const [{ node }, { events }] = await Promise.all([
@@ -41,35 +35,23 @@ export async function nodePage(id) {
   ];
 }
 
-/** @param {any} node */
+/** What can be done to a node, each deed rehearsed first. @param {any} node */
 function doing(node) {
   const box = answerBox();
-  const done = (/** @type {string} */ said, /** @type {string} */ action) =>
-    box.tell(html("p", { class: "good" }, said, " ", html("a", { href: `#/action/${action}` }, "Follow it")));
-  const act = (/** @type {string} */ name, /** @type {string} */ title) => {
-    const begin = async () => done("Begun.", (await post(`${API}/nodes/${node.id}/actions`, { [name]: {} })).action);
-    const line = command(`openstack cluster node ${name} ${node.id}`);
-    return button(`${title}…`, async () => box.tell(html("p", {}, MEANS[name]), line, button(`${title} it`, begin)));
+  const path = `${API}/nodes/${node.id}`;
+  const offer = (/** @type {string} */ name, /** @type {string} */ title, /** @type {() => Promise<string>} */ act) => {
+    const line = `openstack cluster node ${name} ${node.id}`;
+    const look = () => preview(`${path}/actions`, { [name]: {} }, line, box, { title, act });
+    return button(`${name.replace(/^./, (letter) => letter.toUpperCase())}…`, look);
   };
-  const remove = button("Delete…", async () =>
-    box.tell(
-      html("p", {}, `${node.name} and its server would be deleted. Its cluster would be one smaller.`),
-      command(`openstack cluster node delete ${node.id}`),
-      button("Delete it for good", async () => {
-        const answer = await request("DELETE", `${API}/nodes/${node.id}`);
-        done("It is being deleted.", (answer.headers.get("Location") ?? "").split("/").pop() ?? "");
-      }),
-    ),
-  );
-  return [
-    html(
-      "section",
-      { class: "doing", "aria-label": "Do" },
-      html("h3", {}, "Do"),
-      html("p", { class: "buttons" }, act("check", "Check"), act("recover", "Recover"), remove),
-      box.node,
-    ),
+  const start = (/** @type {string} */ name) => async () => (await post(`${path}/actions`, { [name]: {} })).action;
+  const buttons = [
+    offer("check", "Check it", start("check")),
+    offer("recover", "Recover it", start("recover")),
+    offer("delete", "Delete it for good", () => deleted(path)),
   ];
+  const parts = [html("h3", {}, "Do"), html("p", { class: "buttons" }, ...buttons), box.node];
+  return [html("section", { class: "doing", "aria-label": "Do" }, ...parts)];
 }
 
 /** What happened to nodes and clusters. @param {any[]} events */

@@ -13,10 +13,9 @@ const LIMITS = { instances: "Servers", cores: "VCPUs", ram: "Memory, MiB", serve
 /** Everything about a project. @param {string} id @param {boolean} all whether the viewer sees all projects */
 export async function projectPage(id, all) {
   const wanted = encodeURIComponent(id);
-  const same = (/** @type {any} */ each) => each.id === id;
   const [{ quota_set: quota }, row, { list: failed }] = await Promise.all([
     get(`${COMPUTE}/os-quota-sets/${wanted}/detail`),
-    all ? get(`${COMPUTE}/os-lists/projects?q=${wanted}`).then(({ list }) => list.rows.find(same)) : null,
+    all ? get(`${COMPUTE}/os-lists/projects?id=${wanted}`).then(({ list }) => list.rows[0]) : null,
     get(`${COMPUTE}/os-lists/servers?project_id=${wanted}&status=ERROR&limit=1`),
   ]);
   const facts = Object.entries(LIMITS)

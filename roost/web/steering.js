@@ -5,7 +5,7 @@ import { byName } from "./charts.js";
 import { html } from "./dom.js";
 import { command } from "./links.js";
 import { get, post, request } from "./session.js";
-import { actionName, kindOf, reasonOf, story } from "./words.js";
+import { actionName, count, kindOf, reasonOf, story } from "./words.js";
 
 const API = "/clustering/v1";
 const MOST_STEPS = 20;
@@ -78,7 +78,7 @@ export class Steering {
       const title = deed.title.replace(/ (by|to)$/, "").replace(/^./, (letter) => letter.toUpperCase());
       return this._rehearse(deed.body(many), deed.command(this._id, many), title);
     };
-    return html("p", { class: "buttons" }, kind, number, button("Preview", look), button("Delete…", async () => this._remove()));
+    return html("p", { class: "buttons" }, kind, number, button("Preview", look), button("Delete…", () => this._remove()));
   }
 
   _attaching() {
@@ -106,31 +106,42 @@ export class Steering {
   /** Show what a deed would come to. @param {any} body @param {string} line @param {string} title */
   async _rehearse(body, line, title) {
     const path = `${API}/clusters/${this._id}/actions`;
-    const { dry_run: plan, warnings } = await post(`${path}?dry_run=true`, body);
-    const act = async () => {
-      const { action } = await post(path, body);
-      this._box.tell(html("p", { class: "good" }, "Begun. ", html("a", { href: `#/action/${action}` }, "Follow it")));
-    };
-    this._box.tell(
-      ...rehearsed(plan),
-      ...warnings.map((/** @type {string} */ each) => html("p", { class: "bad-text" }, each)),
-      command(line),
-      plan.accepted && html("p", { class: "buttons" }, button(title, act), button("Leave it", async () => this._box.tell())),
-    );
+    await preview(path, body, line, this._box, { title, act: async () => (await post(path, body)).action });
   }
 
-  _remove() {
-    const gone = async () => {
-      await request("DELETE", `${API}/clusters/${this._id}`);
-      this._box.tell(html("p", { class: "good" }, "It is being deleted."));
-    };
-    const nodes = this._cluster?.nodes.length ?? 0;
-    this._box.tell(
-      html("p", {}, `${this._cluster?.name ?? "The cluster"} would be deleted with its ${nodes} nodes and their servers.`),
-      command(`openstack cluster delete ${this._id}`),
-      html("p", { class: "buttons" }, button("Delete it for good", gone), button("Leave it", async () => this._box.tell())),
-    );
+  async _remove() {
+    const line = `openstack cluster delete ${this._id}`;
+    const act = () => deleted(`${API}/clusters/${this._id}`);
+    await preview(`${API}/clusters/${this._id}/actions`, { delete: {} }, line, this._box, { title: "Delete it for good", act });
   }
+}
+
+/**
+ * Show what a deed would come to, by the API's own plan, with the command that does the same and the button that does it.
+ * @param {string} path
+ * @param {any} body
+ * @param {string} line
+ * @param {{tell: (...content: any[]) => void}} box
+ * @param {{title: string, act: () => Promise<string>}} deed it answers the action's id
+ */
+export async function preview(path, body, line, box, { title, act }) {
+  const { dry_run: plan, warnings } = await post(`${path}?dry_run=true`, body);
+  const begin = async () => {
+    const id = await act();
+    box.tell(html("p", { class: "good" }, "Begun. ", html("a", { href: `#/action/${id}` }, "Follow it")));
+  };
+  box.tell(
+    ...rehearsed(plan),
+    ...warnings.map((/** @type {string} */ each) => html("p", { class: "bad-text" }, each)),
+    command(line),
+    plan.accepted && html("p", { class: "buttons" }, button(title, begin), button("Leave it", async () => box.tell())),
+  );
+}
+
+/** Have something deleted; the id of the action that does it. @param {string} path */
+export async function deleted(path) {
+  const answer = await request("DELETE", path);
+  return (answer.headers.get("Location") ?? "").split("/").pop() ?? "";
 }
 
 /** @param {any} plan */
@@ -153,13 +164,16 @@ function rehearsed(plan) {
 }
 
 /** @param {any} plan */
-function size({ size: { now, then }, steps, sentence }) {
-  if (now !== then) return `It would go from ${now} to ${then} nodes.`;
-  return steps.length ? `It would keep its ${now} nodes.` : reasonOf(sentence);
+function size({ action, size: { now, then }, steps, sentence }) {
+  if (action === "CLUSTER_DELETE") return `It would be deleted${now ? `, with ${count(now, "node")} and their servers` : ""}.`;
+  if (now !== then) return `The cluster would go from ${now} to ${count(then, "node")}.`;
+  if (!steps.length) return reasonOf(sentence);
+  return now ? `The cluster would keep its ${count(now, "node")}.` : "Only this node would change.";
 }
 
 /** @param {any} each */
 function step(each) {
   const place = Object.values(each.placement ?? {}).join(", ");
-  return `${actionName(each.action)} ${each.node}${place ? ` in ${place}` : ""}`;
+  const way = each.operation ? ` by ${each.operation.toLowerCase()}` : "";
+  return `${actionName(each.action)} ${each.node}${way}${place ? ` in ${place}` : ""}`;
 }

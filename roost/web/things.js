@@ -21,12 +21,12 @@ export function factList(facts) {
 /** Everything about a server, from wherever it is. @param {string} id */
 export async function serverPage(id) {
   const [{ list }, reasons, past, { flavors }] = await Promise.all([
-    get(`${COMPUTE}/os-lists/servers?q=${encodeURIComponent(id)}`),
+    get(`${COMPUTE}/os-lists/servers?id=${encodeURIComponent(id)}`),
     why(id),
     historyOf({ server_id: id }),
     mayChange() ? get(`${COMPUTE}/flavors`) : { flavors: [] },
   ]);
-  const row = list.rows.find((/** @type {any} */ each) => each.id === id);
+  const [row] = list.rows;
   if (!row) return [html("h2", {}, "There is no such server"), ...past];
   const facts = [
     ["State", row.task ? `${row.status}, ${row.task}` : row.status],
@@ -99,11 +99,11 @@ function serverActions(row, flavors) {
  */
 export async function hostPage(name, questions) {
   const [{ list: found }, { list }, past] = await Promise.all([
-    get(`${COMPUTE}/os-lists/hosts?q=${encodeURIComponent(name)}`),
+    get(`${COMPUTE}/os-lists/hosts?name=${encodeURIComponent(name)}`),
     get(`${COMPUTE}/os-lists/servers?host=${encodeURIComponent(name)}&limit=1000`),
     historyOf({ host: name }),
   ]);
-  const host = found.rows.find((/** @type {any} */ each) => each.name === name);
+  const [host] = found.rows;
   if (!host) return [html("h2", {}, "There is no such host")];
   const facts = [
     ["State", host.reason && host.state !== "up" ? `${host.state}: ${host.reason}` : host.state],

@@ -18,8 +18,15 @@ const TITLES = {
 };
 const SHOWN = 40;
 
-export async function loadTroubles() {
-  return (await get("/compute/v2.1/os-troubles")).troubles;
+/** The question that is being asked, which the title and the overview share. @type {Promise<any>|null} */
+let asking = null;
+
+/** @returns {Promise<any>} */
+export function loadTroubles() {
+  asking ??= get("/compute/v2.1/os-troubles")
+    .then(({ troubles }) => troubles)
+    .finally(() => (asking = null));
+  return asking;
 }
 
 /** The list, or that there is nothing in it. @param {any} troubles */

@@ -245,7 +245,7 @@ INSERT INTO servers (id, project_id, user_id, name, hostname, flavor, reservatio
     JOIN (SELECT id, project_id, user_id, row_number() OVER (ORDER BY number) AS place FROM server_groups) AS g
         ON g.place = 1 + n % {groups}
     JOIN (SELECT id, name, vcpus, memory_mb, disk_gb, disk_gb AS root_gb FROM flavors) AS f
-        ON f.id = CAST(2 + h.place / 40 % 4 AS text);
+        ON f.id = CAST(1 + h.place / 40 % 4 AS text);
 INSERT INTO claims (server_id, host_id, vcpus, memory_mb, disk_gb)
     SELECT id, host_id, (flavor ->> 'vcpus')::int, (flavor ->> 'memory_mb')::int, (flavor ->> 'disk_gb')::int
     FROM servers;

@@ -202,7 +202,7 @@ def test_a_cluster_is_scaled_after_a_preview(visit: Visit, world: World) -> None
     page.get_by_label("What to do").select_option("resize to")
     page.get_by_label("Nodes", exact=True).fill("5")
     page.get_by_role("button", name="Preview").click()
-    page.get_by_text("It would go from 3 to 5 nodes.").wait_for()
+    page.get_by_text("The cluster would go from 3 to 5 nodes.").wait_for()
     page.get_by_text(re.compile("^zone-placement: New nodes go ")).wait_for()
     page.get_by_text(f"openstack cluster resize --capacity 5 {world.cluster}").wait_for()
     assert faults(page) == []
@@ -231,6 +231,39 @@ def test_policies_are_attached_and_detached_with_conflicts_shown(visit: Visit, w
     page.get_by_role("button", name="Attach", exact=False).first.click()
     page.get_by_role("button", name="Attach random (deletion)").click()
     page.locator(".chain").get_by_text("random", exact=True).wait_for()
+
+
+def test_a_node_is_checked_and_deleted_after_a_preview(visit: Visit, world: World) -> None:
+    world.demo.act(world.cluster, "scale_out", count=1)
+    nodes = world.demo.ask("GET", f"/clustering/v1/nodes?cluster_id={world.cluster}&sort=index:desc")["nodes"]
+    node, many = nodes[0], len(nodes)
+    page = visit(world.demo, f"#/node/{node['id']}", forgiving=True)
+    for deed, said in (("Check", "check"), ("Recover", "recover")):
+        page.get_by_role("button", name=f"{deed}…").click()
+        page.get_by_text(f"The cluster would keep its {many} nodes.").wait_for()
+        page.get_by_text(re.compile(f"^{said} {re.escape(node['name'])}", re.IGNORECASE)).wait_for()
+        page.get_by_text(f"openstack cluster node {deed.lower()} {node['id']}").wait_for()
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_text(f"The cluster would go from {many} to {many - 1} nodes.").wait_for()
+    page.get_by_role("button", name="Leave it").click()
+    assert len(world.demo.ask("GET", f"/clustering/v1/nodes?cluster_id={world.cluster}")["nodes"]) == many
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_role("button", name="Delete it for good").click()
+    page.get_by_role("link", name="Follow it").click()
+    page.get_by_role("heading", name=re.compile("delete", re.IGNORECASE)).wait_for()
+    until(lambda: len(world.demo.ask("GET", f"/clustering/v1/nodes?cluster_id={world.cluster}")["nodes"]) == many - 1)
+
+
+def test_a_cluster_is_deleted_after_a_preview(visit: Visit, world: World) -> None:
+    cluster = world.demo.cluster("short-lived", max_size=3)
+    world.demo.act(cluster, "resize", adjustment_type="EXACT_CAPACITY", number=2)
+    page = visit(world.demo, f"#/clusters/{cluster}", forgiving=True)
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_text("It would be deleted, with 2 nodes and their servers.").wait_for()
+    page.get_by_text(f"openstack cluster delete {cluster}").wait_for()
+    page.get_by_role("button", name="Delete it for good").click()
+    page.get_by_role("heading", name="Clusters").wait_for()
+    assert cluster not in [each["id"] for each in world.demo.ask("GET", "/clustering/v1/clusters")["clusters"]]
 
 
 def test_an_action_is_paused_resumed_and_cancelled_from_its_page(visit: Visit, world: World) -> None:
@@ -277,7 +310,7 @@ def test_the_keyboard_alone_suffices(visit: Visit, world: World) -> None:
     page.get_by_role("heading", name=re.compile("^shop")).wait_for()
     reach(page, "Preview")
     page.keyboard.press("Enter")
-    page.get_by_text(re.compile("It would go from ")).wait_for()
+    page.get_by_text(re.compile("The cluster would go from ")).wait_for()
     reach(page, "Leave it")
     page.keyboard.press("Enter")
     page.locator(".answer:empty").first.wait_for(state="attached")
