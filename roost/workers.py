@@ -5,6 +5,7 @@ standard output. It runs with low priority and bounded memory, and ends with the
 """
 
 import asyncio
+import importlib
 import os
 import pickle
 import subprocess
@@ -21,6 +22,8 @@ T = TypeVar("T")
 
 _SECONDS = 15.0
 """How long a question may wait and be worked on, together."""
+_START_SECONDS = 60.0
+"""How long a new process may take to start, on top of that: on a busy machine, importing takes longer than the work."""
 _MOST_BYTES = 4 << 30
 _NICE = 10
 
@@ -37,25 +40,37 @@ class WorkerPool:
         """What the function returns, which must be importable, as its arguments must be picklable. A caller that is
         cancelled ends the work. Raises `TooManyRequests` or `Unavailable` where it is too much."""
         try:
-            async with asyncio.timeout(_SECONDS), self._turns.turn(owner):
-                result: T = await self._ask((function, arguments, named))
-                return result
+            async with asyncio.timeout(_SECONDS) as limit, self._turns.turn(owner):
+                worker = self._idle.pop() if self._idle else await self._started(function, limit)
+                failed, result = await self._ask(worker, (function, arguments, named))
+                self._idle.append(worker)
         except TimeoutError:
             raise Unavailable("This takes too long to work out now; ask for less, or try again later.") from None
+        if failed:
+            raise result
+        answer: T = result
+        return answer
 
-    async def _ask(self, question: Any) -> Any:
-        worker = self._idle.pop() if self._idle else _Worker()
+    async def _started(self, function: Callable[..., Any], limit: asyncio.Timeout) -> "_Worker":
+        """A new process that has imported what the function needs. What this takes is not taken from the question."""
+        deadline, began = limit.when() or 0.0, asyncio.get_running_loop().time()
+        limit.reschedule(deadline + _START_SECONDS)
+        worker = _Worker()
+        await self._ask(worker, (_prepare, (function.__module__,), {}))
+        limit.reschedule(deadline + asyncio.get_running_loop().time() - began)
+        return worker
+
+    async def _ask(self, worker: "_Worker", question: Any) -> tuple[bool, Any]:
+        """Whether it failed, and its result; a process that does not answer is ended."""
+        loop = asyncio.get_running_loop()
         try:
-            failed, result = await asyncio.get_running_loop().run_in_executor(self._threads, worker.ask, question)
+            answer: tuple[bool, Any] = await loop.run_in_executor(self._threads, worker.ask, question)
         except BaseException as error:
             worker.end()
             if isinstance(error, EOFError | BrokenPipeError):
                 raise Unavailable("This takes more than there is to work it out; ask for less.") from None
             raise
-        self._idle.append(worker)
-        if failed:
-            raise result
-        return result
+        return answer
 
 
 class _Worker:
@@ -90,6 +105,11 @@ class _Worker:
 
     def __del__(self) -> None:
         self.end()
+
+
+def _prepare(module: str) -> None:
+    """Import what is about to be needed."""
+    importlib.import_module(module)
 
 
 def _serve(questions: IO[bytes], answers: IO[bytes]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import time
 
 import pytest
@@ -40,6 +41,25 @@ async def test_work_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(Unavailable):
         await pool.run("a", time.sleep, 60)
     assert time.monotonic() - started < 5
+
+
+async def test_the_start_of_a_process_is_not_taken_from_the_time_of_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = workers._Worker._start
+
+    def late(worker: workers._Worker) -> "subprocess.Popen[bytes]":
+        time.sleep(1.5)
+        return start(worker)
+
+    monkeypatch.setattr(workers._Worker, "_start", late)
+    monkeypatch.setattr(workers, "_SECONDS", 1.0)
+    pool = WorkerPool(processes=1, each=2)
+    assert await pool.run("a", os.getpid) != os.getpid()
+    with pytest.raises(Unavailable):
+        await pool.run("a", time.sleep, 60)
+    monkeypatch.setattr(workers, "_START_SECONDS", 0.1)
+    monkeypatch.setattr(workers, "_SECONDS", 0.1)
+    with pytest.raises(Unavailable):
+        await pool.run("a", os.getpid)
 
 
 async def test_an_owner_has_a_share_and_memory_is_bounded() -> None:
