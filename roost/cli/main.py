@@ -3,7 +3,9 @@
 import argparse
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from roost import config
 from roost.cli import completion, version
@@ -26,15 +28,24 @@ def main(arguments: list[str] | None = None) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line, with every command."""
-    roost = argparse.ArgumentParser(prog="roost", description="Decides where servers live, and keeps it so.")
-    roost.add_argument("--version", action=_Version, nargs=0, help="print the release and its commit, and end")
-    commands = roost.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    # Without a list of the two options, which the first line shows, the help fits a screen.
+    roost = argparse.ArgumentParser(
+        prog="roost",
+        usage="roost [--help] [--version] COMMAND ...",
+        add_help=False,
+        formatter_class=_Formatter,
+        description="Decides where servers live, and keeps it so.",
+        epilog="example: roost serve",
+    )
+    roost.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
+    roost.add_argument("--version", action=_Version, nargs=0, help=argparse.SUPPRESS)
+    commands = roost.add_subparsers(title="commands", prog="roost", required=True, metavar="COMMAND")
 
     serve = _command(
         commands,
         "serve",
         _serve,
-        "run everything on this machine, with a database and a cloud inside",
+        "run everything on this machine, database and cloud included",
         "roost serve",
         "roost serve --data ~/roost --topology large",
         "roost serve --config roost.conf --listen 0.0.0.0:8774",
@@ -98,11 +109,24 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--clean", action="store_true", help="remove everything that the demo made")
     demo.add_argument("--data", type=Path, default=Path(".roost"), metavar="DIR", help="of a `roost serve` (.roost)")
 
-    _command(commands, "audit", _audit, "find groups whose rules are broken (exit status 1 if there are any)")
+    _command(
+        commands,
+        "audit",
+        _audit,
+        "find groups whose rules are broken (exit status 1 if any)",
+        "roost audit --config roost.conf",
+    )
 
-    database = commands.add_parser("db", help="the database").add_subparsers(required=True, metavar="DO")
-    _db_command(database, "upgrade", "bring the schema up to date, while others use it")
-    _db_command(database, "status", "say whether the schema goes with this program (exit status 1 if not)")
+    database = _family(commands, "db", "the database", "roost db status --config roost.conf")
+    _db_command(
+        database, "upgrade", "bring the schema up to date, while others use it", "roost db upgrade --config roost.conf"
+    )
+    _db_command(
+        database,
+        "status",
+        "say whether the schema fits this program (exit status 1 if not)",
+        "roost db status --config roost.conf",
+    )
     backup = _db_command(
         database, "backup", "write everything into one file, while others use it", "roost db backup roost.backup"
     )
@@ -115,13 +139,22 @@ def parser() -> argparse.ArgumentParser:
     )
     restore.add_argument("file", type=Path, metavar="FILE", help="that `roost db backup` wrote")
     restore.add_argument("--force", action="store_true", help="also if the database is not empty")
-    purge = _db_command(database, "purge", "forget actions, events and repairs that ended long ago")
+    purge = _db_command(
+        database,
+        "purge",
+        "forget actions, events and repairs that ended long ago",
+        "roost db purge --config roost.conf --days 90",
+    )
     purge.add_argument("--days", type=int, metavar="N", help="how long ago ([history] keep_days)")
 
-    keystone = commands.add_parser("keystone", help="a Keystone's catalogue").add_subparsers(
-        required=True, metavar="DO"
+    keystone = _family(commands, "keystone", "a Keystone's catalogue", "roost keystone register --cloud admin")
+    register = _command(
+        keystone,
+        "register",
+        _keystone_register,
+        "make the services and endpoints of this Roost",
+        "roost keystone register --cloud admin --url https://roost.example",
     )
-    register = _command(keystone, "register", _keystone_register, "make the services and endpoints of this Roost")
     register.add_argument("--cloud", metavar="NAME", help="an administrator's, of clouds.yaml ([clusters] os_cloud)")
     register.add_argument("--url", metavar="URL", help="where clients reach Roost ([api] public_url)")
     register.add_argument(
@@ -136,44 +169,110 @@ def parser() -> argparse.ArgumentParser:
         choices=["public", "internal", "admin"],
         help="which endpoints; may be repeated (all, and of compute only public)",
     )
-    unregister = _command(keystone, "unregister", _keystone_unregister, "put the catalogue back as it was before")
+    unregister = _command(
+        keystone,
+        "unregister",
+        _keystone_unregister,
+        "put the catalogue back as it was before",
+        "roost keystone unregister --cloud admin clustering compute",
+    )
     unregister.add_argument("--cloud", metavar="NAME", help="an administrator's, of clouds.yaml ([clusters] os_cloud)")
     unregister.add_argument("types", nargs="*", metavar="TYPE", help="clustering (default) and compute")
 
-    front = commands.add_parser("front", help="the Nova that Roost stands in front of").add_subparsers(
-        required=True, metavar="DO"
+    front = _family(
+        commands, "front", "the Nova that Roost stands in front of", "roost front missing --config roost.conf"
     )
-    _command(front, "missing", _front_missing, "list server groups that Nova has no more (exit status 1 if any)")
-    forget = _command(front, "forget", _front_forget, "delete server groups that Nova has no more, with their rules")
+    _command(
+        front,
+        "missing",
+        _front_missing,
+        "list server groups that Nova no longer has (exit status 1 if any)",
+        "roost front missing --config roost.conf",
+    )
+    forget = _command(
+        front,
+        "forget",
+        _front_forget,
+        "delete server groups that Nova no longer has, with their rules",
+        "roost front forget --config roost.conf --all",
+    )
     forget.add_argument("groups", nargs="*", metavar="ID", help="which ones")
-    forget.add_argument("--all", action="store_true", help="all of them, and all hosts that Nova has no more")
+    forget.add_argument("--all", action="store_true", help="all of them, and all hosts that Nova no longer has")
 
-    imports = commands.add_parser("import", help="what was there before Roost").add_subparsers(
-        required=True, metavar="DO"
+    imports = _family(commands, "import", "what was there before Roost", "roost import groups --config roost.conf")
+    senlin = _command(
+        imports,
+        "senlin",
+        _import_senlin,
+        "bring the clusters of a Senlin database, with their servers",
+        "roost import senlin --from mysql+pymysql://senlin:secret@db/senlin --dry-run",
     )
-    senlin = _command(imports, "senlin", _import_senlin, "bring the clusters of a Senlin database, with their servers")
     senlin.add_argument(
         "--from", dest="source", required=True, metavar="URL", help="mysql+pymysql://USER:PASSWORD@HOST/senlin"
     )
     senlin.add_argument("--dry-run", action="store_true", help="say what would come, and change nothing")
     senlin.add_argument("--events", action="store_true", help="also the events of the last [history] keep_days")
-    _command(imports, "check", _import_check, "compare nodes with the servers of Nova (exit status 1 if they differ)")
-    _command(imports, "groups", _import_groups, "take over the server groups of Nova, and list broken rules")
+    _command(
+        imports,
+        "check",
+        _import_check,
+        "compare nodes with the servers of Nova (exit status 1 if they differ)",
+        "roost import check --config roost.conf",
+    )
+    _command(
+        imports,
+        "groups",
+        _import_groups,
+        "take over the server groups of Nova, and list broken rules",
+        "roost import groups --config roost.conf",
+    )
 
-    sample = commands.add_parser("config", help="the configuration file").add_subparsers(required=True, metavar="DO")
-    _command(sample, "sample", _config_sample, "print a configuration file with every option and its default")
+    sample = _family(commands, "config", "the configuration file", "roost config sample > roost.conf")
+    _command(
+        sample,
+        "sample",
+        _config_sample,
+        "print a configuration file with every option and its default",
+        "roost config sample > roost.conf",
+    )
     check = _command(
-        sample, "check", _config_check, "say what is wrong with a configuration file (exit status 1 if anything)"
+        sample,
+        "check",
+        _config_check,
+        "say what is wrong with a configuration file (exit status 1 if anything)",
+        "roost config check roost.conf",
     )
     check.add_argument("config", type=Path, metavar="FILE", help="the file to check")
-    rules = commands.add_parser("policy", help="who may do what; what governs clusters").add_subparsers(
-        required=True, metavar="DO"
+    rules = _family(commands, "policy", "who may do what; what governs clusters", "roost policy graph")
+    _command(
+        rules,
+        "sample",
+        _policy_sample,
+        "print a policy.yaml with every rule and its default",
+        "roost policy sample > policy.yaml",
     )
-    _command(rules, "sample", _policy_sample, "print a policy.yaml with every rule and its default")
-    _command(rules, "graph", _policy_graph, "print the chain of policy types, and what each reads and writes")
-    describe = _command(rules, "describe", _policy_describe, "print one policy type as a part of a page in Markdown")
+    _command(
+        rules,
+        "graph",
+        _policy_graph,
+        "print the chain of policy types, and what each reads and writes",
+        "roost policy graph",
+    )
+    describe = _command(
+        rules,
+        "describe",
+        _policy_describe,
+        "print one policy type as a part of a page in Markdown",
+        "roost policy describe senlin.policy.scaling-1.0",
+    )
     describe.add_argument("type", metavar="TYPE", help="its name and version, such as senlin.policy.scaling-1.0")
-    _command(rules, "orphans", _policy_orphans, "list what is of a type that is not installed (exit status 1 if any)")
+    _command(
+        rules,
+        "orphans",
+        _policy_orphans,
+        "list clusters and nodes of a type that is not installed (exit status 1 if any)",
+        "roost policy orphans --config roost.conf",
+    )
     _new_command(rules, "policy")
     shells = _command(
         commands,
@@ -183,9 +282,17 @@ def parser() -> argparse.ArgumentParser:
         "source <(roost completion bash)",
     )
     shells.add_argument("shell", choices=completion.SHELLS, help="which shell")
-    profiles = commands.add_parser("profile", help="what nodes are").add_subparsers(required=True, metavar="DO")
+    profiles = _family(commands, "profile", "what nodes are", "roost profile new night-watch")
     _new_command(profiles, "profile")
     return roost
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Leaves room for the names of commands beside what they do."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        self._action_max_length = 14
 
 
 class _Version(argparse.Action):
@@ -196,6 +303,21 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+def _family(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, about: str, *examples: str
+) -> "argparse._SubParsersAction[argparse.ArgumentParser]":
+    parser = commands.add_parser(name, help=about, **_help(about, examples))
+    return parser.add_subparsers(required=True, metavar="DO")
+
+
+def _help(description: str, examples: Sequence[str]) -> dict[str, Any]:
+    return {
+        "description": description[:1].upper() + description[1:] + ".",
+        "epilog": "\n  ".join(["examples:" if len(examples) > 1 else "example:", *examples]),
+        "formatter_class": _Formatter,
+    }
+
+
 def _command(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     name: str,
@@ -203,20 +325,20 @@ def _command(
     description: str,
     *examples: str,
 ) -> argparse.ArgumentParser:
-    parser = commands.add_parser(
-        name,
-        help=description,
-        description=description[:1].upper() + description[1:] + ".",
-        epilog="\n  ".join(["examples:", *examples]) if examples else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = commands.add_parser(name, help=description, **_help(description, examples))
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file")
     parser.set_defaults(run=run)
     return parser
 
 
 def _new_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", kind: str) -> None:
-    parser = _command(commands, "new", _new, f"write a package with a new {kind} type, its test and its entry point")
+    parser = _command(
+        commands,
+        "new",
+        _new,
+        f"write a package with a new {kind} type, its test and its entry point",
+        f"roost {kind} new night-watch --into plugins",
+    )
     parser.add_argument("name", metavar="NAME", help="of the package, such as night-watch")
     parser.add_argument("--into", type=Path, default=Path(), metavar="DIR", help="where the package goes (here)")
     parser.set_defaults(kind=kind)

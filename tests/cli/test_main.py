@@ -201,9 +201,12 @@ def test_a_shell_completes_commands_and_options(words: list[str], expected: str)
     assert done.stdout.strip() == expected
 
 
-def test_every_help_fits_a_screen() -> None:
+def test_every_help_fits_a_screen_and_has_an_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     for name, each in commands(main.parser()):
-        assert each.format_help().count("\n") <= 40, name
+        text = each.format_help()
+        assert text.count("\n") <= 24, name
+        assert f"{name} " in text.partition("example")[2] + " ", name
 
 
 def commands(parser: argparse.ArgumentParser, name: str = "roost") -> Iterator[tuple[str, argparse.ArgumentParser]]:
