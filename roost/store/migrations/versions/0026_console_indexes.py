@@ -2,8 +2,8 @@
 
 from roost.store import online
 
-revision = "0024"
-down_revision = "0023"
+revision = "0026"
+down_revision = "0025"
 
 
 def upgrade() -> None:
