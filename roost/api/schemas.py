@@ -39,7 +39,6 @@ MOST_DIGITS = 18
 """Longer than any number that means something, and short enough to be read as one."""
 _DIGITS: Schema = {"type": ["integer", "string"], "pattern": "^[0-9]*$", "minLength": 1, "maxLength": MOST_DIGITS}
 POSITIVE_INTEGER: Schema = {**_DIGITS, "minimum": 1}
-NON_NEGATIVE_INTEGER: Schema = {**_DIGITS, "minimum": 0}
 DIGITS: Schema = {"type": "string", "pattern": "^[0-9]*$"}
 BOOLEAN: Schema = {
     "type": ["boolean", "string"],

@@ -1,14 +1,43 @@
 """What Roost answers, as values. Each is made from the JSON of an answer by `of`."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field
+from functools import cache
+from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 Json = Mapping[str, Any]
 
 
+class _Answer:
+    """A dataclass whose fields are named like those of an answer. What an answer leaves out has its default."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @classmethod
+    def of(cls, data: Json) -> Self:
+        """From an answer."""
+        kind: Any = cls
+        return cls(**{name: read(data[name]) for name, read in _readers(kind).items() if name in data})
+
+
+@cache
+def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
+    hints = get_type_hints(kind)
+    return {name: _reader(hints[name]) for name in kind.__dataclass_fields__}
+
+
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    kinds = (each for each in (hint, *get_args(hint)) if isinstance(each, type) and issubclass(each, _Answer))
+    inner = next(kinds, None)
+    read: Callable[[Any], Any] = (lambda value: value) if inner is None else inner.of
+    if get_origin(hint) is tuple:
+        return lambda values: tuple(map(read, values))
+    return lambda value: None if value is None else read(value)
+
+
 @dataclass(frozen=True, slots=True)
-class PolicyScope:
+class PolicyScope(_Answer):
     """A way of dividing hosts that server groups may name."""
 
     id: str
@@ -22,18 +51,11 @@ class PolicyScope:
     @classmethod
     def of(cls, data: Json) -> Self:
         """From an answer."""
-        return cls(
-            data["id"],
-            data["name"],
-            data["allow_identifiers"],
-            data["obfuscate_identifiers"],
-            tuple(data["aggregates"]),
-            data.get("obfuscate_namespace_uuid"),
-        )
+        return super(PolicyScope, cls).of({**data, "namespace_uuid": data.get("obfuscate_namespace_uuid")})
 
 
 @dataclass(frozen=True, slots=True)
-class GroupAnswer:
+class GroupAnswer(_Answer):
     """A server group in the words of 2.1003."""
 
     id: str
@@ -45,17 +67,9 @@ class GroupAnswer:
     partitions: Mapping[str, int | None] = field(default_factory=dict)
     """The number of each member, where the group is divided into partitions."""
 
-    @classmethod
-    def of(cls, data: Json) -> Self:
-        """From an answer."""
-        names = ("id", "name", "project_id", "user_id")
-        own = {name: data[name] for name in names}
-        members = tuple(data["members"])
-        return cls(policies=tuple(data["policies"]), members=members, partitions=data["partitions"], **own)
-
 
 @dataclass(frozen=True, slots=True)
-class ViolationAnswer:
+class ViolationAnswer(_Answer):
     """One rule broken in one aggregate."""
 
     breach: str
@@ -66,15 +80,9 @@ class ViolationAnswer:
     message: str
     since: str | None = None
 
-    @classmethod
-    def of(cls, data: Json) -> Self:
-        """From an answer."""
-        names = ("breach", "policy", "aggregate", "excess", "message")
-        return cls(members=tuple(data["members"]), since=data.get("since"), **{name: data[name] for name in names})
-
 
 @dataclass(frozen=True, slots=True)
-class AuditAnswer:
+class AuditAnswer(_Answer):
     """Where the members of a group are, and which of its rules they break."""
 
     server_group_id: str
@@ -92,7 +100,7 @@ class AuditAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class RefusalAnswer:
+class RefusalAnswer(_Answer):
     """How many hosts one check removed."""
 
     reason: str
@@ -101,14 +109,9 @@ class RefusalAnswer:
     scope: str | None
     sentence: str
 
-    @classmethod
-    def of(cls, data: Json) -> Self:
-        """From an answer."""
-        return cls(data["reason"], data["hosts"], data["policy"], data["scope"], data["sentence"])
-
 
 @dataclass(frozen=True, slots=True)
-class CandidateAnswer:
+class CandidateAnswer(_Answer):
     """Why a host ranked where it did."""
 
     placements: Json
@@ -118,15 +121,9 @@ class CandidateAnswer:
     """Seen by operators only, as is the host."""
     partition: int | None = None
 
-    @classmethod
-    def of(cls, data: Json) -> Self:
-        """From an answer."""
-        seen = (data.get("host"), data.get("headroom"), data.get("partition"))
-        return cls(data["placements"], tuple(data["shares"]), *seen)
-
 
 @dataclass(frozen=True, slots=True)
-class Help:
+class Help(_Answer):
     """One change that would turn a refusal into a placement, and who can make it."""
 
     change: str
@@ -135,14 +132,9 @@ class Help:
     by: str
     sentence: str
 
-    @classmethod
-    def of(cls, data: Json) -> Self:
-        """From an answer."""
-        return cls(data["change"], data["amount"], data["policy"], data["by"], data["sentence"])
-
 
 @dataclass(frozen=True, slots=True)
-class ExplanationAnswer:
+class ExplanationAnswer(_Answer):
     """Why servers are, or would be, where they are, or nowhere."""
 
     verdict: str
@@ -155,24 +147,9 @@ class ExplanationAnswer:
     help: tuple[Help, ...]
     advice: str | None
 
-    @classmethod
-    def of(cls, data: Json) -> Self:
-        """From an answer."""
-        return cls(
-            data["verdict"],
-            data["sentence"],
-            data["hosts"],
-            data["candidates"],
-            tuple(map(RefusalAnswer.of, data["refused"])),
-            tuple(map(CandidateAnswer.of, data["chosen"])),
-            tuple(map(CandidateAnswer.of, data["runners_up"])),
-            tuple(map(Help.of, data["help"])),
-            data["advice"],
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(_Answer):
     """Where one server would come to be."""
 
     name: str
@@ -181,15 +158,9 @@ class Placed:
     server_id: str | None = None
     partition: int | None = None
 
-    @classmethod
-    def of(cls, data: Json) -> Self:
-        """From an answer."""
-        optional = (data.get(name) for name in ("host", "server_id", "partition"))
-        return cls(data["name"], data["placements"], *optional)
-
 
 @dataclass(frozen=True, slots=True)
-class MigrationAnswer:
+class MigrationAnswer(_Answer):
     """One server that moves, or would; `state` and `reason` are of a repair under way."""
 
     server_id: str
@@ -198,14 +169,9 @@ class MigrationAnswer:
     state: str | None = None
     reason: str | None = None
 
-    @classmethod
-    def of(cls, data: Json) -> Self:
-        """From an answer."""
-        return cls(data["server_id"], data["source"], data["target"], data.get("state"), data.get("reason"))
-
 
 @dataclass(frozen=True, slots=True)
-class PlanAnswer:
+class PlanAnswer(_Answer):
     """What a change would come to; with its generation, the same change can be applied."""
 
     generation: str | None
@@ -224,28 +190,9 @@ class PlanAnswer:
     partitions: Mapping[str, int | None] = field(default_factory=dict)
     """The number of each member once policies or members have changed, where the group is divided."""
 
-    @classmethod
-    def of(cls, data: Json) -> Self:
-        """From an answer."""
-        found = data["explanation"]
-        return cls(
-            data["generation"],
-            data["applied"],
-            data["sentence"],
-            tuple(map(Placed.of, data["placements"])),
-            tuple(map(MigrationAnswer.of, data["moves"])),
-            tuple(data["stranded"]),
-            tuple(data["violations"]),
-            tuple(data["broken_before"]),
-            tuple(data["mended"]),
-            None if found is None else ExplanationAnswer.of(found),
-            data["repair_id"],
-            data["partitions"],
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class RepairAnswer:
+class RepairAnswer(_Answer):
     """The moves that mend a group, planned or under way."""
 
     id: str | None
@@ -257,12 +204,6 @@ class RepairAnswer:
     repairs_all: bool
     budget: Json
     paused: bool
-
-    @classmethod
-    def of(cls, data: Json) -> Self:
-        """From an answer."""
-        names = (each.name for each in fields(cls) if each.name != "moves")
-        return cls(moves=tuple(map(MigrationAnswer.of, data["moves"])), **{name: data[name] for name in names})
 
     @property
     def done(self) -> int:

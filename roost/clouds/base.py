@@ -35,7 +35,7 @@ class CloudRefused(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class ServerRequest:
-    """A server to be made for a node. The node's id travels with it: asking twice never makes two servers."""
+    """A server to make for a node. The node's id travels with it, so a repeated request never makes two servers."""
 
     node_id: str
     name: str
@@ -168,7 +168,7 @@ class Cloud(Protocol):
 
     @property
     def privileged(self) -> bool:
-        """Whether it is asked on behalf of an administrator, who may choose hosts and see them."""
+        """Whether the caller is an administrator, who may choose hosts and see them."""
         ...
 
     # Servers

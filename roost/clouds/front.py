@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 _OVERLAP = timedelta(minutes=2)
 """How far back a round looks beyond the one before it: clocks differ, and changes take a while to be seen."""
 _MOST_AT_ONCE = 200
-"""Servers that are asked for one by one; what is left waits for the next round."""
+"""Servers that are looked up one by one in a round; the rest wait for the next."""
 _FRESH_SECONDS = 1.0
 PLACE = "roost_place"
 """The scheduler hint by which a server asks the plug-in for a place of an applied plan."""
@@ -54,7 +54,7 @@ class Front:
     settings: Settings
     _since: datetime | None = None
     _unseen: set[str] = field(default_factory=set)
-    """Servers that the first round did not find in Nova, and that are to be asked for one by one."""
+    """Servers that the first round did not find in Nova, and that are looked up one by one."""
     _alarmed: bool = False
     _read: dict[str, float] = field(default_factory=dict)
 
@@ -143,7 +143,7 @@ class Front:
             await mirror.put_inventory(connection, hosts, aggregates)
 
     async def read_group(self, group_id: str) -> None:
-        """Where the members of a group are now: before somebody is told that there is no place for another."""
+        """Where the members of a group are now: before a request is refused for lack of a place."""
         if time.monotonic() - self._read.get(group_id, -_FRESH_SECONDS) < _FRESH_SECONDS:
             return
         async with self.database.begin() as connection:

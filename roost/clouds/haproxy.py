@@ -1,4 +1,4 @@
-"""HAProxy as a load balancer of the embedded cloud: one process for each, started anew when its members change.
+"""HAProxy as a load balancer of the embedded cloud: one process for each, restarted when its members change.
 
 The process that is replaced hands its port on and ends with its last connection, so that no connection is lost.
 """

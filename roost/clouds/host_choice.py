@@ -1,4 +1,4 @@
-"""Which host of a real OpenStack each new server is to go to: the placement core over live inventory."""
+"""Which host of a real OpenStack each new server should go to: the placement core over live inventory."""
 
 import random
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What Roost asks of the Nova that it stands in front of: as its own user, or with the token of whoever asks Roost.
+"""What Roost asks of the Nova that it stands in front of: as its own user, or with the token of the caller.
 
 openstacksdk blocks, so everything is asked in threads beside the event loop.
 """
@@ -254,7 +254,7 @@ class Nova:
         """All servers, or those that changed since a moment; and the ids of those that were deleted since then."""
         since = None if changed_since is None else changed_since.astimezone(UTC).isoformat()
         rows = await self._pages("/servers/detail", "servers", all_tenants=1, **{"changes-since": since})
-        there = [_server(row) for row in rows if row["status"] not in _GONE and _is_told(row)]
+        there = [_server(row) for row in rows if row["status"] not in _GONE and _is_complete(row)]
         return there, {row["id"] for row in rows if row["status"] in _GONE}
 
     async def servers_by_id(self, server_ids: Sequence[str]) -> tuple[list[mirror.NovaServer], set[str]]:
@@ -265,7 +265,7 @@ class Nova:
         gone = {server_id for server_id, answer in zip(server_ids, answers, strict=True) if answer.status == 404}
         rows = [answer.accepted().json()["server"] for answer in answers if answer.status != 404]
         gone |= {row["id"] for row in rows if row["status"] in _GONE}
-        return [_server(row) for row in rows if row["id"] not in gone and _is_told(row)], gone
+        return [_server(row) for row in rows if row["id"] not in gone and _is_complete(row)], gone
 
     async def node_servers(self) -> list[NodeServer]:
         """The servers of all projects, with the nodes that their metadata name."""
@@ -415,7 +415,7 @@ def _group(row: Mapping[str, Any]) -> mirror.NovaGroup:
     return mirror.NovaGroup(row["id"], row["name"], row["project_id"], row["user_id"], rule, tuple(row["members"]))
 
 
-def _is_told(row: Mapping[str, Any]) -> bool:
+def _is_complete(row: Mapping[str, Any]) -> bool:
     """Whether Nova says where a server is: not while the cell that it is in does not answer."""
     return bool(row["status"] != "UNKNOWN")
 

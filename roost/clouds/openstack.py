@@ -1,4 +1,4 @@
-"""A real OpenStack, through openstacksdk, which blocks: everything is asked in threads beside the event loop.
+"""A real OpenStack, through openstacksdk, which blocks: all calls run in threads beside the event loop.
 
 Nova has no name for a request, so that the same request again could be recognised. A server carries its node's id as
 a tag; before servers are made those that exist are looked up, and where two were made the older one stays.
@@ -171,7 +171,7 @@ class OpenStackCloud:
 
     @property
     def batch_size(self) -> int:
-        """As many as are asked for side by side, a few times over."""
+        """Enough for a few rounds of concurrent requests."""
         return 50
 
     async def _ask(self, work: Callable[[Any], T]) -> T:
@@ -315,7 +315,7 @@ class OpenStackCloud:
             server = await self._ask(lambda connection: connection.compute.get_server(server_id))
             resting = server.task_state is None and server.status != "BUILD"
             if resting and server.status == "VERIFY_RESIZE":
-                # Nova shows this status for a while after it was confirmed, and refuses to be told twice.
+                # Nova shows this status for a while after it was confirmed, and refuses a second confirmation.
                 if not confirmed:
                     await self._ask(lambda connection: connection.compute.confirm_server_resize(server_id))
                 confirmed = True
@@ -445,7 +445,7 @@ class OpenStackCloud:
     # Messages
 
     async def post_message(self, queue: str, body: Mapping[str, Any]) -> None:
-        """Into a queue of Zaqar, for as long as it may take somebody to fetch it."""
+        """Into a queue of Zaqar, for as long as a consumer may take to fetch it."""
 
         def post(connection: Any) -> None:
             connection.message.post_message(queue, [{"body": dict(body), "ttl": _MESSAGE_SECONDS}])

@@ -56,7 +56,7 @@ def _plug(
 
 
 def _port(connection: Any, project_id: str, wanted: Mapping[str, Any], of_server: Sequence[str]) -> dict[str, Any]:
-    """What Neutron is asked for, with names looked up among what the project has."""
+    """The request to Neutron, with names looked up among the project's own."""
     if wanted.get("port"):
         if given := [key for key in _OF_NEW_PORTS if wanted.get(key)]:
             raise CloudRefused(f"A port that exists has its own {given[0]}: leave it out, or name a network instead.")

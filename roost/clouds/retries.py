@@ -1,7 +1,7 @@
-"""How often a cloud is asked again, and after how long, before that is called no answer.
+"""How often, and after how long, calls to a cloud are retried before they count as unanswered.
 
-What only reads or may be done twice is asked again whatever went wrong. What creates is asked again only where it is
-certain that nothing was done: the connection was never made, or the answer says to come back later (429, 503).
+Calls that only read, or may be repeated, are retried whatever went wrong. Calls that create are retried only where
+nothing can have been done: the connection was never made, or the answer says to come back later (429, 503).
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ class Patience(Retry):
     """Back-off that doubles, with some jitter so that engines do not ask in step; `Retry-After` is honoured."""
 
     def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
-        """Whether an answer with this status means that the same is to be asked again."""
+        """Whether an answer with this status means that the call is to be retried."""
         return status_code in (*_LATER, *_SILENT) if self._is_method_retryable(method) else status_code in _LATER
 
 

@@ -106,7 +106,7 @@ class EmbeddedGroups:
         """What Roost knows is how it is."""
 
     async def set_scope(self, token: str, aggregate_ids: Iterable[int], scope: str | None) -> None:
-        """The tables say so already."""
+        """The tables have it already."""
 
     async def disable_hosts(self, names: Sequence[str], reason: str) -> None:
         """No other scheduler chooses them."""
@@ -133,7 +133,7 @@ async def create_above(
     project_id: str,
     user_id: str,
 ) -> Group:
-    """Make a group with Nova's underneath, both or neither. Nova is asked once the rules are known to be usable."""
+    """Make a group with Nova's underneath, both or neither. Nova is called once the rules are known to be usable."""
     underneath = None
     try:
         async with database.begin() as connection:

@@ -1,4 +1,4 @@
-"""Policies on clusters: the order in which they are asked about an action, and what their answers change."""
+"""Policies on clusters: the order in which they run before and after an action, and what their decisions change."""
 
 import asyncio
 import contextvars
@@ -57,7 +57,7 @@ class HookFailed(Exception):
 
 
 def chain(bindings: Sequence[Binding], policy_of: Callable[[SpecRow], Policy]) -> list[Bound]:
-    """The policies in the order in which they are asked: by priority, then the types' own order, then by age."""
+    """The policies in the order in which they run: by priority, then the types' own order, then by age."""
     bound = [Bound(policy_of(binding.policy), binding) for binding in bindings]
     return sorted(bound, key=lambda one: (one.policy.PRIORITY, one.policy.ORDER, one.binding.created_at))
 
@@ -71,7 +71,7 @@ def missing(bound: Sequence[Bound], action: ActionName) -> str | None:
 
 
 async def consult(bound: Sequence[Bound], when: str, view: ActionView) -> Consultation:
-    """Ask each policy that wants to be asked; the first that refuses ends it, and its reason is kept."""
+    """Run each policy that the action concerns; the first that refuses ends it, and its reason is kept."""
     result = Consultation()
     view.data.update(status=CHECK_NONE, reason="")
     for one in bound:

@@ -1,4 +1,4 @@
-"""Clusters: what may be asked of them, checked against what they are, and turned into actions."""
+"""Requests about clusters: checked against the clusters' state, and turned into actions."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The watch over clusters: when their nodes are looked at, by what they are found ill, and that they are recovered.
+"""Health checks of clusters: when nodes are checked, how failures are detected, and how they lead to recoveries.
 
 Which clusters are watched is a table; whichever engine moves a row's time on does the looking, so that engines share
 the work. Nodes found ill are marked, and one CLUSTER_RECOVER makes them well, governed by all policies of the cluster.
@@ -141,7 +141,7 @@ async def _load(connection: AsyncConnection, plugins: Plugins, cluster_id: str) 
 
 
 async def _settled(connection: AsyncConnection, cluster_id: str, since: timedelta) -> tuple[NodeView, ...]:
-    """The nodes that nothing was done to for so long."""
+    """The nodes that have not been changed for this long."""
     changed = sa.func.greatest(nodes.c.init_at, nodes.c.created_at, nodes.c.updated_at)
     query = sa.select(*state.MEMBER_COLUMNS).where(
         nodes.c.cluster_id == cluster_id,

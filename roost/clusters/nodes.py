@@ -1,4 +1,4 @@
-"""Nodes: what may be asked of them, checked against what they are, and turned into actions."""
+"""Requests about nodes: checked against the nodes' state, and turned into actions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

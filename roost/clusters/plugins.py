@@ -152,7 +152,7 @@ class Plugins:
         return self.profiles[row.type].from_row(row) if row.type in self.profiles else MissingProfile(row)
 
     def chain(self) -> list[type[Policy]]:
-        """The policy types in the order in which policies of them are asked."""
+        """The policy types, in the order in which their policies run."""
         return sorted(set(self.policies.values()), key=attrgetter("PRIORITY", "ORDER", "TYPE"))
 
 

@@ -1,4 +1,4 @@
-"""Receivers: what others can trigger on a cluster, without knowing more than an address with a secret in it."""
+"""Receivers: actions on a cluster that anyone with the secret address can trigger."""
 
 import hashlib
 import math

@@ -1,4 +1,4 @@
-"""Engines: which there are, and whether they give signs of life."""
+"""Engines: their heartbeats, and which of them are up."""
 
 import socket
 from dataclasses import dataclass

@@ -88,7 +88,7 @@ class NodeStatus(_Word):
 
 
 class Signal(_Word):
-    """What an action was asked to do by someone else while it runs."""
+    """What a request asks of an action that is running."""
 
     CANCEL = auto()
     SUSPEND = auto()

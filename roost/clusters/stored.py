@@ -36,8 +36,9 @@ class Stored:
         """The value that was written; `MalformedData` names what is wrong and where."""
         if not isinstance(data, Mapping):
             raise MalformedData(f"{path or cls.__name__} must be a map, and is {data!r}.")
+        kind: Any = cls
         given = {}
-        for name, read in _readers(cls).items():  # type: ignore[arg-type]
+        for name, read in _readers(kind).items():
             value = data.get(name)
             if value is not None:
                 given[name] = read(value, f"{path}.{name}" if path else name)

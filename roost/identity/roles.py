@@ -1,7 +1,7 @@
 """Roles: five that Roost's own permissions speak of, and any that are made beside them; and which implies which."""
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,16 +107,6 @@ async def imply_no_more(connection: AsyncConnection, prior: Any, implied: Any) -
     if not await rows.remove(connection, implied_roles, prior=prior.name, implied=implied.name):
         raise NotFound(f"{prior.id} does not imply {implied.id}.")
     await tokens.recheck(connection)
-
-
-def with_implied(granted: Iterable[str]) -> tuple[str, ...]:
-    """The roles granted and, of the five, those that they imply: an admin is a manager, a manager a member, a member a
-    reader."""
-    names = set(granted)
-    for role in ROLES:
-        if role.name in names and role.name in IMPLIED:
-            names.add(IMPLIED[role.name])
-    return tokens.in_order(names)
 
 
 def _taken(name: str) -> Conflict:

@@ -55,7 +55,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Each member's aggregate in each scope of the rules, and what is wrong with that."""
+    """Each member's aggregate in each scope of the rules, and which rules that breaks."""
 
     placements: Mapping[str, Mapping[str, int | None]]
     violations: tuple[Violation, ...]

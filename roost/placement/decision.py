@@ -1,4 +1,4 @@
-"""What is asked of the scheduler, and what it answers."""
+"""Requests to the scheduler, and its decisions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -38,8 +38,6 @@ class Distribution:
     changes: Mapping[str, int]
     short: int
     """How many servers found no zone: caps allow no more, or there are no more to delete."""
-    below_minimum: Mapping[str, int]
-    """How many servers each zone lacks to its minimum afterwards."""
 
 
 def create(zones: Sequence[WeightedZone], count: int) -> Distribution:
@@ -93,14 +91,8 @@ def _plan(
     zones: Sequence[WeightedZone], least: Sequence[int], most: Sequence[int], target: int, short: int
 ) -> Distribution:
     held = _nearest(_weights(zones), least, most, target)
-    changes: dict[str, int] = {}
-    missing: dict[str, int] = {}
-    for zone, number in zip(zones, held, strict=True):
-        if number != zone.servers:
-            changes[zone.name] = number - zone.servers
-        if number < zone.minimum:
-            missing[zone.name] = zone.minimum - number
-    return Distribution(changes, short, missing)
+    changed = ((zone.name, number - zone.servers) for zone, number in zip(zones, held, strict=True))
+    return Distribution({name: change for name, change in changed if change}, short)
 
 
 def _weights(zones: Sequence[WeightedZone]) -> list[int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from roost.placement.rules import AVAILABILITY_ZONE, HOST
+from roost.placement.rules import HOST
 
 if TYPE_CHECKING:
     from roost.placement.index import HostIndex, Pool
@@ -348,10 +348,6 @@ class Fleet:
             self._index.part(host, bucket, name, scope.column.values.item(host))
             self._index.join(host, bucket, name, aggregate)
         scope.put(host, aggregate)
-
-    def set_zone(self, host: int, zone: str) -> None:
-        """A host's availability zone changes."""
-        self.join(host, AVAILABILITY_ZONE, zone)
 
     def snapshot(self) -> "Fleet":
         """The fleet as it is now, untouched by what happens later, for the price of a few references."""

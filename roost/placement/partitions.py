@@ -1,4 +1,4 @@
-"""The partition numbers of members that are already somewhere, when their group comes to be divided or they join it.
+"""The partition numbers of members that are already somewhere, when their group becomes divided or they join it.
 
 New servers get theirs from the scheduler, with a place to go with it.
 """

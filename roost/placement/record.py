@@ -1,4 +1,4 @@
-"""A decision as it is written down: with real names and no words, to be read long after the fleet has changed."""
+"""A decision as it is stored: with real names and no sentences, readable long after the fleet has changed."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache

@@ -289,7 +289,7 @@ def _fewer(probe: _Probe) -> Iterator[Remedy]:
 
 
 def _other_partition(probe: _Probe) -> Iterator[Remedy]:
-    """A new server need not be in the partition that was asked for; one that moves keeps its number."""
+    """A new server need not be in the requested partition; one that moves keeps its number."""
     if probe.request.partition is None or probe.request.moving is not None:
         return
     elsewhere = probe.decide(request=replace(probe.request, partition=None))

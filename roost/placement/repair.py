@@ -47,7 +47,7 @@ class RepairMember:
     partition: int | None = None
     """Its number, where the group is divided: a server that moves keeps it."""
     zone: str | None = None
-    """The zone that it was asked for in, and does not leave."""
+    """The zone that its request named, and that it does not leave."""
 
 
 @dataclass(frozen=True, slots=True)

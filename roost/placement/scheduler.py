@@ -1,4 +1,4 @@
-"""Placing servers: by the index, which looks at the best hosts only, and by the columns where it cannot tell."""
+"""Place servers: by the index, which looks at the best hosts only, or by the columns where the index cannot decide."""
 
 from dataclasses import replace
 

@@ -35,7 +35,7 @@ from roost.placement.ranking import RUNNERS_UP, Names, RankingField, Row, lay_ou
 from roost.placement.rules import AVAILABILITY_ZONE, HOST, Kind, Rule
 
 STEPS: Final = 128
-"""How many hosts are looked at before the columns are asked."""
+"""How many hosts the walk tries before it falls back on the columns."""
 _STEPS_A_SERVER: Final = 8
 """How many more of them for each of several servers."""
 _SHARED: Final = -1

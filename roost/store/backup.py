@@ -230,7 +230,7 @@ def _program(name: str) -> str:
 
 
 def _target(url: str) -> list[str]:
-    """The database, as the programs of PostgreSQL are told it; the password is nothing for a list of processes."""
+    """The database, as PostgreSQL's programs take it; the password must not appear in a list of processes."""
     return ["--dbname", Address.parse(url).conninfo(password=False)]
 
 

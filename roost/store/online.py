@@ -1,4 +1,4 @@
-"""For migrations: how not to hold up everybody who uses the tables."""
+"""For migrations: change tables without holding up the programs that use them."""
 
 import sqlalchemy as sa
 from alembic import op

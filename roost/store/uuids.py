@@ -1,4 +1,4 @@
-"""What PostgreSQL takes for a uuid."""
+"""What PostgreSQL accepts as a UUID."""
 
 import re
 

@@ -19,7 +19,7 @@ from roost.store.tables.changes import watch_changes
 FALLEN = "fallen"
 """Another kind of change, for engines alone: the nodes, by id, whose servers are gone or no longer active."""
 SERVERS, HOSTS, GROUPS, CLUSTERS = KINDS = ("servers", "hosts", "groups", "clusters")
-"""Servers and hosts are told by the ids of the hosts, groups and clusters by their own."""
+"""Servers and hosts appear under the ids of the hosts, groups and clusters under their own."""
 
 _MOST_IDS = 2000
 

@@ -60,7 +60,7 @@ EVENTS: list[Callable[[Fleet], object]] = [
     lambda fleet: fleet.join(0, "rack", "new"),
     lambda fleet: fleet.leave(1, "rack"),
     lambda fleet: fleet.leave(1, "unheard of"),
-    lambda fleet: fleet.set_zone(1, "north"),
+    lambda fleet: fleet.join(1, AVAILABILITY_ZONE, "north"),
     lambda fleet: fleet.remove_host(1),
     lambda fleet: fleet.add_host("another", LARGE),
 ]
@@ -140,7 +140,7 @@ def test_scopes_are_known_by_identifier() -> None:
     assert fleet.aggregate_index("rack", "r1") == 1
     assert fleet.aggregate_index("rack", "r9") == NOWHERE
     assert fleet.aggregate_index("switch", "s") == NOWHERE
-    fleet.set_zone(0, "north")
+    fleet.join(0, AVAILABILITY_ZONE, "north")
     assert fleet.aggregate_index(AVAILABILITY_ZONE, "north") == fleet.aggregate(0, AVAILABILITY_ZONE) == 0
 
 

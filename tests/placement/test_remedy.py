@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from roost.placement.decision import Move, Request
 from roost.placement.fleet import Fleet, Members, Resources
 from roost.placement.remedy import Remedy, RemedyKind, advice, remedies
-from roost.placement.rules import Rule
+from roost.placement.rules import AVAILABILITY_ZONE, Rule
 from roost.placement.scheduler import place
 from tests.placement import oracle
 from tests.placement.worlds import SCOPES, Case, cases, examples, partition_rules, plain_rule, skew_rules
@@ -262,7 +262,7 @@ def test_a_host_that_is_down() -> None:
 
 def test_two_more_hosts_in_the_zone_and_the_rack_asked_for() -> None:
     fleet = racks(1)
-    fleet.set_zone(0, "north")
+    fleet.join(0, AVAILABILITY_ZONE, "north")
     rules = (Rule.parse("anti-affinity", {"max_server_per_host": 1}), Rule.parse("affinity:rack:0"))
     by_change = {remedy.change: remedy for remedy in remedies(place(fleet, Request(ONE, 3, rules, zone="north")))}
     assert by_change[RemedyKind.ADD_AGGREGATES].sentence == "2 more hosts"

@@ -1,14 +1,14 @@
 """Host aggregates."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from roost.api import schemas
 from roost.api.compute import views
 from roost.api.compute.views import HOST_NAME, closed_query, timestamp
+from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import ADMIN, Permission
-from roost.api.routes import Call, Handler, Reply, Table
-from roost.api.schemas import NAME, NULLABLE_STRING, STRING, Schema, array, thing
+from roost.api.routes import Call, Reply, Table
+from roost.api.schemas import INTEGER, NAME, NULL, NULLABLE_STRING, STRING, Schema, array, by_name, thing
 from roost.api.versions import Version
 from roost.compute.inventory import aggregates, images
 from roost.compute.inventory.aggregates import Aggregate
@@ -49,32 +49,33 @@ _ACTIONS: Schema = {
 }
 _IMAGES = thing({"cache": array(thing({"id": schemas.UUID}), minItems=1)})
 
-_CREATED = {
-    "id": {"type": "integer"},
-    "name": STRING,
-    "availability_zone": NULLABLE_STRING,
-    "created_at": STRING,
-    "updated_at": NULLABLE_STRING,
-    "deleted": {"const": False},
-    "deleted_at": {"type": "null"},
-}
-_SHOWN = {**_CREATED, "hosts": array(STRING), "metadata": {"type": "object", "additionalProperties": STRING}}
-_UUID = {"uuid": schemas.UUID}
+_CREATED = FieldTable[Aggregate](
+    ShownField("id", INTEGER, lambda aggregate: aggregate.id),
+    ShownField("name", STRING, lambda aggregate: aggregate.name),
+    ShownField("availability_zone", NULLABLE_STRING, lambda aggregate: aggregate.availability_zone),
+    ShownField("created_at", STRING, lambda aggregate: timestamp(aggregate.created_at)),
+    ShownField("updated_at", NULLABLE_STRING, lambda aggregate: timestamp(aggregate.updated_at)),
+    ShownField("deleted", {"const": False}, lambda aggregate: False),
+    ShownField("deleted_at", NULL, lambda aggregate: None),
+    ShownField("uuid", schemas.UUID, lambda aggregate: aggregate.uuid, since=Version(2, 41)),
+)
+_SHOWN = FieldTable[Aggregate](
+    *_CREATED.fields,
+    ShownField("hosts", array(STRING), lambda aggregate: list(aggregate.hosts)),
+    ShownField("metadata", by_name(STRING), lambda aggregate: dict(aggregate.metadata)),
+)
+
+
+def _listed(version: Version) -> Schema:
+    return thing({"aggregates": array(_SHOWN.schema(version))})
+
+
+def _one(version: Version) -> Schema:
+    return thing({"aggregate": _SHOWN.schema(version)})
 
 
 def _view(call: Call, aggregate: Aggregate) -> dict[str, Any]:
-    view = {
-        "id": aggregate.id,
-        "name": aggregate.name,
-        "availability_zone": aggregate.availability_zone,
-        "hosts": list(aggregate.hosts),
-        "metadata": dict(aggregate.metadata),
-        "created_at": timestamp(aggregate.created_at),
-        "updated_at": timestamp(aggregate.updated_at),
-        "deleted": False,
-        "deleted_at": None,
-    }
-    return {**view, "uuid": aggregate.uuid} if call.version >= Version(2, 41) else view
+    return {"aggregate": _SHOWN.show(aggregate, call.version)}
 
 
 def _id(call: Call) -> int:
@@ -84,67 +85,44 @@ def _id(call: Call) -> int:
     return number
 
 
-def _versions(method: str, path: str, shown: Mapping[str, Schema], **row: Any) -> Callable[[Handler], Handler]:
-    """Declare a handler whose answer shows the uuid from 2.41 on."""
-
-    def declare(handler: Handler) -> Handler:
-        before, after = thing({"aggregate": thing(shown)}), thing({"aggregate": thing({**shown, **_UUID})})
-        routes.add(method, path, until="2.40", response=before, **row)(handler)
-        return routes.add(method, path, since="2.41", response=after, **row)(handler)
-
-    return declare
-
-
-_INDEX = {"rule": _RULE + "index"}
-
-
-@routes.get("/os-aggregates", until="2.40", response=thing({"aggregates": array(thing(_SHOWN))}), **_INDEX)
-@routes.get(
-    "/os-aggregates",
-    since="2.41",
-    until="2.101",
-    response=thing({"aggregates": array(thing({**_SHOWN, **_UUID}))}),
-    **_INDEX,
-)
-@routes.get(
-    "/os-aggregates",
-    since="2.102",
-    query=closed_query(),
-    response=thing({"aggregates": array(thing({**_SHOWN, **_UUID}))}),
-    **_INDEX,
-)
+@routes.get("/os-aggregates", until="2.101", rule=_RULE + "index", response=_listed)
+@routes.get("/os-aggregates", since="2.102", rule=_RULE + "index", query=closed_query(), response=_listed)
 async def index(call: Call) -> Reply:
     """List all aggregates, with their hosts and metadata."""
     async with call.services.database.begin() as connection:
-        return {"aggregates": [_view(call, aggregate) for aggregate in await aggregates.index(connection)]}
+        return {"aggregates": [_SHOWN.show(each, call.version) for each in await aggregates.index(connection)]}
 
 
-@_versions("POST", "/os-aggregates", _CREATED, rule=_RULE + "create", body=_CREATE)
+@routes.post(
+    "/os-aggregates",
+    rule=_RULE + "create",
+    body=_CREATE,
+    response=lambda version: thing({"aggregate": _CREATED.schema(version)}),
+)
 async def create(call: Call) -> Reply:
     """Create an aggregate, which may name an availability zone."""
     wanted = call.body["aggregate"]
     async with call.services.database.begin() as connection:
         aggregate = await aggregates.create(connection, wanted["name"], wanted.get("availability_zone"))
-    view = _view(call, aggregate)
-    return {"aggregate": {key: value for key, value in view.items() if key not in ("hosts", "metadata")}}
+    return {"aggregate": _CREATED.show(aggregate, call.version)}
 
 
-@_versions("GET", "/os-aggregates/{aggregate_id}", _SHOWN, rule=_RULE + "show")
+@routes.get("/os-aggregates/{aggregate_id}", rule=_RULE + "show", response=_one)
 async def show(call: Call) -> Reply:
     """Show one aggregate."""
     aggregate_id = _id(call)
     async with call.services.database.begin() as connection:
-        return {"aggregate": _view(call, await aggregates.show(connection, aggregate_id))}
+        return _view(call, await aggregates.show(connection, aggregate_id))
 
 
-@_versions("PUT", "/os-aggregates/{aggregate_id}", _SHOWN, rule=_RULE + "update", body=_UPDATE)
+@routes.put("/os-aggregates/{aggregate_id}", rule=_RULE + "update", body=_UPDATE, response=_one)
 async def update(call: Call) -> Reply:
     """Change the name or the zone of an aggregate."""
     aggregate_id, changes = _id(call), dict(call.body["aggregate"])
     if "name" in changes:
         changes["name"] = changes["name"].strip()
     async with call.services.database.begin() as connection:
-        return {"aggregate": _view(call, await aggregates.update(connection, aggregate_id, changes))}
+        return _view(call, await aggregates.update(connection, aggregate_id, changes))
 
 
 @routes.delete("/os-aggregates/{aggregate_id}", rule=_RULE + "delete")
@@ -156,7 +134,7 @@ async def delete(call: Call) -> Reply:
     return None
 
 
-@_versions("POST", "/os-aggregates/{aggregate_id}/action", _SHOWN, rule=_RULE + "add_host", owned=True, body=_ACTIONS)
+@routes.post("/os-aggregates/{aggregate_id}/action", rule=_RULE + "add_host", owned=True, body=_ACTIONS, response=_one)
 async def act(call: Call) -> Reply:
     """Add a host (`add_host`), remove one (`remove_host`), or change metadata (`set_metadata`)."""
     name = views.action(call.body, _ACTIONS["properties"])
@@ -169,7 +147,7 @@ async def act(call: Call) -> Reply:
             aggregate = await aggregates.remove_host(connection, aggregate_id, asked["host"])
         else:
             aggregate = await aggregates.set_metadata(connection, aggregate_id, asked["metadata"])
-    return {"aggregate": _view(call, aggregate)}
+    return _view(call, aggregate)
 
 
 @routes.post(

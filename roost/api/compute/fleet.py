@@ -48,7 +48,6 @@ _PAUSE = 0.2
 """Changes that come within so many seconds are sent together."""
 
 _COUNT: Schema = {"type": "integer", "minimum": 0}
-_MAYBE: Schema = {"type": ["integer", "null"], "minimum": 0}
 _USE = array({"type": "integer"}, minItems=2, maxItems=2)
 _SERVER = thing(
     {

@@ -3,9 +3,10 @@
 from typing import Any
 
 from roost.api.compute.views import LINKS, PAGE, closed_query, next_page, open_query, timestamp
+from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import NAME, NULLABLE_STRING, STRING, Schema, array, thing
+from roost.api.schemas import INTEGER, NAME, NULL, NULLABLE_STRING, STRING, Schema, array, thing
 from roost.api.versions import Version
 from roost.compute.inventory import keypairs, quotas
 from roost.compute.inventory.keypairs import KeyPair
@@ -34,25 +35,21 @@ _BODIES: tuple[tuple[str, str | None, int, Schema], ...] = (
 )
 """From version to version: the status and the body of a creation."""
 
-_LISTED = {"name": STRING, "public_key": STRING, "fingerprint": STRING}
-_CREATED = {**_LISTED, "user_id": STRING}
-_SHOWN = {
-    **_CREATED,
-    "id": {"type": "integer"},
-    "created_at": STRING,
-    "updated_at": NULLABLE_STRING,
-    "deleted": {"const": False},
-    "deleted_at": {"type": "null"},
-}
-
-
-def _typed(properties: dict[str, Schema], version: str) -> dict[str, Schema]:
-    return {**properties, "type": _KIND} if version != "2.1" else properties
-
-
-def _view(call: Call, row: KeyPair, *more: str) -> dict[str, Any]:
-    kind = ("type",) if call.version >= Version(2, 2) else ()
-    return {name: getattr(row, name) for name in ("name", "public_key", "fingerprint", *kind, *more)}
+_LISTED = FieldTable[KeyPair](
+    ShownField("name", STRING, lambda pair: pair.name),
+    ShownField("public_key", STRING, lambda pair: pair.public_key),
+    ShownField("fingerprint", STRING, lambda pair: pair.fingerprint),
+    ShownField("type", _KIND, lambda pair: pair.type, since=Version(2, 2)),
+)
+_CREATED = FieldTable[KeyPair](*_LISTED.fields, ShownField("user_id", STRING, lambda pair: pair.user_id))
+_SHOWN = FieldTable[KeyPair](
+    *_CREATED.fields,
+    ShownField("id", INTEGER, lambda pair: pair.id),
+    ShownField("created_at", STRING, lambda pair: timestamp(pair.created_at)),
+    ShownField("updated_at", NULLABLE_STRING, lambda pair: None),
+    ShownField("deleted", {"const": False}, lambda pair: False),
+    ShownField("deleted_at", NULL, lambda pair: None),
+)
 
 
 def _user(call: Call, rule: str, asked: str | None) -> str:
@@ -75,8 +72,13 @@ async def create(call: Call) -> Reply:
         configured, project_id = call.services.settings.quota, call.caller.project_id or ""
         limit = (await quotas.limits(connection, configured, project_id, user_id))["key_pairs"]
         row = await keypairs.create(connection, user_id, asked["name"], public_key, kind, limit)
-    view = _view(call, row, "user_id")
+    view = _CREATED.show(row, call.version)
     return {"keypair": {**view, "private_key": private_key} if private_key else view}
+
+
+def _created(version: Version) -> Schema:
+    generated = {"private_key": STRING} if version < Version(2, 92) else {}
+    return thing({"keypair": _CREATED.schema(version, **generated)})
 
 
 for _since, _until, _status, _body in _BODIES:
@@ -87,35 +89,31 @@ for _since, _until, _status, _body in _BODIES:
         rule=_RULE + "create",
         owned=True,
         body=thing({"keypair": _body}),
-        response=thing(
-            {"keypair": thing(_typed(_CREATED, _since), {} if _since == "2.92" else {"private_key": STRING})}
-        ),
+        response=_created,
         status=_status,
     )(create)
 
 
-def _listed(version: str) -> Schema:
-    keys = {"keypairs": array(thing({"keypair": thing(_typed(_LISTED, version))}))}
-    return thing(keys, {"keypairs_links": LINKS} if version == "2.35" else {})
+def _listed(version: Version) -> Schema:
+    keys = {"keypairs": array(thing({"keypair": _LISTED.schema(version)}))}
+    return thing(keys, {"keypairs_links": LINKS} if version >= Version(2, 35) else {})
 
 
-_INDEX: dict[str, Any] = {"rule": _RULE + "index", "owned": True}
+_INDEX: dict[str, Any] = {"rule": _RULE + "index", "owned": True, "response": _listed}
 _USER = {"user_id": STRING}
 
 
-@routes.get("/os-keypairs", until="2.1", response=_listed("2.1"), **_INDEX)
-@routes.get("/os-keypairs", since="2.2", until="2.34", query=open_query(**_USER), response=_listed("2.2"), **_INDEX)
-@routes.get(
-    "/os-keypairs", since="2.35", until="2.74", query=open_query(**_USER, **PAGE), response=_listed("2.35"), **_INDEX
-)
-@routes.get("/os-keypairs", since="2.75", query=closed_query(**_USER, **PAGE), response=_listed("2.35"), **_INDEX)
+@routes.get("/os-keypairs", until="2.1", **_INDEX)
+@routes.get("/os-keypairs", since="2.2", until="2.34", query=open_query(**_USER), **_INDEX)
+@routes.get("/os-keypairs", since="2.35", until="2.74", query=open_query(**_USER, **PAGE), **_INDEX)
+@routes.get("/os-keypairs", since="2.75", query=closed_query(**_USER, **PAGE), **_INDEX)
 async def index(call: Call) -> Reply:
     """List a user's key pairs."""
     user_id = _user(call, "index", call.query.get("user_id"))
     paged = call.version >= Version(2, 35)
     page = call.page if paged else EVERYTHING
     async with call.services.database.begin() as connection:
-        listed = [_view(call, row) for row in await keypairs.index(connection, user_id, page)]
+        listed = [_LISTED.show(row, call.version) for row in await keypairs.index(connection, user_id, page)]
     following = next_page(call, listed, "name") if paged else []
     return {
         "keypairs": [{"keypair": view} for view in listed],
@@ -123,33 +121,23 @@ async def index(call: Call) -> Reply:
     }
 
 
-_SHOW: dict[str, Any] = {"rule": _RULE + "show", "owned": True}
+def _one(version: Version) -> Schema:
+    return thing({"keypair": _SHOWN.schema(version)})
+
+
+_SHOW: dict[str, Any] = {"rule": _RULE + "show", "owned": True, "response": _one}
 _DELETE: dict[str, Any] = {"rule": _RULE + "delete", "owned": True}
 
 
-@routes.get("/os-keypairs/{name}", until="2.1", response=thing({"keypair": thing(_SHOWN)}), **_SHOW)
-@routes.get(
-    "/os-keypairs/{name}",
-    since="2.2",
-    until="2.74",
-    query=open_query(**_USER),
-    response=thing({"keypair": thing(_typed(_SHOWN, "2.2"))}),
-    **_SHOW,
-)
-@routes.get(
-    "/os-keypairs/{name}",
-    since="2.75",
-    query=closed_query(**_USER),
-    response=thing({"keypair": thing(_typed(_SHOWN, "2.2"))}),
-    **_SHOW,
-)
+@routes.get("/os-keypairs/{name}", until="2.1", **_SHOW)
+@routes.get("/os-keypairs/{name}", since="2.2", until="2.74", query=open_query(**_USER), **_SHOW)
+@routes.get("/os-keypairs/{name}", since="2.75", query=closed_query(**_USER), **_SHOW)
 async def show(call: Call) -> Reply:
     """Show one key pair."""
     user_id = _user(call, "show", call.query.get("user_id"))
     async with call.services.database.begin() as connection:
-        row = await keypairs.show(connection, user_id, call.path["name"])
-    times = {"created_at": timestamp(row.created_at), "updated_at": None, "deleted": False, "deleted_at": None}
-    return {"keypair": {**_view(call, row, "user_id", "id"), **times}}
+        pair = await keypairs.show(connection, user_id, call.path["name"])
+    return {"keypair": _SHOWN.show(pair, call.version)}
 
 
 async def delete(call: Call) -> Reply:

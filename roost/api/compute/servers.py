@@ -328,7 +328,6 @@ def _group(hints: Mapping[str, Any]) -> str | None:
 
 # Listing
 
-_SINGLE = ("name", "host", "reservation_id", "image", "flavor", "project_id", "tenant_id", "user_id", "limit", "marker")
 _QUERY: Schema = {
     "type": "object",
     "properties": {

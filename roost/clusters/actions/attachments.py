@@ -1,4 +1,4 @@
-"""Policies come to clusters, change, and go."""
+"""Attach, change and detach the policies of clusters."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping

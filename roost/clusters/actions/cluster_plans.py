@@ -1,4 +1,4 @@
-"""What each action on a cluster comes to: from its inputs, what policies decided, and the cluster as it stands.
+"""The plan of each action on a cluster: from its inputs, the decisions of policies, and the present cluster.
 
 A planner only reads and decides. What it returns is written down before anything is done; where the action cannot be
 carried out it raises `ActionRefused`, and nothing has changed.

@@ -28,7 +28,7 @@ class PlanningContext:
     node: NodeView | None
     """The node that the action is about."""
     owner: tuple[str, str]
-    """The project and the user in whose name the cloud is asked: those of the cluster, else of the node."""
+    """The project and the user in whose name cloud calls are made: those of the cluster, else of the node."""
     bound: list[Bound] = field(default_factory=list)
     profiles: Mapping[str, SpecRow] = field(default_factory=dict)
     members: tuple[NodeView, ...] | None = None

@@ -414,7 +414,7 @@ async def _settle(connection: AsyncConnection, entries: Sequence[Ended]) -> None
         if cluster is None or entry.gone:
             continue
         if entry.work.program is None and cluster.status not in (ClusterStatus.INIT, ClusterStatus.CREATING):
-            continue  # nothing was done, so nothing is to be said of the cluster
+            continue  # nothing was done, so the cluster is as it was
         active, made = counts.get(cluster.id, (0, 0))
         change = _change(entry, made)
         bounds = sizes.Sizes(
@@ -432,5 +432,5 @@ def _change(entry: Ended, made: int) -> Row:
     if entry.ending.status is ActionStatus.SUCCEEDED:
         desired = {} if plan.desired is None else {"desired_capacity": plan.desired}
         return {**plan.change.to_json(), **desired}
-    # As large as it came to be: what could not be made is not asked for any longer.
+    # As large as it has become: nodes that could not be made are no longer wanted.
     return {"desired_capacity": made} if plan.desired is not None and not plan.keep_desired else {}

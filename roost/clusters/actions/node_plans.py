@@ -1,4 +1,4 @@
-"""What an action on a single node comes to, for the node and for the cluster that it may be in."""
+"""The plan of an action on a single node, for the node and for the cluster that it may be in."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What an action is asked for, what it is going to do, and how far it has come: the values that its row keeps."""
+"""The inputs, the plan and the progress of an action: the values that its row stores."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from roost.clusters.policies.decisions import LifecycleHook, Place
 from roost.clusters.states import ActionName, ClusterStatus, Recovery
 from roost.clusters.stored import Stored
 
-# What is asked for
+# Inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class PolicyInputs(Stored):
 
 @dataclass(frozen=True, slots=True)
 class NodeInputs(Stored):
-    """All that an action on a node can be asked for; each action reads its own part."""
+    """The inputs of all actions on a node; each action reads its own part."""
 
     name: str | None = None
     role: str | None = None

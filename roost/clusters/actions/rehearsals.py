@@ -1,4 +1,4 @@
-"""What an action would come to: asked of the same policies and the same planner, with nothing written down."""
+"""What an action would do: the same policies and the same planner, with nothing stored."""
 
 from collections import Counter
 from collections.abc import Mapping

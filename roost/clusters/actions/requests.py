@@ -1,4 +1,4 @@
-"""From a request to an action: refused while something else is at work, else written down for the engines to find."""
+"""From a request to an action: refused while another action is at work, else stored for the engines to find."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -102,7 +102,7 @@ async def _plan(work: Work) -> PlanningContext:
 
 
 async def plan_of(context: PlanningContext) -> ActionPlan:
-    """What the action comes to, after the policies were asked."""
+    """The plan of the action, after the policies have run."""
     if not context.work.action.on_cluster:
         return await node_plans.plan(context)
     context.cluster  # noqa: B018  it must still be there

@@ -1,4 +1,4 @@
-"""What an action does to its nodes: in parts, each part in batches, and each batch written down as soon as it is done.
+"""What an action does to its nodes: in parts, each part in batches, and each batch recorded as soon as it is done.
 
 Every step may be done twice: an engine that dies between doing and writing leaves the step to be done again, and the
 profile finds what was made by the node's id.
@@ -33,7 +33,7 @@ from roost.store.tables.clusters import actions, nodes, unfinished
 logger = logging.getLogger(__name__)
 
 _RETRY_AFTER = (0.5, 1.0, 2.0)
-"""Seconds before a cloud that did not answer is asked again."""
+"""Seconds before a call that a cloud did not answer is retried."""
 _MOST_EVENTS = 20
 _LEAVING = (ActionName.NODE_DELETE, ActionName.NODE_LEAVE)
 
@@ -196,7 +196,7 @@ def _batches(
 
 
 async def _patiently(batch: NodeBatch) -> list[StepResult]:
-    """Do it; a cloud that does not answer is asked again a few times before its nodes are given up."""
+    """Do it; calls that a cloud does not answer are retried a few times before the nodes are given up."""
     action = next(iter(batch.steps.values())).action
     batch.work.in_hand = batch if action in (ActionName.NODE_CREATE, ActionName.NODE_RECOVER) else None
     for pause in (*_RETRY_AFTER, None):
@@ -472,7 +472,7 @@ _BUSY = ("INIT", "CREATING", "DELETING", "UPDATING", "RECOVERING", "OPERATING")
 
 
 async def release_nodes(connection: AsyncConnection, node_ids: Sequence[str], reason: str) -> None:
-    """Nodes that were being worked on, and are no longer: those that never came to be are in error."""
+    """Release nodes that an action has stopped working on: those that were never made are in error."""
     await connection.execute(
         nodes.update()
         .where(state.among(nodes.c.id, node_ids), nodes.c.status.in_(_BUSY))

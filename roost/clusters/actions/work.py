@@ -49,7 +49,7 @@ class Superseded(Exception):
 
 
 class Interrupted(Exception):
-    """The action was asked to stop."""
+    """The action has been cancelled or suspended."""
 
     def __init__(self, signal: Signal) -> None:
         super().__init__(signal)

@@ -157,7 +157,7 @@ class Effects:
 
 @dataclass(slots=True)
 class ActionView:
-    """The action that a policy is asked about."""
+    """The action that a policy runs before or after."""
 
     action: str
     cluster: ClusterView
@@ -205,11 +205,11 @@ class Policy(SpecType):
     PROFILE_TYPE: ClassVar[Sequence[str]] = (ANY,)
     """The profile types that it can govern, with or without a version."""
     TARGET: ClassVar[Sequence[tuple[str, str]]] = ()
-    """The actions that it wants to be asked about: (BEFORE, CLUSTER_SCALE_IN), ..."""
+    """When it runs: (BEFORE, CLUSTER_SCALE_IN), ..."""
     PRIORITY: ClassVar[int] = 900
-    """Lower is asked earlier."""
+    """Lower runs earlier."""
     ORDER: ClassVar[int] = 0
-    """Among types of the same priority, lower is asked earlier."""
+    """Among types of the same priority, lower runs earlier."""
     deadline: float = 60.0
     """The seconds that each of its hooks may take."""
     SINGLETON: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Health: nodes that fall ill are found by looking at them, and are recovered."""
+"""Health: detect nodes that fail, and recover them."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -271,7 +271,7 @@ class LoadBalancingPolicy(Policy):
         return [*chosen, *(REBALANCE.read(action.data) or ())]
 
     def _choose(self, action: ActionView) -> list[str] | str:
-        """Victims, where no policy chose them: it has to be known now who leaves the pool."""
+        """Choose victims where no policy has: the pool must lose them before they go."""
         wanted = change(action)
         if isinstance(wanted, str):
             return wanted

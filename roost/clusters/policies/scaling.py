@@ -1,4 +1,4 @@
-"""Scaling: how far a request to scale goes when it does not say so itself, and how soon the next may come."""
+"""Scaling: by how many nodes a request without a count scales, and how soon the next one may come."""
 
 from datetime import datetime
 from typing import Any

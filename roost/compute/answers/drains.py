@@ -1,4 +1,4 @@
-"""Drains: all servers of some hosts moved elsewhere, written down for the engine as a repair of no group."""
+"""Drains: move all servers of some hosts elsewhere, stored for the engine as a repair without a group."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What happened, and how figures went: the feed, a group's and a host's history, and the samples behind the charts."""
+"""What happened, and how figures developed: the feed, the history of a group or host, and the samples for charts."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ _LISTED = ("at", "kind", "project_id", "server_id", "name", "group_id", "cluster
 
 @dataclass(frozen=True, slots=True)
 class FeedRequest:
-    """Which part of the feed is asked for."""
+    """Which part of the feed to read."""
 
     project_id: str | None
     """The caller's project; None for an operator, who sees all."""

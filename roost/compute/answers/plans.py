@@ -1,4 +1,4 @@
-"""Plans: what a change to a group would come to; and the change itself, if that is still what it would come to.
+"""Plans: what a change to a group would do; and the change itself, if it would still do the same.
 
 A plan is stored with the random numbers behind it. Applying it decides again with the same numbers and makes the
 change while the group is locked: if the outcome is the same, nothing that matters has changed.

@@ -1,4 +1,4 @@
-"""Repairs: the fewest live migrations that mend a group, planned, written down for the engine, and shown."""
+"""Repairs: the fewest live migrations that mend a group, planned, stored for the engine, and shown."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -29,7 +29,7 @@ class HypotheticalDecision:
     decision: Decision
     record: Record
     help: tuple[Remedy, ...] = ()
-    """The smallest changes, one at a time, that would turn a refusal into a placement; where they were asked for."""
+    """The smallest changes, one at a time, that would turn a refusal into a placement, on request."""
 
 
 async def decide(scheduler: Scheduler, request: Request, owner: str, *, helping: bool = False) -> HypotheticalDecision:

@@ -1,4 +1,4 @@
-"""The members of server groups: servers that join and leave, who may still join, and what is announced of it."""
+"""The members of server groups: servers that join and leave, the limits on joining, and the notifications."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -85,7 +85,7 @@ def check_limits(limits: quotas.Limits, settings: Settings, theirs: int, everyon
 
 
 def check_partition(group_id: str, rules: Sequence[Rule], partition: int | None) -> None:
-    """Raise `Invalid` unless a group with these rules has the partition that is asked for."""
+    """Raise `Invalid` unless a group with these rules has the requested partition."""
     if partition is None:
         return
     divided = division_of(rules)
@@ -96,12 +96,12 @@ def check_partition(group_id: str, rules: Sequence[Rule], partition: int | None)
 
 
 async def announce_added(connection: AsyncConnection, settings: Settings, members: Iterable[tuple[str, str]]) -> None:
-    """Announce, once this transaction commits, that these (group, server) pairs came to be."""
+    """Announce, once this transaction commits, that these servers joined these groups, as (group, server)."""
     await _announce(connection, settings, notifications.ADD_MEMBER, members)
 
 
 async def announce_removed(connection: AsyncConnection, settings: Settings, members: Iterable[tuple[str, str]]) -> None:
-    """Announce, once this transaction commits, that these (group, server) pairs are no more."""
+    """Announce, once this transaction commits, that these servers left these groups, as (group, server)."""
     await _announce(connection, settings, notifications.REMOVE_MEMBER, members)
 
 

@@ -1,4 +1,4 @@
-"""What happened to server groups, for those outside who listen: written with the change, sent after it.
+"""Notifications about server groups: written in the transaction of the change, sent after it.
 
 A change and its notification commit together, so none is sent for a change that was rolled back and none is lost. The
 engine sends them in order; a crash between sending and forgetting sends some again, with the same `message_id`.

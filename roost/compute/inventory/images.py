@@ -119,7 +119,7 @@ async def create(connection: AsyncConnection, values: Mapping[str, Any], most: i
 
 
 async def change(connection: AsyncConnection, image: Any, values: Mapping[str, Any]) -> Any:
-    """Change what is said about an image."""
+    """Change the description of an image."""
     return await rows.change(connection, images, {**values, "updated_at": sa.func.now()}, id=image.id)
 
 

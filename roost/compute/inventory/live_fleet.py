@@ -65,7 +65,7 @@ class LiveFleet:
     _indexes: dict[int, int] = field(default_factory=dict)
     _memberships: dict[int, dict[str, str]] = field(default_factory=dict)
     _rooms: dict[int, tuple[int, Resources]] = field(default_factory=dict)
-    """Of each host, what is used, and the version that says so."""
+    """What is used of each host, and as of which version."""
     _reserved: dict[int, Resources] = field(default_factory=dict)
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
 

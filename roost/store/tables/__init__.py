@@ -1,4 +1,4 @@
-"""The tables, one module a room of the house. Constraints that must hold under concurrency live here, not in code."""
+"""The tables, one module per room. Constraints that must hold under concurrency live here, not in code."""
 
 from roost.store.tables import answers, balancers, clusters, compute, history, identity, network, servers
 from roost.store.tables.base import metadata

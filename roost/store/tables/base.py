@@ -1,4 +1,4 @@
-"""What all tables share: names for constraints, so that an error can be told by the constraint it names."""
+"""What all tables share: names for constraints, so that an error can be recognised by the constraint it names."""
 
 from typing import Any
 
