@@ -22,6 +22,7 @@ from roost.store import feed, retention, row_counts
 from roost.store.database import Database
 from roost.store.rounds import AdvisoryLock, Rounds
 from roost.store.tables.changes import claim_changes, watch_changes
+from roost.volume import block_devices
 
 _FORGET_SECONDS = 60
 _COUNT_SECONDS = 15
@@ -63,14 +64,15 @@ async def run(database: Database, settings: Settings) -> None:
 
 
 async def forget(database: Database, settings: Settings) -> None:
-    """Forget expired tokens, old failures to sign in, old changes of the fleet, ports reserved for servers that never
-    came, files of images that are gone, and what ended long ago."""
+    """Forget expired tokens, old failures to sign in, old changes of the fleet, ports and volumes reserved for
+    servers that never came, files of images that are gone, and what ended long ago."""
     async with database.begin() as connection:
         await tokens.purge(connection)
         await sign_ins.purge(connection)
         await changes.forget_old(connection)
         await feed.forget_old(connection, (claim_changes, watch_changes))
         await attachments.forget_pending(connection)
+        await block_devices.forget_pending(connection)
         known = await images.ids(connection)
     await asyncio.to_thread(ImageFiles.of(settings).sweep, known)
     if settings.keep_days:

@@ -34,6 +34,7 @@ from roost.api.routes import Call, Reply, Route, Services
 from roost.api.scheduler import SCHEDULER_API
 from roost.api.service import SERVICE_API
 from roost.api.versions import Version
+from roost.api.volume import VOLUME_API
 from roost.clouds import choice
 from roost.compute.answers.violations import Violations
 from roost.compute.inventory.image_files import ImageFiles
@@ -50,7 +51,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-APIS: tuple[Api, ...] = (IDENTITY_API, COMPUTE_API, IMAGE_API, NETWORK_API, CLUSTERING_API, SCHEDULER_API, SERVICE_API)
+APIS: tuple[Api, ...] = (
+    *(IDENTITY_API, COMPUTE_API, IMAGE_API, NETWORK_API, VOLUME_API, CLUSTERING_API, SCHEDULER_API),
+    SERVICE_API,
+)
 NOBODY = Caller("", "", None, None, ())
 _REQUEST_ID = re.compile(r"^req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _EVENTS = "/os-server-external-events"
@@ -171,8 +175,8 @@ class App:
         )
         self._projects, self._addresses = RateLimit(settings.project_rate), RateLimit(settings.address_rate)
         served = {IDENTITY_API.name: settings.auth_strategy == "roost", SCHEDULER_API.name: settings.in_front_of_nova}
-        # In front of a Nova, its Neutron and its Glance are the ones to ask.
-        served |= dict.fromkeys((NETWORK_API.name, IMAGE_API.name), not settings.in_front_of_nova)
+        # In front of a Nova, its Neutron, its Glance and its Cinder are the ones to ask.
+        served |= dict.fromkeys((NETWORK_API.name, IMAGE_API.name, VOLUME_API.name), not settings.in_front_of_nova)
         compute = FRONT_API if settings.in_front_of_nova else COMPUTE_API
         self._apis = [compute if api is COMPUTE_API else api for api in APIS if served.get(api.name, True)]
 
@@ -202,7 +206,8 @@ class App:
                 async with exchange.deadline:
                     return await self._answer(exchange)
         except errors.RoostError as error:
-            response = self._refuse(exchange, status_of(error), error.message, type(error))
+            status = exchange.api.over_quota if isinstance(error, errors.OverQuota) else status_of(error)
+            response = self._refuse(exchange, status, error.message, type(error))
             if isinstance(error, errors.TooManyRequests):
                 response.headers["Retry-After"] = str(error.seconds)
             if isinstance(error, TooFast):

@@ -29,6 +29,8 @@ class Api:
     invalid: Sentence = schemas.nova_sentence
     says_wrong_method: bool = False
     """Answers 405 to a method that a path does not have; else 404, as if the path did not exist."""
+    over_quota: int = 403
+    """The status for those who have used up their share."""
     request_id_header: str | None = None
     also_json: tuple[str, ...] = ()
     """What else its clients call JSON; '' is nothing at all."""

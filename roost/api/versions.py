@@ -91,4 +91,5 @@ COMPUTE = Negotiation(
     legacy_header="X-OpenStack-Nova-API-Version",
     gap=(Version(2, 104), Version(2, 1001)),
 )
+VOLUME = Negotiation(service="volume", oldest=Version(3, 0), newest=Version(3, 71))
 CLUSTERING = Negotiation(service="clustering", oldest=Version(1, 0), newest=Version(1, 14), quote="'")

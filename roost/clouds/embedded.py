@@ -45,6 +45,9 @@ from roost.store.tables.balancers import load_balancer_members, load_balancers
 from roost.store.tables.compute import keypairs
 from roost.store.tables.servers import servers as servers_table
 from roost.store.uuids import is_uuid
+from roost.volume import block_devices
+from roost.volume.block_devices import BlockDevices
+from roost.volume.volumes import VolumeOwner
 
 BATCH = 1000
 
@@ -114,19 +117,19 @@ class EmbeddedCloud:
             alike.setdefault(_kind(request), []).append(request)
         refused: dict[str, str] = {}
         kinds: list[list[ServerRequest]] = []
-        reserved: list[ReservedPorts] = []
+        prepared: list[tuple[CreateRequest, ReservedPorts]] = []
         for kind in alike.values():
             try:
-                reserved.append(await self._reserve(kind))
+                prepared.append(await self._prepare(kind))
                 kinds.append(kind)
             except RoostError as error:
                 refused |= {request.node_id: error.message for request in kind}
-        boots = [self._boot(kind, plugs) for kind, plugs in zip(kinds, reserved, strict=True)]
         try:
-            answers = await self.scheduler.create_all(boots)
+            answers = await self.scheduler.create_all([boot for boot, _ in prepared])
         finally:
-            for plugs in reserved:
+            for boot, plugs in prepared:
                 await attachments.release(self.database, plugs)
+                await block_devices.release(self.database, [new.id for new in boot.servers if new.id])
         for kind, answer in zip(kinds, answers, strict=True):
             if isinstance(answer, RoostError):
                 refused |= {request.node_id: answer.message for request in kind}
@@ -152,6 +155,22 @@ class EmbeddedCloud:
                 reasons[request.node_id] = error.message
         return reasons
 
+    async def _prepare(self, kind: Sequence[ServerRequest]) -> tuple[CreateRequest, ReservedPorts]:
+        """The request for servers that are alike, with the ports and the volumes that are reserved for them."""
+        first = kind[0]
+        devices = BlockDevices(first.image, ())
+        if first.block_devices:
+            devices = BlockDevices.read(first.image, first.block_devices)
+        ids = [str(uuid.uuid4()) for _ in kind] if devices.volumes else []
+        reserved = await self._reserve(kind)
+        try:
+            owner = VolumeOwner(self.project_id, self.user_id)
+            await block_devices.reserve(self.database, owner, devices.volumes, ids)
+        except BaseException:
+            await attachments.release(self.database, reserved)
+            raise
+        return self._boot(kind, reserved, devices.image_id, ids), reserved
+
     async def _reserve(self, kind: Sequence[ServerRequest]) -> ReservedPorts:
         """Addresses on the networks that the servers name; a node that names none has none."""
         first = kind[0]
@@ -160,7 +179,13 @@ class EmbeddedCloud:
         networks, groups = [dict(each) for each in first.networks], list(first.security_groups) or None
         return await attachments.reserve(self.addresses, self.project_id, networks, groups, len(kind))
 
-    def _boot(self, kind: Sequence[ServerRequest], reserved: ReservedPorts) -> CreateRequest:
+    def _boot(
+        self,
+        kind: Sequence[ServerRequest],
+        reserved: ReservedPorts,
+        image_id: str | None,
+        ids: Sequence[str | None] = (),
+    ) -> CreateRequest:
         first = kind[0]
         zone, _, host = (first.availability_zone or "").partition(":")
         hints = dict(first.scheduler_hints)
@@ -169,11 +194,11 @@ class EmbeddedCloud:
             user_id=self.user_id,
             request_id=self._actor.request_id,
             servers=tuple(
-                NewServer(each.name, dict(each.metadata), addresses, token=each.node_id)
-                for each, addresses in zip(kind, reserved.addresses, strict=True)
+                NewServer(each.name, dict(each.metadata), addresses, id=server_id, token=each.node_id)
+                for each, addresses, server_id in zip(kind, reserved.addresses, ids or (None,) * len(kind), strict=True)
             ),
             flavor_id=first.flavor,
-            image_id=first.image,
+            image_id=image_id,
             key_name=first.key_name,
             user_data=first.user_data,
             config_drive=bool(first.config_drive),
@@ -191,8 +216,10 @@ class EmbeddedCloud:
         missing = [request for request in kind if request.node_id not in there]
         if not missing:
             return {}
+        if missing[0].block_devices:
+            return {request.node_id: "No valid host was found." for request in missing}
         try:
-            await self.scheduler.create(self._boot(missing[:1], ReservedPorts(({},))))
+            await self.scheduler.create(self._boot(missing[:1], ReservedPorts(({},)), missing[0].image))
         except RoostError as error:
             return {request.node_id: error.message for request in missing}
         probe = (await self._settled([missing[0].node_id])).get(missing[0].node_id)
@@ -479,6 +506,7 @@ def _kind(request: ServerRequest) -> tuple[Any, ...]:
         hints,
         str(request.networks),
         request.security_groups,
+        str(request.block_devices),
     )
 
 

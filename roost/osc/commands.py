@@ -220,7 +220,7 @@ def boolean_option(*names: str, **settings: Any) -> Option:
 def listing(what: str, *, all_projects: bool = True, pages: bool = True) -> tuple[Option, ...]:
     """The options of a list."""
     page = (
-        option("--limit", metavar="<limit>", help=f"Limit the number of {what} returned"),
+        option("--limit", metavar="<limit>", type=int, help=f"Limit the number of {what} returned"),
         option("--marker", metavar="<id>", help=f"Only return {what} that appear after the given ID"),
     )
     return (
@@ -234,8 +234,9 @@ def listing(what: str, *, all_projects: bool = True, pages: bool = True) -> tupl
 
 def queries(given: argparse.Namespace) -> dict[str, Any]:
     """The query of a list."""
-    names = ("limit", "marker", "sort", "global_project")
-    found = {name: getattr(given, name) for name in names if getattr(given, name, None) is not None}
+    # What the SDK calls a limit is the size of a page: it goes on to the next.
+    names = {"limit": "max_items", "marker": "marker", "sort": "sort", "global_project": "global_project"}
+    found = {key: getattr(given, name) for name, key in names.items() if getattr(given, name, None) is not None}
     return {**found, **pairs(given.filters)}
 
 

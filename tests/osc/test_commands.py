@@ -1,12 +1,14 @@
 """What is written on the command line, and what it comes to."""
 
 import argparse
+import inspect
 import io
 from importlib.metadata import entry_points
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from openstack.resource import Resource
 from osc_lib.exceptions import CommandError
 
 from roost.osc import clusters, commands, groups
@@ -147,3 +149,10 @@ def test_a_prompt_that_is_not_answered_with_yes_is_a_failure(monkeypatch: pytest
     with pytest.raises(CommandError, match="Nothing was deleted"):
         commands.confirm(argparse.Namespace(force=False), "cluster")
     commands.confirm(argparse.Namespace(force=True), "cluster")
+
+
+def test_a_limit_bounds_the_list_and_not_only_its_pages() -> None:
+    given = argparse.Namespace(limit=3, marker=None, sort="name", filters=None)
+    asked = commands.queries(given)
+    assert asked == {"max_items": 3, "sort": "name"}
+    assert "max_items" in inspect.signature(Resource.list).parameters, "what the SDK calls a limit is a page"

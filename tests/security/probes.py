@@ -57,6 +57,7 @@ OPERATORS = {
 }
 _NAMED = {
     "/compute/v2.1/os-quota-class-sets/{name}": "quota_class",
+    "/volume/v3/os-quota-class-sets/{name}": "quota_class",
     "/web/{name}": "file",
     "/compute/v2.1/extensions/{alias}": "compute_alias",
 }
@@ -192,6 +193,31 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
             ),
         )
     },
+    **{
+        f"{method} /volume/v3/{path}": (body,)
+        for method, path, body in (
+            ("POST", "volumes", _filled({"volume": {"size": 1, "source_volid": "<volume_id>"}})),
+            ("PUT", "volumes/{volume_id}", _always({"volume": {"name": "probe"}})),
+            ("POST", "volumes/{volume_id}/action", _always({"os-extend": {"new_size": 2}})),
+            ("POST", "snapshots", _filled({"snapshot": {"volume_id": "<source_volume_id>"}})),
+            ("PUT", "snapshots/{snapshot_id}", _always({"snapshot": {"name": "probe"}})),
+            *(
+                (method, f"{one}/metadata{key}", _always(body))
+                for one in ("volumes/{volume_id}", "snapshots/{snapshot_id}")
+                for method, key, body in (
+                    ("POST", "", {"metadata": {"probe": "x"}}),
+                    ("PUT", "", {"metadata": {"kept": "x"}}),
+                    ("PUT", "/{key}", {"meta": {"kept": "x"}}),
+                )
+            ),
+            ("POST", "types", _always({"volume_type": {"name": "probe"}})),
+            ("PUT", "types/{type_id}", _always({"volume_type": {"description": "probe"}})),
+            ("POST", "types/{type_id}/extra_specs", _always({"extra_specs": {"kept": "x"}})),
+            ("POST", "types/{type_id}/action", _filled({"addProjectAccess": {"project": "<project_id>"}})),
+            ("PUT", "os-quota-sets/{project_id}", _always({"quota_set": {"volumes": 1}})),
+            ("PUT", "os-quota-class-sets/{name}", _always({"quota_class_set": {"volumes": 1}})),
+        )
+    },
     "POST /image/v2/images": (_always({"name": "probe"}),),
     "PATCH /image/v2/images/{image_id}": (_always([{"op": "replace", "path": "/name", "value": "probe"}]),),
     "POST /image/v2/images/{image_id}/members": (_always({"member": "probe"}),),
@@ -202,6 +228,9 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
     ),
     f"POST {_V21}/servers/{{server_id}}/os-volume_attachments": (
         _filled({"volumeAttachment": {"volumeId": "<volume_id>"}}),
+    ),
+    f"PUT {_V21}/servers/{{server_id}}/os-volume_attachments/{{volume_id}}": (
+        _filled({"volumeAttachment": {"volumeId": "<volume_id>", "delete_on_termination": True}}),
     ),
     f"POST {_V21}/os-server-external-events": (
         _filled({"events": [{"name": "network-changed", "server_uuid": "<server_id>"}]}),

@@ -131,7 +131,6 @@ async def _settle(house: House, cloud: str) -> dict[str, str]:
         "project_id": signed_in["project"]["id"],
         "role_id": signed_in["roles"][0]["id"],
         "domain_id": "default",
-        "volume_id": "00000000-0000-4000-8000-000000000000",
         "mark": mark,
         "file": "index.html",
         "quota_class": "default",
@@ -140,7 +139,7 @@ async def _settle(house: House, cloud: str) -> dict[str, str]:
         "compute_alias": "os-keypairs",
     }
     things |= await _identity(house, cloud, things) | await _network(house, cloud, things)
-    things |= await _image(house, cloud, things)
+    things |= await _image(house, cloud, things) | await _volume(house, cloud, things)
     return things | await _compute(house, cloud, things) | await _clusters(house, cloud, things)
 
 
@@ -190,6 +189,23 @@ async def _image(house: House, cloud: str, things: Things) -> dict[str, str]:
     image = (await _good(house, "POST", "/image/v2/images", cloud, said))["id"]
     await _good(house, "POST", f"/image/v2/images/{image}/members", cloud, {"member": f"member-{things['mark']}"})
     return {"image_id": image, "member": f"member-{things['mark']}"}
+
+
+async def _volume(house: House, cloud: str, things: Things) -> dict[str, str]:
+    async def post(plural: str, as_cloud: str = cloud, **values: Any) -> str:
+        singular = "volume_type" if plural == "types" else plural[:-1]
+        made = await _good(house, "POST", f"/volume/v3/{plural}", as_cloud, {singular: values})
+        return str(made[singular]["id"])
+
+    mark = things["mark"]
+    volume = await post("volumes", name=f"volume-{mark}", size=1, metadata={"kept": mark})
+    source = await post("volumes", name=f"source-{mark}", size=1)
+    kept = await post("snapshots", name=f"snapshot-{mark}", volume_id=source, metadata={"kept": mark})
+    hidden = {"os-volume-type-access:is_public": False, "extra_specs": {"kept": mark}}
+    kind = await post("types", OPERATOR, name=f"type-{mark}", **hidden)
+    allow = {"addProjectAccess": {"project": things["project_id"]}}
+    await _good(house, "POST", f"/volume/v3/types/{kind}/action", OPERATOR, allow)
+    return {"volume_id": volume, "source_volume_id": source, "snapshot_id": kept, "type_id": kind}
 
 
 async def _compute(house: House, cloud: str, things: Things) -> dict[str, str]:

@@ -28,6 +28,7 @@ from roost.api.compute import (
     server_metadata,
     server_networks,
     server_tags,
+    server_volumes,
     servers,
     services,
     tenant_networks,
@@ -42,6 +43,7 @@ from roost.api.versions import COMPUTE
 _NOUNS = (
     versions,
     server_networks,
+    server_volumes,
     servers,
     server_actions,
     server_history,

@@ -166,7 +166,7 @@ async def update(call: Call) -> Reply:
 async def delete(call: Call) -> Reply:
     """Give a project, or a user in it (`user_id`), the default quotas again."""
     async with call.services.database.begin() as connection:
-        await quotas.reset(connection, call.path["project_id"], call.query.get("user_id", ""))
+        await quotas.reset(connection, call.path["project_id"], _ALL, call.query.get("user_id", ""))
     return None
 
 

@@ -25,6 +25,7 @@ from roost.compute.scheduling import servers
 from roost.compute.scheduling.servers import Server
 from roost.errors import Invalid, NotFound
 from roost.network import attachments
+from roost.volume import block_devices
 
 routes = Table(prefix="/v2.1")
 
@@ -186,13 +187,15 @@ async def _change_groups(connection: AsyncConnection, server: Server, name: str,
 
 async def _rebuild(call: Call, connection: AsyncConnection, server: Server, value: Any) -> Response:
     await server_guests.usable_image(connection, server, value["imageRef"])
+    if any(each.root for each in (await block_devices.attached(connection, [server.id])).get(server.id, ())):
+        raise Invalid("Unable to rebuild with a different image for a volume-backed server.")
     await servers.change_state(connection, server, "rebuild", actor(call))
     changes = {key: value[key] for key in ("name", "metadata", "description") if key in value}
     await servers.update(connection, server.id, {**changes, "image_id": value["imageRef"]})
     row = await servers.find(connection, server.id)
     password = value.get("adminPass") or secrets.token_urlsafe(9)
-    secured = (await attachments.group_names(connection, [row])).get(row.id, ())
-    view = server_view.rebuilt(call, row, secured, await servers.groups_of(connection, row), password)
+    of = await server_view.companions(connection, [row])
+    view = server_view.rebuilt(call, row, of[row.id], await servers.groups_of(connection, row), password)
     return JSONResponse({"server": view}, 202)
 
 

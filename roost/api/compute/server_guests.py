@@ -22,13 +22,12 @@ from roost.compute.inventory.images import Viewer
 from roost.compute.scheduling import servers
 from roost.compute.scheduling.servers import Server
 from roost.compute.scheduling.steps import PAUSED, RUNNING, SHUTDOWN, SUSPENDED
-from roost.errors import Conflict, Invalid, NotFound
+from roost.errors import Conflict, Invalid
 
 _CONSOLES = "os_compute_api:os-remote-consoles"
 _DIAGNOSTICS = "os_compute_api:os-server-diagnostics"
 _PASSWORD = "os_compute_api:os-server-password:"  # noqa: S105
 _TOPOLOGY = "compute:server:topology:"
-_VOLUMES = "os_compute_api:os-volumes-attachments:"
 
 RULES = (
     Permission(_CONSOLES, MEMBER, "Get the address of a server's console."),
@@ -36,9 +35,6 @@ RULES = (
     Permission(_PASSWORD + "show", READER, "Show the password that a server's guest has set."),
     Permission(_PASSWORD + "clear", MEMBER, "Forget the password that a server's guest has set."),
     Permission(_TOPOLOGY + "index", READER, "Show how a server lies on the NUMA nodes of its host."),
-    Permission(_VOLUMES + "index", READER, "List the volumes of a server."),
-    Permission(_VOLUMES + "show", READER, "Show a volume of a server."),
-    Permission(_VOLUMES + "create", MEMBER, "Attach a volume to a server."),
 )
 
 routes = Table(prefix="/v2.1/servers/{server_id}")
@@ -184,7 +180,7 @@ async def create_console(call: Call) -> Reply:
     return {"remote_console": {**asked, "url": _console(call, server, asked["type"])}}
 
 
-# Diagnostics, topology, password, volumes
+# Diagnostics, topology, password
 
 _POWER = {RUNNING: "running", PAUSED: "paused", SHUTDOWN: "shutdown", SUSPENDED: "suspended"}
 _LIST = array(by_name({"type": ["integer", "string", "null"]}))
@@ -259,32 +255,3 @@ async def clear_password(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         await owned(call, connection, _PASSWORD + "clear")
     return None
-
-
-@routes.get(
-    "/os-volume_attachments",
-    rule=_VOLUMES + "index",
-    owned=True,
-    response=thing({"volumeAttachments": {"const": []}}),
-)
-async def index_volumes(call: Call) -> Reply:
-    """The volumes of a server: there are none in this cloud (docs/adr/0017-no-volumes.md)."""
-    async with call.services.database.begin() as connection:
-        await owned(call, connection, _VOLUMES + "index")
-    return {"volumeAttachments": []}
-
-
-@routes.post("/os-volume_attachments", rule=_VOLUMES + "create", owned=True, body={"type": "object"})
-async def attach_volume(call: Call) -> Reply:
-    """Refuse to attach a volume."""
-    async with call.services.database.begin() as connection:
-        await owned(call, connection, _VOLUMES + "create")
-    raise Invalid("Volumes cannot be attached: this cloud has no volumes.")
-
-
-@routes.get("/os-volume_attachments/{volume_id}", rule=_VOLUMES + "show", owned=True)
-async def show_volume(call: Call) -> Reply:
-    """No server has this volume."""
-    async with call.services.database.begin() as connection:
-        await owned(call, connection, _VOLUMES + "show")
-    raise NotFound(f"Volume {call.path['volume_id']} could not be found.")

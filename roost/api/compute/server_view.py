@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from roost.api.compute.views import LINKS, links, timestamp
 from roost.api.routes import Call
 from roost.api.schemas import INTEGER, NULL, NULLABLE_STRING, STRING, TRUTH, UUID, Schema, array, by_name, thing
@@ -14,6 +16,8 @@ from roost.api.versions import Version
 from roost.compute.inventory.hosts import DEFAULT_ZONE
 from roost.compute.scheduling import servers
 from roost.compute.scheduling.servers import Server
+from roost.network import attachments
+from roost.volume import block_devices
 
 EXTENDED = "os_compute_api:os-extended-server-attributes"
 HOST_STATUS = "os_compute_api:servers:show:host_status"
@@ -23,13 +27,31 @@ _WHOLE_UPDATES = Version(2, 75)
 
 
 @dataclass(frozen=True, slots=True)
+class Companions:
+    """What other services keep of a server."""
+
+    secured: Sequence[str] = ()
+    """The names of the security groups of its ports."""
+    volumes: Sequence[Any] = ()
+
+
+ALONE = Companions()
+
+
+async def companions(connection: AsyncConnection, found: Sequence[Server]) -> dict[str, Companions]:
+    """What other services keep of servers, by server."""
+    secured = await attachments.group_names(connection, found)
+    volumes = await block_devices.attached(connection, [server.id for server in found])
+    return {each.id: Companions(secured.get(each.id, ()), volumes.get(each.id, ())) for each in found}
+
+
+@dataclass(frozen=True, slots=True)
 class ServerAnswer:
     """What an answer about one server is made from."""
 
     call: Call
     server: Server
-    secured: Sequence[str]
-    """The names of the security groups of its ports."""
+    of: Companions
     groups: list[str] | None
     """Its server groups; None in lists, which do not show them."""
 
@@ -60,7 +82,9 @@ def _attribute(name: str, schema: Schema, value: Callable[[ServerAnswer], Any], 
     return ServerField(f"OS-EXT-SRV-ATTR:{name}", schema, value, looked=True, **more)
 
 
-def _looked(name: str, schema: Schema, value: Callable[[ServerAnswer], Any], **more: Any) -> ServerField:
+def _looked(
+    name: str, schema: Schema | Callable[[Version], Schema], value: Callable[[ServerAnswer], Any], **more: Any
+) -> ServerField:
     return ServerField(name, schema, value, looked=True, **more)
 
 
@@ -97,6 +121,21 @@ def _flavor(of: ServerAnswer) -> dict[str, Any]:
         "original_name": flavor.name,
         "extra_specs": flavor.extra_specs,
     }
+
+
+_TERMINATION = Version(2, 3)
+
+
+def _volumes_schema(version: Version) -> Schema:
+    return array(thing({"id": STRING, **({"delete_on_termination": TRUTH} if version >= _TERMINATION else {})}))
+
+
+def _volumes(of: ServerAnswer) -> list[dict[str, Any]]:
+    ends = of.call.version >= _TERMINATION
+    return [
+        {"id": each.id, **({"delete_on_termination": each.delete_on_termination} if ends else {})}
+        for each in of.of.volumes
+    ]
 
 
 def _plain_addresses(of: ServerAnswer) -> dict[str, Any]:
@@ -183,9 +222,9 @@ FIELDS = (
     ServerField("fault", _FAULT, _fault, when=lambda of: of.server.fault and of.server.vm_state == "error"),
     _looked("config_drive", STRING, lambda of: "True" if of.server.config_drive else ""),
     _looked("key_name", NULLABLE_STRING, lambda of: of.server.key_name),
-    _looked("security_groups", _SECURITY_GROUPS, lambda of: [{"name": name} for name in of.secured],
-            when=lambda of: of.secured),
-    _looked("os-extended-volumes:volumes_attached", array(thing({})), lambda of: []),
+    _looked("security_groups", _SECURITY_GROUPS, lambda of: [{"name": name} for name in of.of.secured],
+            when=lambda of: of.of.secured),
+    _looked("os-extended-volumes:volumes_attached", _volumes_schema, _volumes),
     _looked("OS-EXT-AZ:availability_zone", STRING, lambda of: zone(of.server)),
     _looked("OS-EXT-STS:task_state", NULLABLE_STRING, lambda of: of.server.task_state),
     _looked("OS-EXT-STS:vm_state", STRING, lambda of: of.server.vm_state),
@@ -233,33 +272,33 @@ def _known(version: Version, looked: bool, listed: bool) -> tuple[ServerField, .
 # Answers
 
 
-def brief(call: Call, server: Server, secured: Sequence[str] = ()) -> dict[str, Any]:
+def brief(call: Call, server: Server, of: Companions = ALONE) -> dict[str, Any]:
     """A server in a list without details."""
-    of = ServerAnswer(call, server, secured, None)
-    return {each.name: each.value(of) for each in _BRIEF}
+    answer = ServerAnswer(call, server, of, None)
+    return {each.name: each.value(answer) for each in _BRIEF}
 
 
 def detailed(
-    call: Call, server: Server, secured: Sequence[str] = (), groups: list[str] | None = None, *, looked: bool = True
+    call: Call, server: Server, of: Companions = ALONE, groups: list[str] | None = None, *, looked: bool = True
 ) -> dict[str, Any]:
-    """A server in full, with the names of the security groups of its ports."""
-    of = ServerAnswer(call, server, secured, groups)
+    """A server in full, with what other services keep of it."""
+    answer = ServerAnswer(call, server, of, groups)
     permitted = {None, *(rule for rule in (EXTENDED, HOST_STATUS) if call.may(rule, project_id=server.project_id))}
     return {
-        each.name: each.value(of)
+        each.name: each.value(answer)
         for each in _known(call.version, looked, groups is None)
-        if each.rule in permitted and (each.when is None or each.when(of))
+        if each.rule in permitted and (each.when is None or each.when(answer))
     }
 
 
-def updated(call: Call, server: Server, secured: Sequence[str], groups: list[str]) -> dict[str, Any]:
+def updated(call: Call, server: Server, of: Companions, groups: list[str]) -> dict[str, Any]:
     """A server after a change of its name or description."""
-    return detailed(call, server, secured, groups, looked=call.version >= _WHOLE_UPDATES)
+    return detailed(call, server, of, groups, looked=call.version >= _WHOLE_UPDATES)
 
 
-def rebuilt(call: Call, server: Server, secured: Sequence[str], groups: list[str], password: str) -> dict[str, Any]:
+def rebuilt(call: Call, server: Server, of: Companions, groups: list[str], password: str) -> dict[str, Any]:
     """A server that is being rebuilt: as after any change, with what it is rebuilt from."""
-    view = {**updated(call, server, secured, groups), "adminPass": password}
+    view = {**updated(call, server, of, groups), "adminPass": password}
     if call.version >= Version(2, 54):
         view["key_name"] = server.key_name
     if call.version >= Version(2, 57):

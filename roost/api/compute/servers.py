@@ -4,6 +4,7 @@ import base64
 import binascii
 import ipaddress
 import secrets
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +15,7 @@ from starlette.responses import JSONResponse
 from roost import logs
 from roost.api import schemas
 from roost.api.compute import server_view
+from roost.api.compute.server_view import Companions
 from roost.api.compute.views import links, next_page
 from roost.api.permissions import ADMIN, MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
@@ -26,6 +28,9 @@ from roost.errors import Forbidden, Invalid, NotFound
 from roost.network import attachments
 from roost.network.attachments import ReservedPorts
 from roost.turns import spread
+from roost.volume import block_devices
+from roost.volume.block_devices import BlockDevices
+from roost.volume.volumes import VolumeOwner
 
 _RULE = "os_compute_api:servers:"
 _FORCED_HOST = _RULE + "create:forced_host"
@@ -85,6 +90,21 @@ _NETWORKS: Schema = array(
         },
     )
 )
+_BLOCK_DEVICE = thing(
+    {},
+    {
+        "uuid": {"type": ["string", "null"], "maxLength": 255},
+        "source_type": {"enum": ["volume", "image", "snapshot", "blank"]},
+        "destination_type": {"enum": ["local", "volume"]},
+        "boot_index": {"type": ["integer", "string", "null"], "pattern": "^(-?[0-9]{1,9}|None)$"},
+        "volume_size": {**POSITIVE_INTEGER, "type": ["integer", "string", "null"], "maximum": 2**31 - 1},
+        "delete_on_termination": BOOLEAN,
+        "device_name": {"type": ["string", "null"], "maxLength": 255},
+        "volume_type": {"type": ["string", "null"], "maxLength": 255},
+        "tag": TAG,
+        **{key: {"type": ["string", "null"], "maxLength": 255} for key in ("device_type", "disk_bus", "guest_format")},
+    },
+)
 _HINTS: Schema = {
     "type": "object",
     "properties": {
@@ -105,7 +125,7 @@ _CREATE: dict[str, Schema] = {
     "accessIPv6": STRING,
     "availability_zone": NAME,
     "block_device_mapping": array({"type": "object"}),
-    "block_device_mapping_v2": array({"type": "object"}),
+    "block_device_mapping_v2": array(_BLOCK_DEVICE),
     "config_drive": BOOLEAN,
     "key_name": NAME,
     "min_count": POSITIVE_INTEGER,
@@ -158,19 +178,23 @@ def _declare_create() -> None:
 
 async def create(call: Call) -> Reply:
     """Boot one or several servers; where they go is decided before this answers."""
-    _refuse_volumes(call.body["server"])
+    devices = _devices(call.body["server"])
     _, count = _counts(call.body["server"])
     # What is refused for another reason leaves nothing reserved.
-    _boot(call, ReservedPorts(({},) * count))
+    _boot(call, ReservedPorts(({},) * count), devices.image_id, ())
+    ids = [str(uuid.uuid4()) for _ in range(count)] if devices.volumes else []
     reserved = await _reserve(call, count)
+    made = 0
     try:
+        owner = VolumeOwner(call.caller.project_id or "", call.caller.user_id)
+        await block_devices.reserve(call.services.database, owner, devices.volumes, ids)
         call.leave()  # the scheduler shares itself out, and claims for many requests at once
-        booted = await call.services.scheduler.create(_boot(call, reserved))
-    except BaseException:
-        await attachments.release(call.services.database, reserved)
-        raise
-    if len(booted.server_ids) < count:
-        await attachments.release(call.services.database, reserved)
+        booted = await call.services.scheduler.create(_boot(call, reserved, devices.image_id, ids))
+        made = len(booted.server_ids)
+    finally:
+        if made < count:
+            await attachments.release(call.services.database, reserved)
+            await block_devices.release(call.services.database, ids)
     if boolean(call.body["server"].get("return_reservation_id", False)):
         return {"reservation_id": booted.reservation_id}
     first = booted.server_ids[0]
@@ -186,7 +210,7 @@ async def create(call: Call) -> Reply:
     return JSONResponse(body, 202, headers={"Location": f"{call.base}/v2.1/servers/{first}"})
 
 
-def _boot(call: Call, reserved: ReservedPorts) -> CreateRequest:
+def _boot(call: Call, reserved: ReservedPorts, image_id: str | None, ids: Sequence[str]) -> CreateRequest:
     """What a request means."""
     body = call.body["server"]
     hints = call.body.get("os:scheduler_hints") or call.body.get("OS-SCH-HNT:scheduler_hints") or {}
@@ -203,12 +227,13 @@ def _boot(call: Call, reserved: ReservedPorts) -> CreateRequest:
                 metadata=body.get("metadata", {}),
                 addresses=reserved.addresses[number],
                 hostname=body.get("hostname") if most == 1 else None,
+                id=ids[number] if ids else None,
             )
             for number in range(most)
         ),
         least=least,
         flavor_id=str(body["flavorRef"]).rpartition("/")[2],
-        image_id=_image(body),
+        image_id=image_id,
         key_name=body.get("key_name"),
         user_data=_user_data(body),
         description=body.get("description"),
@@ -265,15 +290,14 @@ def _destination(call: Call, body: Mapping[str, Any]) -> tuple[str | None, str |
     return zone or None, None, False
 
 
-def _image(body: Mapping[str, Any]) -> str | None:
-    if body.get("imageRef"):
-        return str(body["imageRef"])
-    for device in body.get("block_device_mapping_v2", ()):
-        if device.get("boot_index") in (0, "0") and device.get("source_type") == "image":
-            return str(device.get("uuid"))
-    if not body.get("block_device_mapping_v2") and not body.get("block_device_mapping"):
+def _devices(body: Mapping[str, Any]) -> BlockDevices:
+    """The image or the volume to boot from, and the further volumes."""
+    if body.get("block_device_mapping"):
+        raise Invalid("Block Device Mapping is Invalid: name volumes in block_device_mapping_v2.")
+    asked = body.get("block_device_mapping_v2", ())
+    if not body.get("imageRef") and not asked:
         raise Invalid("Invalid image: An image must be given as imageRef.")
-    return None
+    return BlockDevices.read(body.get("imageRef") or None, asked)
 
 
 def _user_data(body: Mapping[str, Any]) -> str | None:
@@ -298,23 +322,6 @@ async def _reserve(call: Call, count: int) -> ReservedPorts:
                 raise Invalid(f"Fixed IP address ({each['fixed_ip']}) is not a valid IP address.") from None
     project_id = call.caller.project_id or ""
     return await attachments.reserve(call.services.addresses, project_id, body.get("networks"), groups, count)
-
-
-def _refuse_volumes(body: Mapping[str, Any]) -> None:
-    """There are no volumes here (docs/adr says why): whatever names one is refused, never left out."""
-    for device in body.get("block_device_mapping", ()):
-        raise Invalid(f"Block Device Mapping is Invalid: there are no volumes in this cloud: {device}.")
-    for device in body.get("block_device_mapping_v2", ()):
-        source, destination = device.get("source_type"), device.get("destination_type", "local")
-        if source in ("volume", "snapshot") or destination == "volume":
-            what = device.get("uuid") or device.get("volume_id") or "a new volume"
-            raise Invalid(f"Block Device Mapping is Invalid: failed to get volume {what}: this cloud has no volumes.")
-        if source == "image" and str(device.get("boot_index")) != "0":
-            raise Invalid("Block Device Mapping is Invalid: only the boot disk is made from an image.")
-        if source not in ("image", "blank"):
-            raise Invalid(f"Block Device Mapping is Invalid: unknown source_type {source!r}.")
-        if source == "blank":
-            raise Invalid("Block Device Mapping is Invalid: further local disks are those of the flavor.")
 
 
 def _group(hints: Mapping[str, Any]) -> str | None:
@@ -350,12 +357,12 @@ async def detail(call: Call) -> Reply:
     return await _list(call, server_view.detailed)
 
 
-async def _list(call: Call, view: Callable[[Call, Server, Sequence[str]], dict[str, Any]]) -> Reply:
+async def _list(call: Call, view: Callable[[Call, Server, Companions], dict[str, Any]]) -> Reply:
     filters = _filters(call)
     async with call.services.database.begin() as connection:
         rows = await _found(call, connection, filters)
-        secured = await attachments.group_names(connection, rows) if view is server_view.detailed else {}
-    shown = await spread(lambda row: view(call, row, secured.get(row.id, ())), rows)
+        of = await server_view.companions(connection, rows) if view is server_view.detailed else {}
+    shown = await spread(lambda row: view(call, row, of.get(row.id, server_view.ALONE)), rows)
     body: dict[str, Any] = {"servers": shown}
     following = next_page(call, body["servers"], "id") if "limit" in call.query else []
     if following:
@@ -477,8 +484,8 @@ async def show(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         server = await owned(call, connection, _RULE + "show")
         groups = await servers.groups_of(connection, server)
-        secured = await attachments.group_names(connection, [server])
-    return {"server": server_view.detailed(call, server, secured.get(server.id, ()), groups)}
+        of = await server_view.companions(connection, [server])
+    return {"server": server_view.detailed(call, server, of[server.id], groups)}
 
 
 def _update_body(**more: Schema) -> Schema:
@@ -502,8 +509,8 @@ async def update(call: Call) -> Reply:
         await servers.update(connection, server.id, values)
         server = await servers.find(connection, server.id)
         groups = await servers.groups_of(connection, server)
-        secured = await attachments.group_names(connection, [server])
-    return {"server": server_view.updated(call, server, secured.get(server.id, ()), groups)}
+        of = await server_view.companions(connection, [server])
+    return {"server": server_view.updated(call, server, of[server.id], groups)}
 
 
 def _pin(server: Server, zone: str | None) -> str | None:

@@ -52,6 +52,8 @@ OWN = (
     OwnService("clustering", "senlin", "/clustering"),
     OwnService("image", "glance", "/image"),
     OwnService("network", "neutron", "/network"),
+    OwnService("block-storage", "cinder", "/volume/v3"),
+    OwnService("volumev3", "cinderv3", "/volume/v3"),
 )
 INTERFACES = ("public", "internal", "admin")
 

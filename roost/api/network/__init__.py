@@ -17,4 +17,5 @@ NETWORK_API = Api(
     forbidden="(rule:{rule}) is disallowed by policy",
     invalid=keystone_sentence,
     says_wrong_method=True,
+    over_quota=409,
 )

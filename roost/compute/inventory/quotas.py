@@ -156,9 +156,9 @@ async def change_class(connection: AsyncConnection, name: str, changes: Limits) 
     await _put(connection, quota_classes, rows)
 
 
-async def reset(connection: AsyncConnection, project_id: str, user_id: str = "") -> None:
-    """Forget what was set for a project and its users, or for one user in it."""
-    query = quotas.delete().where(quotas.c.project_id == project_id)
+async def reset(connection: AsyncConnection, project_id: str, resources: Collection[str], user_id: str = "") -> None:
+    """Forget what was set of these resources for a project and its users, or for one user in it."""
+    query = quotas.delete().where(quotas.c.project_id == project_id, quotas.c.resource.in_(resources))
     await connection.execute(query.where(quotas.c.user_id == user_id) if user_id else query)
 
 

@@ -127,7 +127,7 @@ class Attempt:
         if self.asked.group_id is not None:
             for index, partition in decision.placed():
                 present.add(index, partition=partition)
-        self.ids = tuple(str(uuid.uuid4()) for _ in self.made)
+        self.ids = tuple(new.id or str(uuid.uuid4()) for new in self.made)
 
     def _choose(self, fleet: Fleet, request: Request) -> Decision:
         """Decide in a moment, or use what the exact search has found, if that still holds. Raises `SearchNeeded`."""

@@ -25,6 +25,8 @@ class NewServer:
     metadata: Mapping[str, str] = field(default_factory=dict)
     addresses: Mapping[str, Any] = field(default_factory=dict)
     hostname: str | None = None
+    id: str | None = None
+    """The id that the server is to have, where something was reserved under it."""
     token: str | None = None
     """Names this server across attempts: asked for again, it is found and not made again."""
 

@@ -88,10 +88,7 @@ async def test_what_a_server_without_a_guest_has(cloud: Cloud) -> None:
     assert (await cloud.ask("GET", f"{path}/os-volume_attachments")).json() == {"volumeAttachments": []}
     assert (await cloud.ask("GET", f"{path}/os-volume_attachments/{UNKNOWN}")).status_code == 404
     attach = {"volumeAttachment": {"volumeId": UNKNOWN}}
-    assert await cloud.refusal("POST", f"{path}/os-volume_attachments", attach) == (
-        400,
-        "Volumes cannot be attached: this cloud has no volumes.",
-    )
+    assert (await cloud.refusal("POST", f"{path}/os-volume_attachments", attach))[0] == 404
     assert (await cloud.act(server, "trigger_crash_dump", None)).status_code == 202
     assert (await cloud.refusal("POST", f"{path}/action", {"trigger_crash_dump": None}, version="2.16"))[0] == 400
     for part in ("topology", "os-server-password", "os-volume_attachments", "tags", "diagnostics"):

@@ -77,7 +77,7 @@ async def test_the_catalogue_names_each_api_where_every_client_looks_for_it(api:
         for endpoint in service["endpoints"]
     }
     paths = {"identity": "/identity", "compute": "/compute/v2.1", "clustering": "/clustering", "image": "/image"}
-    paths["network"] = "/network"
+    paths |= {"network": "/network", "block-storage": "/volume/v3", "volumev3": "/volume/v3"}
     assert urls == {
         (kind, interface): f"http://roost.test{path}"
         for kind, path in paths.items()

@@ -218,7 +218,7 @@ async def test_quotas_bound_what_a_project_makes(api: Api, cloud: Cloud) -> None
     await api.put(f"{V2}/quotas/{demo}", {"quota": {"network": 1}})
     await make(api, "networks", name="one")
     answer = await api.post(f"{V2}/networks", {"network": {"name": "two"}}, cloud="roost")
-    assert refusal(answer) == (403, "Quota exceeded for resources: ['network'].")
+    assert refusal(answer) == (409, "Quota exceeded for resources: ['network'].")
     details = (await api.get(f"{V2}/quotas/{demo}/details", cloud="roost")).json()["quota"]["network"]
     assert details == {"limit": 1, "used": 1, "reserved": 0}
 
