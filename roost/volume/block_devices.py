@@ -181,6 +181,8 @@ async def _bind(connection: AsyncConnection, volume: Any, server_id: str, device
 
 async def release(database: Database, server_ids: Sequence[str]) -> None:
     """Give back what was reserved for those of these servers that did not come to be."""
+    if not server_ids:
+        return
     async with database.begin() as connection:
         await _release(connection, table.c.server_id.in_(server_ids))
 

@@ -20,9 +20,10 @@ from tests.security.probes import Probe
 from tests.security.world import OPERATOR, OWNER, World, inhabited, own, until_at_rest
 
 # These want what is not in the path (a token in a header, the secret of an address, a password), or an operator, or are
-# served to a Nova only, or look for a volume that is attached by a later request.
+# served to a Nova only, or want a volume to be attached before it is, or free while a locked server has it.
 NEVER = {
     "GET /compute/v2.1/servers/{server_id}/os-volume_attachments/{volume_id}",
+    "DELETE /volume/v3/volumes/{volume_id}",
     "GET /identity/v3/auth/tokens",
     "DELETE /identity/v3/auth/tokens",
     "POST /identity/v3/auth/tokens",

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from roost.clouds.base import ServerOutcome, ServerRequest
 from roost.volume import block_devices
 from tests.api.volume.test_volumes import UNKNOWN, V3, make, names
 from tests.compute.cloud import IMAGE, Cloud
@@ -140,6 +141,26 @@ async def test_an_empty_volume_is_not_booted_from_and_stays_free(api: Api, cloud
     device = {"source_type": "volume", "destination_type": "volume", "uuid": empty["id"], "boot_index": 0}
     assert (await cloud.create(imageRef="", block_device_mapping_v2=[device])).status_code == 400
     assert (await volume(api, empty["id"]))["status"] == "available"
+
+
+async def test_nodes_of_clusters_boot_from_volumes_as_servers_do(api: Api, cloud: Cloud) -> None:
+    own = api.services.clouds.of(await cloud.project(), "user")
+
+    async def make_node(node_id: str, **device: Any) -> ServerOutcome:
+        devices = tuple({**each, **device} for each in root(delete_on_termination=True)["block_device_mapping_v2"])
+        making = asyncio.create_task(own.create_servers([ServerRequest(node_id, "node", "1", block_devices=devices)]))
+        while not making.done():
+            await cloud.settle()
+            await asyncio.sleep(0.01)
+        return making.result()[0]
+
+    made = await make_node("00000000-0000-4000-8000-000000000001")
+    assert made.error is None
+    assert len((await cloud.show(made.server_id or ""))["os-extended-volumes:volumes_attached"]) == 1
+    refused = await make_node("00000000-0000-4000-8000-000000000002", uuid=UNKNOWN)
+    assert (refused.server_id, "image" in (refused.error or "")) == (None, True)
+    await cloud.delete(made.server_id or "")
+    assert await names(api) == []
 
 
 async def test_what_was_reserved_for_servers_that_never_came_is_given_back(api: Api, cloud: Cloud) -> None:

@@ -112,7 +112,6 @@ async def test_a_server_gets_what_it_names_and_gives_it_back(api: Api, cloud: Cl
         {"networks": [{"uuid": PRIVATE, "fixed_ip": "192.0.2.1"}]},
         {"security_groups": [{"name": "nobody's"}]},
         {"block_device_mapping_v2": [{"uuid": NOBODYS, "source_type": "volume", "boot_index": 0}]},
-        {"block_device_mapping_v2": [{"source_type": "blank", "destination_type": "volume", "volume_size": 1}]},
         {"block_device_mapping_v2": [{"source_type": "image", "destination_type": "volume", "boot_index": 0}]},
     ],
 )
