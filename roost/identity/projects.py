@@ -42,6 +42,43 @@ async def show(connection: AsyncConnection, project_id: str) -> Any:
     return found
 
 
+async def above(connection: AsyncConnection, project: Any) -> dict[str, Any]:
+    """The ids of the projects above one, each with those above it; the domain comes last."""
+    nested: dict[str, Any] = {project.domain_id: None}
+    for row in await connection.execute(_ABOVE, {"project_id": project.id}):
+        nested = {row.id: nested}
+    return nested
+
+
+async def below(connection: AsyncConnection, project: Any) -> dict[str, Any] | None:
+    """The ids of the projects below one, each with those below it; None if there are none."""
+    children: dict[str, list[str]] = {}
+    for row in await connection.execute(_BELOW, {"project_id": project.id}):
+        children.setdefault(row.parent_id, []).append(row.id)
+    return _nested(project.id, children)
+
+
+def _nested(project_id: str, children: dict[str, list[str]]) -> dict[str, Any] | None:
+    return {child: _nested(child, children) for child in children.get(project_id, ())} or None
+
+
+# From the top down: the parent of a project was there before it, so there are no rings.
+_ABOVE = sa.text("""
+    WITH RECURSIVE line (id, parent_id, place) AS (
+        SELECT id, parent_id, 0 FROM projects WHERE id = :project_id
+        UNION ALL SELECT p.id, p.parent_id, place + 1 FROM projects p JOIN line ON p.id = line.parent_id
+    )
+    SELECT id FROM line WHERE place > 0 ORDER BY place DESC
+""")
+_BELOW = sa.text("""
+    WITH RECURSIVE tree (id, parent_id) AS (
+        SELECT id, parent_id FROM projects WHERE parent_id = :project_id
+        UNION ALL SELECT p.id, p.parent_id FROM projects p JOIN tree ON p.parent_id = tree.id
+    )
+    SELECT id, parent_id FROM tree ORDER BY id
+""")
+
+
 async def create(connection: AsyncConnection, values: dict[str, Any]) -> Any:
     """Make a project."""
     await domains.hold(connection, values["domain_id"])

@@ -176,6 +176,11 @@ async def delete(connection: AsyncConnection, volume: Any) -> None:
     await rows.remove(connection, volumes, refusal, id=volume.id)
 
 
+async def delete_snapshots(connection: AsyncConnection, **equal: Any) -> None:
+    """Delete the snapshots with these values; volumes that were made of them stay."""
+    await rows.remove(connection, volume_snapshots, **equal)
+
+
 async def create_snapshot(
     connection: AsyncConnection, owner: VolumeOwner, volume: Any, values: Mapping[str, Any]
 ) -> Any:

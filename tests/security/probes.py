@@ -218,6 +218,21 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
             ("PUT", "os-quota-class-sets/{name}", _always({"quota_class_set": {"volumes": 1}})),
         )
     },
+    **{
+        f"{method} /image/v2/metadefs/namespaces{path}": (_always(body),)
+        for method, path, body in (
+            ("POST", "", {"namespace": "probe"}),
+            ("PUT", "/{namespace}", {"namespace": "probe"}),
+            ("POST", "/{namespace}/tags", {"tags": [{"name": "probe"}]}),
+            ("POST", "/{namespace}/resource_types", {"name": "probe"}),
+            *(
+                (method, f"/{{namespace}}/{kind}{name}", {"name": "probe", "title": "x", "type": "string"})
+                for kind in ("objects", "properties", "tags")
+                for method, name in (("POST", ""), ("PUT", "/{name}"))
+                if (kind, method) != ("tags", "POST")
+            ),
+        )
+    },
     "POST /image/v2/images": (_always({"name": "probe"}),),
     "PATCH /image/v2/images/{image_id}": (_always([{"op": "replace", "path": "/name", "value": "probe"}]),),
     "POST /image/v2/images/{image_id}/members": (_always({"member": "probe"}),),

@@ -188,7 +188,14 @@ async def _image(house: House, cloud: str, things: Things) -> dict[str, str]:
     said = {"name": f"image-{things['mark']}", "tags": ["tagged"], "of": things["mark"]}
     image = (await _good(house, "POST", "/image/v2/images", cloud, said))["id"]
     await _good(house, "POST", f"/image/v2/images/{image}/members", cloud, {"member": f"member-{things['mark']}"})
-    return {"image_id": image, "member": f"member-{things['mark']}"}
+    namespace, base = f"namespace-{things['mark']}", "/image/v2/metadefs/namespaces"
+    await _good(house, "POST", base, OPERATOR, {"namespace": namespace, "owner": things["project_id"]})
+    definition = {"name": f"key-{things['mark']}"}
+    typed = {**definition, "title": "kept", "type": "string"}
+    for kind, body in (("objects", definition), ("properties", typed), ("resource_types", definition)):
+        await _good(house, "POST", f"{base}/{namespace}/{kind}", OPERATOR, body)
+    await _good(house, "POST", f"{base}/{namespace}/tags", OPERATOR, {"tags": [definition]})
+    return {"image_id": image, "member": f"member-{things['mark']}", "namespace": namespace}
 
 
 async def _volume(house: House, cloud: str, things: Things) -> dict[str, str]:

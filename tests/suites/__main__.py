@@ -33,6 +33,7 @@ SUITES: Mapping[str, tuple[str, ...]] = {
         for part in ("identity", "image", "clustering", "cloud", "compute", "network")
     ),
     "glanceclient": ("glanceclient.tests.functional.v2",),
+    "novaclient": ("novaclient.tests.functional",),
 }
 SHORT = (HERE / "short.txt").read_text().split()
 """A few tests of each suite, for CI."""
@@ -99,6 +100,7 @@ def _run(names: list[str], folder: Path) -> list[Outcome]:
         "PYTHONPATH": str(HERE / "plugin"),
         "OS_NOVACLIENT_EXEC_DIR": str(BIN),
         "OS_GLANCECLIENT_EXEC_DIR": str(BIN),
+        "TOX_ENV_DIR": str(BIN.parent),
         "OPENSTACKSDK_FUNC_TEST_TIMEOUT": "60",
         "OS_TEST_TIMEOUT": "280",
     }

@@ -12,6 +12,7 @@ RULES = (Permission("os_compute_api:extensions", ANYONE, "List extensions."),)
 _SERVED = {
     "NMN": "Multinic",
     "OS-DCF": "DiskConfig",
+    "OS-EXT-IMG-SIZE": "ImageSize",
     "OS-EXT-AZ": "ExtendedAvailabilityZone",
     "OS-EXT-SRV-ATTR": "ExtendedServerAttributes",
     "OS-EXT-STS": "ExtendedStatus",
@@ -39,6 +40,7 @@ _SERVED = {
     "os-services": "Services",
     "os-simple-tenant-usage": "SimpleTenantUsage",
     "os-tenant-networks": "OSTenantNetworks",
+    "os-volumes": "Volumes",
 }
 _EXTENSION = thing(
     {**dict.fromkeys(("alias", "name", "description", "namespace", "updated"), STRING), "links": array({})}

@@ -53,8 +53,15 @@ async def index(call: Call) -> Reply:
 
 @routes.get("/{project_id}", rule="identity:get_project", owned=True, response=_ONE)
 async def show(call: Call) -> Reply:
-    """Show a project; a name is not an id."""
-    return {"project": _view(call, await _owned(call))}
+    """Show a project, if asked with the ids of those above and below it; a name is not an id."""
+    row = await _owned(call)
+    kin: dict[str, Any] = {}
+    async with call.services.database.begin() as connection:
+        if "parents_as_ids" in call.query:
+            kin["parents"] = await projects.above(connection, row)
+        if "subtree_as_ids" in call.query:
+            kin["subtree"] = await projects.below(connection, row)
+    return {"project": {**_view(call, row), **kin}}
 
 
 @routes.post("", rule="identity:create_project", status=201, body=_CREATE, response=_ONE)

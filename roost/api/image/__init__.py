@@ -1,11 +1,11 @@
-"""The image API, as Glance speaks it: images, their data, and the projects that they are shared with."""
+"""The image API, as Glance speaks it: images, their data, who they are shared with, and metadata definitions."""
 
 from roost.api.errors import identity_body
 from roost.api.frame import Api
-from roost.api.image import data, images, members, versions
+from roost.api.image import data, images, members, metadefs, versions
 from roost.api.routes import Table
 
-_NOUNS = (versions, members, data, images)
+_NOUNS = (versions, members, data, images, metadefs)
 
 IMAGE_API = Api(
     name="image",

@@ -2,6 +2,7 @@
 
 from starlette.responses import JSONResponse
 
+from roost.api.image import metadefs
 from roost.api.image.images import GIVEN
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, TRUTH, Schema, array, thing, version_document
@@ -35,6 +36,7 @@ _DOCUMENTS: dict[str, Schema] = {
         "name": "members",
         "properties": {"members": {"type": "array", "items": _MEMBER}, "schema": STRING},
     },
+    **{f"metadefs/{name}": document for name, document in metadefs.DOCUMENTS.items()},
 }
 _SCHEMA: Schema = {"type": "object"}
 

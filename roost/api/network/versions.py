@@ -15,6 +15,7 @@ _EXTENSIONS = {
     "security-group": "Security groups",
     "quotas": "Quotas, for admins to set",
     "quota_details": "What of a quota is used",
+    "quota-check-limit": "Quotas that are not set below what is used",
     "external-net": "Neutron external network",
     "router": "Neutron L3 Router",
     "extraroute": "Neutron Extra Route",

@@ -2,16 +2,13 @@
 
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.permissions import ADMIN, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, TRUTH, UUID, Schema, array, by_name, thing
-from roost.errors import Conflict, Invalid, NotFound
-from roost.store import rows
-from roost.store.tables.volume import volume_type_projects, volume_types
-from roost.volume import volumes
+from roost.errors import Invalid, NotFound
+from roost.volume import types, volumes
 from roost.volume.volumes import DEFAULT_TYPE, VolumeOwner
 
 routes = Table(prefix="/v3/types")
@@ -52,14 +49,9 @@ async def _find(call: Call, connection: AsyncConnection) -> Any:
 @routes.get("", rule="volume_extension:type_get", response=thing({"volume_types": array(_SHAPE)}))
 async def index(call: Call) -> Reply:
     """The types that the caller may use."""
-    query = (
-        sa.select(volume_types).where(owner(call).sees_type()).order_by(volume_types.c.created_at, volume_types.c.id)
-    )
-    asked = call.query.get("is_public", "").lower()
-    if asked in ("true", "false"):
-        query = query.where(volume_types.c.is_public.is_(asked == "true"))
+    public = {"true": True, "false": False}.get(call.query.get("is_public", "").lower())
     async with call.services.database.begin() as connection:
-        return {"volume_types": [_view(row) for row in await connection.execute(query)]}
+        return {"volume_types": [_view(row) for row in await types.index(connection, owner(call), public)]}
 
 
 @routes.get("/default", rule="volume_extension:type_get", response=_ONE)
@@ -84,12 +76,9 @@ async def show(call: Call) -> Reply:
 )
 async def create(call: Call) -> Reply:
     """Add a type."""
-    asked = dict(call.body["volume_type"])
-    values = {**asked, "is_public": asked.pop(_PUBLIC, True)}
-    values.pop(_PUBLIC, None)
-    taken = Conflict(f"Volume Type {asked['name']} already exists.")
+    asked = {"is_public" if key == _PUBLIC else key: value for key, value in call.body["volume_type"].items()}
     async with call.services.database.begin() as connection:
-        return {"volume_type": _view(await rows.add(connection, volume_types, values, taken))}
+        return {"volume_type": _view(await types.add(connection, asked))}
 
 
 @routes.put(
@@ -100,24 +89,16 @@ async def create(call: Call) -> Reply:
 )
 async def update(call: Call) -> Reply:
     """Change a type."""
-    asked = call.body["volume_type"]
-    taken = Conflict(f"Volume Type {asked.get('name')} already exists.")
     async with call.services.database.begin() as connection:
         row = await _find(call, connection)
-        if row.name == DEFAULT_TYPE and asked.keys() - {"description"}:
-            raise Invalid(f"The type {DEFAULT_TYPE} keeps its name, and is for all projects.")
-        return {"volume_type": _view(await rows.change(connection, volume_types, asked, taken, id=row.id))}
+        return {"volume_type": _view(await types.change(connection, row, call.body["volume_type"]))}
 
 
 @routes.delete("/{type_id}", rule=_MANAGE, status=202)
 async def delete(call: Call) -> Reply:
     """Delete a type that no volume has."""
     async with call.services.database.begin() as connection:
-        row = await _find(call, connection)
-        if row.name == DEFAULT_TYPE:
-            raise Invalid(f"The type {DEFAULT_TYPE} is one that every Roost has, and stays.")
-        refusal = Invalid("Target volume type is still in use.")
-        await rows.remove(connection, volume_types, refusal, id=row.id)
+        await types.delete(connection, await _find(call, connection))
     return None
 
 
@@ -136,7 +117,7 @@ async def add_specs(call: Call) -> Reply:
         specs = {**row.extra_specs, **call.body["extra_specs"]}
         if len(specs) > _SPECS["maxProperties"]:
             raise Invalid(f"A volume type has at most {_SPECS['maxProperties']} extra specs.")
-        await rows.change(connection, volume_types, {"extra_specs": specs}, id=row.id)
+        await types.change(connection, row, {"extra_specs": specs})
     return {"extra_specs": call.body["extra_specs"]}
 
 
@@ -148,7 +129,7 @@ async def delete_spec(call: Call) -> Reply:
         specs = dict(row.extra_specs)
         if specs.pop(call.path["key"], None) is None:
             raise NotFound(f"Volume Type {row.id} has no extra specs with key {call.path['key']}.")
-        await rows.change(connection, volume_types, {"extra_specs": specs}, id=row.id)
+        await types.change(connection, row, {"extra_specs": specs})
     return None
 
 
@@ -164,10 +145,8 @@ async def index_access(call: Call) -> Reply:
     """The projects that may use a private type."""
     async with call.services.database.begin() as connection:
         row = await _find(call, connection)
-        if row.is_public:
-            raise NotFound("Access list not available for public volume types.")
-        found = await rows.index(connection, volume_type_projects, "project_id", volume_type_id=row.id)
-    return {"volume_type_access": [dict(each._mapping) for each in found]}
+        found = await types.projects_of(connection, row)
+    return {"volume_type_access": [{"volume_type_id": row.id, "project_id": each} for each in found]}
 
 
 _PROJECT = thing({"project": UUID})
@@ -188,12 +167,8 @@ async def act(call: Call) -> Reply:
     ((action, said),) = call.body.items()
     async with call.services.database.begin() as connection:
         row = await _find(call, connection)
-        if row.is_public:
-            raise Invalid("Type access modification is not applicable to public volume type.")
-        access = {"volume_type_id": row.id, "project_id": said["project"]}
         if action == "addProjectAccess":
-            taken = Conflict(f"Volume type access for {row.id} / {said['project']} combination already exists.")
-            await rows.add(connection, volume_type_projects, access, taken)
-        elif not await rows.remove(connection, volume_type_projects, **access):
-            raise NotFound(f"Volume type access not found for {row.id} / {said['project']} combination.")
+            await types.allow(connection, row, said["project"])
+        else:
+            await types.disallow(connection, row, said["project"])
     return None

@@ -1,12 +1,11 @@
 """Volumes and snapshots: two nouns with the same lists and the same metadata."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.permissions import ADMIN, MEMBER, READER, Permission
@@ -15,12 +14,11 @@ from roost.api.schemas import INTEGER, NULLABLE_STRING, STRING, TRUTH, UUID, Sch
 from roost.api.versions import Version
 from roost.api.volume.types import owner
 from roost.errors import Invalid, NotFound
-from roost.store import pages, rows
-from roost.store.pages import PageRequest, SortKey
-from roost.store.tables import volume as tables
+from roost.store.pages import PageRequest
 from roost.turns import spread
-from roost.volume import volumes
-from roost.volume.volumes import ZONE, VolumeOwner, VolumeRequest
+from roost.volume import stored, volumes
+from roost.volume.stored import StoredKind
+from roost.volume.volumes import ZONE, VolumeRequest
 
 routes = Table(prefix="/v3")
 
@@ -36,17 +34,14 @@ _NULL: Schema = {"type": "null"}
 
 
 @dataclass(frozen=True, slots=True)
-class StoredNoun:
-    """Volumes or snapshots: where they are, how one is found, and how one is shown."""
+class VolumeNoun:
+    """Volumes or snapshots: what one is called, how it is kept, and how it is shown."""
 
     singular: str
-    select: sa.Select[Any]
-    table: sa.Table
-    find: Callable[[AsyncConnection, VolumeOwner, str], Awaitable[Any]]
+    kind: StoredKind
     view: Callable[[Call, Any], dict[str, Any]]
     shape: Schema
     brief: Callable[[Call, Any], dict[str, Any]]
-    filters: Mapping[str, Callable[[str], sa.ColumnElement[bool]]]
 
     @property
     def plural(self) -> str:
@@ -64,7 +59,7 @@ class StoredNoun:
 
     async def owned(self, call: Call, connection: AsyncConnection, verb: str) -> Any:
         """The one of this path, if the caller may do this to it."""
-        row = await self.find(connection, owner(call), call.path[f"{self.singular}_id"])
+        row = await self.kind.find(connection, owner(call), call.path[f"{self.singular}_id"])
         call.permit(self.rule(verb), project_id=row.project_id)
         return row
 
@@ -162,39 +157,12 @@ def _brief_snapshot(call: Call, row: Any) -> dict[str, Any]:
     return {key: value for key, value in _snapshot(call, row).items() if not key.startswith(hidden)}
 
 
-def _in_state(text: str) -> sa.ColumnElement[bool]:
-    states = {"available": tables.volumes.c.server_id.is_(None), "in-use": tables.volumes.c.server_id.is_not(None)}
-    return states.get(text, sa.false())
+def _brief_volume(call: Call, row: Any) -> dict[str, Any]:
+    return {"id": row.id, "name": row.name, "links": _links(call, row)}
 
 
-VOLUMES = StoredNoun(
-    "volume",
-    volumes.WITH_TYPE,
-    tables.volumes,
-    volumes.find,
-    _volume,
-    _VOLUME,
-    lambda call, row: {"id": row.id, "name": row.name, "links": _links(call, row)},
-    {
-        "status": _in_state,
-        "bootable": lambda text: tables.volumes.c.bootable.is_(text.lower() == "true"),
-        "availability_zone": lambda text: sa.true() if text == ZONE else sa.false(),
-        "volume_type": lambda text: tables.volume_types.c.name == text,
-    },
-)
-SNAPSHOTS = StoredNoun(
-    "snapshot",
-    sa.select(tables.volume_snapshots),
-    tables.volume_snapshots,
-    volumes.find_snapshot,
-    _snapshot,
-    _SNAPSHOT,
-    _brief_snapshot,
-    {
-        "status": lambda text: sa.true() if text == "available" else sa.false(),
-        "volume_id": lambda text: sa.cast(tables.volume_snapshots.c.volume_id, sa.Text) == text,
-    },
-)
+VOLUMES = VolumeNoun("volume", stored.VOLUMES, _volume, _VOLUME, _brief_volume)
+SNAPSHOTS = VolumeNoun("snapshot", stored.SNAPSHOTS, _snapshot, _SNAPSHOT, _brief_snapshot)
 NOUNS = (VOLUMES, SNAPSHOTS)
 
 RULES = (
@@ -210,7 +178,7 @@ RULES = (
 # Lists
 
 
-def _lists(noun: StoredNoun) -> None:
+def _lists(noun: VolumeNoun) -> None:
     linked = {f"{noun.plural}_links": _LINKS}
 
     def declare(path: str, view: Callable[[Call, Any], dict[str, Any]], shape: Schema) -> None:
@@ -218,11 +186,9 @@ def _lists(noun: StoredNoun) -> None:
         async def index(call: Call) -> Reply:
             """List those of the project, page by page; `all_tenants` lists those of all projects."""
             page = PageRequest(call.page.limit, call.page.marker, int(call.query.get("offset") or 0))
+            project_id, asked, sorts = _whose(call), _asked(call), _sorts(call)
             async with call.services.database.begin() as connection:
-                visible = noun.select.where(*_visible(noun, call))
-                found = await pages.read(
-                    connection, visible, _order(noun, call), page, *_conditions(noun, call), named=noun.table.c.id
-                )
+                found = await noun.kind.index(connection, project_id, asked, sorts, page)
             body: dict[str, Any] = {noun.plural: await spread(lambda row: view(call, row), found)}
             if found and len(found) == page.limit:
                 body[f"{noun.plural}_links"] = [{"rel": "next", "href": call.following(found[-1].id)}]
@@ -234,21 +200,18 @@ def _lists(noun: StoredNoun) -> None:
     declare(f"/{noun.plural}/detail", noun.view, noun.shape)
 
 
-def _visible(noun: StoredNoun, call: Call) -> list[sa.ColumnElement[bool]]:
+def _whose(call: Call) -> str | None:
+    """The project whose things are listed; None for those of all."""
     if call.query.get("all_tenants", "").lower() not in ("1", "true"):
-        return [noun.table.c.project_id == call.caller.project_id]
+        return call.caller.project_id
     call.permit("volume:get_all")
-    asked = call.query.get("project_id")
-    return [] if asked is None else [noun.table.c.project_id == asked]
+    return call.query.get("project_id")
 
 
-def _conditions(noun: StoredNoun, call: Call) -> list[sa.ColumnElement[bool]]:
-    """What of the query limits the list; as in Cinder, what is not known does not."""
-    found = [test(call.query[key]) for key, test in noun.filters.items() if key in call.query]
-    found += [noun.table.c[key] == call.query[key] for key in ("name", "user_id") if key in call.query]
-    if "metadata" in call.query:
-        found.append(noun.table.c.metadata.contains(_dictionary(call.query["metadata"])))
-    return found
+def _asked(call: Call) -> dict[str, Any]:
+    if "metadata" not in call.query:
+        return dict(call.query)
+    return {**call.query, "metadata": _dictionary(call.query["metadata"])}
 
 
 def _dictionary(text: str) -> dict[str, str]:
@@ -262,22 +225,20 @@ def _dictionary(text: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in found.items()}
 
 
-def _order(noun: StoredNoun, call: Call) -> list[SortKey]:
-    keys = {key: noun.table.c[key] for key in ("id", "name", "size", "created_at", "updated_at", "bootable")}
+def _sorts(call: Call) -> list[tuple[str, bool]]:
     asked = [part.partition(":")[::2] for part in call.query.get("sort", "").split(",") if part]
     if "sort_key" in call.query:
         asked = [(call.query["sort_key"], call.query.get("sort_dir", "desc"))]
     for key, way in asked:
-        if key not in keys or way not in ("", "asc", "desc"):
+        if key not in stored.SORTS or way not in ("", "asc", "desc"):
             raise Invalid(f"Invalid input received: Sort key or direction supplied is invalid: {key}:{way}.")
-    chosen = [SortKey(keys[key], way != "asc") for key, way in asked] or [SortKey(keys["created_at"], True)]
-    return [*chosen, SortKey(keys["id"], True)]
+    return [(key, way != "asc") for key, way in asked]
 
 
 # One of them
 
 
-def _verbs(noun: StoredNoun) -> None:
+def _verbs(noun: VolumeNoun) -> None:
     shape = thing({noun.singular: noun.shape})
     changes = thing({noun.singular: thing({}, {"name": _TEXT, "description": _TEXT, "metadata": _METADATA})})
 
@@ -294,23 +255,17 @@ def _verbs(noun: StoredNoun) -> None:
         values = {**asked, "name": asked["name"] or ""} if "name" in asked else asked
         async with call.services.database.begin() as connection:
             row = await noun.owned(call, connection, "update")
-            await rows.change(connection, noun.table, values, id=row.id)
-            return {noun.singular: noun.view(call, await noun.find(connection, owner(call), row.id))}
+            await noun.kind.change(connection, row, values)
+            return {noun.singular: noun.view(call, await noun.kind.find(connection, owner(call), row.id))}
 
 
-def _metadata(noun: StoredNoun) -> None:
+def _metadata(noun: VolumeNoun) -> None:
     path, body, entry = f"{noun.one}/metadata", thing({"metadata": _METADATA}), thing({"meta": _METADATA})
 
     async def change(call: Call, edit: Callable[[dict[str, str]], dict[str, str]]) -> dict[str, str]:
         async with call.services.database.begin() as connection:
             row = await noun.owned(call, connection, "update")
-            # Locked, so that of two who change it at once neither undoes the other.
-            locked = await rows.find(connection, noun.table, lock=True, id=row.id)
-            edited = edit(dict(locked.metadata if locked else row.metadata))
-            if len(edited) > _METADATA["maxProperties"]:
-                raise Invalid(f"A {noun.singular} has at most {_METADATA['maxProperties']} metadata items.")
-            await rows.change(connection, noun.table, {"metadata": edited}, id=row.id)
-        return edited
+            return await noun.kind.edit_metadata(connection, row, lambda before: _bounded(noun, edit(before)))
 
     @routes.get(path, rule=noun.rule("get"), owned=True, response=body)
     async def show(call: Call) -> Reply:
@@ -349,6 +304,12 @@ def _metadata(noun: StoredNoun) -> None:
         key = call.path["key"]
         await change(call, lambda before: {name: before[name] for name in before if _item(before, key) and name != key})
         return None
+
+
+def _bounded(noun: VolumeNoun, metadata: dict[str, str]) -> dict[str, str]:
+    if len(metadata) > _METADATA["maxProperties"]:
+        raise Invalid(f"A {noun.singular} has at most {_METADATA['maxProperties']} metadata items.")
+    return metadata
 
 
 def _item(held: Mapping[str, str], key: str) -> str:
@@ -415,7 +376,7 @@ async def delete(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         row = await _locked(call, connection, "delete")
         if call.query.get("cascade", "").lower() == "true":
-            await rows.remove(connection, tables.volume_snapshots, volume_id=row.id)
+            await volumes.delete_snapshots(connection, volume_id=row.id)
         await volumes.delete(connection, row)
     return None
 
@@ -445,10 +406,10 @@ async def act(call: Call) -> Reply:
         if action == "os-extend":
             await volumes.extend(connection, row, int(said["new_size"]))
         elif action == "os-set_bootable":
-            await rows.change(connection, tables.volumes, {"bootable": said["bootable"]}, id=row.id)
+            await stored.VOLUMES.change(connection, row, {"bootable": said["bootable"]})
         elif action == "os-retype":
             kind = await volumes.find_type(connection, owner(call), said["new_type"])
-            await rows.change(connection, tables.volumes, {"volume_type_id": kind.id}, id=row.id)
+            await stored.VOLUMES.change(connection, row, {"volume_type_id": kind.id})
         else:
             await volumes.delete(connection, row)
     return None
@@ -490,5 +451,15 @@ async def delete_snapshot(call: Call) -> Reply:
     """Delete a snapshot; volumes that were made of it stay."""
     async with call.services.database.begin() as connection:
         row = await SNAPSHOTS.owned(call, connection, "delete")
-        await rows.remove(connection, tables.volume_snapshots, id=row.id)
+        await volumes.delete_snapshots(connection, id=row.id)
     return None
+
+
+_BACKUPS = thing({"backups": {"const": []}})
+
+
+@routes.get("/backups", rule=VOLUMES.rule("get"), response=_BACKUPS)
+@routes.get("/backups/detail", rule=VOLUMES.rule("get"), response=_BACKUPS)
+async def index_backups(call: Call) -> Reply:
+    """The backups of volumes: there are none. Who clears a project looks for them first."""
+    return {"backups": []}

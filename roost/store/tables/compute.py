@@ -218,3 +218,21 @@ quota_classes = sa.Table(
     sa.Column("resource", sa.Text, primary_key=True),
     sa.Column("limit", sa.Integer, nullable=False),
 )
+
+metadef_namespaces = sa.Table(
+    "metadef_namespaces",
+    metadata,
+    sa.Column("namespace", sa.Text, primary_key=True),
+    sa.Column("project_id", sa.Text, nullable=False),
+    sa.Column("display_name", sa.Text),
+    sa.Column("description", sa.Text),
+    sa.Column("visibility", sa.Text, nullable=False, server_default="private"),
+    sa.Column("protected", sa.Boolean, nullable=False, server_default=sa.false()),
+    # Each by name, as it was written.
+    sa.Column("objects", JSONB, nullable=False, server_default="{}"),
+    sa.Column("properties", JSONB, nullable=False, server_default="{}"),
+    sa.Column("tags", JSONB, nullable=False, server_default="{}"),
+    sa.Column("resource_types", JSONB, nullable=False, server_default="{}"),
+    created_at(),
+    updated_at(),
+)

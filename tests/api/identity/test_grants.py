@@ -234,3 +234,15 @@ async def test_nobody_but_an_admin_changes_any_of_it(api: Api) -> None:
     ):
         answer = await api.request(method, f"{V3}/{path}", cloud="roost-manager", json=body)
         assert (await message(answer))[0] == 403, path
+
+
+async def test_a_project_shows_those_above_and_below_it_if_asked(api: Api) -> None:
+    top = await make(api, "projects", name="top")
+    middle = await make(api, "projects", name="middle", parent_id=top["id"])
+    low = await make(api, "projects", name="low", parent_id=middle["id"])
+    path = f"{V3}/projects/{middle['id']}"
+    shown = (await api.get(f"{path}?parents_as_ids&subtree_as_ids")).json()["project"]
+    assert (shown["parents"], shown["subtree"]) == ({top["id"]: {"default": None}}, {low["id"]: None})
+    assert not {"parents", "subtree"} & (await api.get(path)).json()["project"].keys()
+    alone = (await api.get(f"{V3}/projects/{low['id']}?subtree_as_ids")).json()["project"]
+    assert alone["subtree"] is None

@@ -156,6 +156,12 @@ async def test_the_class_default_changes_the_quotas_of_all(api: Api, cloud: Clou
         assert (await api.get(V3 + path, cloud="roost")).json()["quota_set"]["snapshots"] == 43
 
 
+async def test_there_are_no_backups_which_clients_that_clear_a_project_look_for(api: Api) -> None:
+    for path in ("backups", "backups/detail"):
+        assert (await api.get(f"{V3}/{path}", cloud="roost")).json() == {"backups": []}
+    assert await refused(api, "POST", "/backups", {"backup": {"volume_id": UNKNOWN}}) == 404
+
+
 async def test_admins_add_types_for_all_or_for_some(api: Api, cloud: Cloud) -> None:
     asked = {"volume_type": {"name": "fast", "os-volume-type-access:is_public": False, "extra_specs": {"a": "b"}}}
     assert await refused(api, "POST", "/types", asked) == 403

@@ -1,0 +1,80 @@
+"""Metadata definitions: namespaces of objects, properties, tags and resource types, each kept by name."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute.inventory.images import Viewer
+from roost.errors import Conflict, Forbidden, Invalid, NotFound
+from roost.store import pages, rows
+from roost.store.pages import PageRequest, SortKey
+from roost.store.tables.compute import metadef_namespaces as table
+
+MOST = 200
+"""Objects, properties, tags or resource types of one namespace."""
+
+
+def _sees(viewer: Viewer) -> sa.ColumnElement[bool]:
+    if viewer.is_admin:
+        return sa.true()
+    return sa.or_(table.c.visibility == "public", table.c.project_id == viewer.project_id)
+
+
+async def index(
+    connection: AsyncConnection, viewer: Viewer, visibility: str | None, page: PageRequest
+) -> Sequence[Any]:
+    """The namespaces that the viewer sees, by name; if asked, those that are public or not."""
+    asked = [] if visibility is None else [table.c.visibility == visibility]
+    visible, named = sa.select(table).where(_sees(viewer)), table.c.namespace
+    return await pages.read(connection, visible, [SortKey(named)], page, *asked, named=named)
+
+
+async def find(connection: AsyncConnection, viewer: Viewer, namespace: str, *, lock: bool = False) -> Any:
+    """One namespace that the viewer sees."""
+    query = sa.select(table).where(table.c.namespace == namespace, _sees(viewer))
+    row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+    if row is None:
+        raise NotFound(f"Metadata definition namespace={namespace} was not found.")
+    return row
+
+
+async def add(connection: AsyncConnection, values: Mapping[str, Any]) -> Any:
+    """Add a namespace."""
+    return await rows.add(connection, table, values, _taken(values))
+
+
+async def change(connection: AsyncConnection, row: Any, values: Mapping[str, Any]) -> Any:
+    """Rename or describe a namespace."""
+    return await rows.change(connection, table, values, _taken(values), namespace=row.namespace)
+
+
+def _taken(values: Mapping[str, Any]) -> Conflict:
+    return Conflict(f"Metadata definition namespace={values['namespace']} already exists.")
+
+
+async def delete(connection: AsyncConnection, row: Any) -> None:
+    """Delete a namespace with all that it has, unless it is protected."""
+    check_unprotected(row)
+    await rows.remove(connection, table, namespace=row.namespace)
+
+
+def check_unprotected(row: Any) -> None:
+    """Raise `Forbidden` if nothing of a namespace may be deleted."""
+    if row.protected:
+        raise Forbidden(f"Metadata definition namespace {row.namespace} is protected, and nothing of it is deleted.")
+
+
+async def keep(connection: AsyncConnection, row: Any, column: str, held: Mapping[str, Any]) -> None:
+    """Write all that a locked namespace has of one kind."""
+    if len(held) > MOST:
+        raise Invalid(f"A namespace has at most {MOST} of each.")
+    await rows.change(connection, table, {column: held}, namespace=row.namespace)
+
+
+async def resource_types(connection: AsyncConnection, viewer: Viewer) -> list[str]:
+    """The names of the resource types that the namespaces which the viewer sees are about."""
+    named = sa.func.jsonb_object_keys(table.c.resource_types)
+    query = sa.select(named).where(_sees(viewer)).distinct().limit(1000)
+    return sorted((await connection.scalars(query)).all())
