@@ -190,8 +190,9 @@ class Cloud(Protocol):
         """Why no server of the project can be plugged into this network in this way, if none can."""
         ...
 
-    async def release_ports(self, node_ids: Sequence[str]) -> None:
-        """Delete the ports and floating addresses that were made for these nodes; there may be none."""
+    async def release_ports(self, node_ids: Sequence[str], others: Sequence[str] = ()) -> None:
+        """Delete the ports and floating addresses that were made for these nodes, and the project's `others` with these
+        ids; there may be none."""
         ...
 
     async def find_servers(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:

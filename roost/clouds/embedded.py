@@ -280,7 +280,7 @@ class EmbeddedCloud:
             return error.message
         return None
 
-    async def release_ports(self, node_ids: Sequence[str]) -> None:
+    async def release_ports(self, node_ids: Sequence[str], others: Sequence[str] = ()) -> None:
         """Floating addresses by their description; ports go with their servers."""
         async with self.database.begin() as connection:
             await floating.release(connection, self.project_id, [port_mark(node_id, "") for node_id in node_ids])

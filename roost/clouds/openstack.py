@@ -243,9 +243,9 @@ class OpenStackCloud:
         """Look up all that it names."""
         return await self._reason(lambda connection: ports.check(connection, self.project_id, wanted))
 
-    async def release_ports(self, node_ids: Sequence[str]) -> None:
+    async def release_ports(self, node_ids: Sequence[str], others: Sequence[str] = ()) -> None:
         """By what they are called."""
-        await self._ask(lambda connection: ports.release(connection, self.project_id, node_ids))
+        await self._ask(lambda connection: ports.release(connection, self.project_id, node_ids, others))
 
     async def find_servers(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
         """By the tag that is the node's id; of two with the same, the older one stays and the other goes."""

@@ -28,15 +28,20 @@ def check(connection: Any, project_id: str, wanted: Mapping[str, Any]) -> None:
     _floating_address(connection, project_id, wanted)
 
 
-def release(connection: Any, project_id: str, node_ids: Sequence[str]) -> None:
-    """Delete the floating addresses and ports that were made for nodes."""
+def release(connection: Any, project_id: str, node_ids: Sequence[str], others: Sequence[str]) -> None:
+    """Delete the floating addresses and ports that were made for nodes, and others of the project with these ids."""
     begins = tuple(port_mark(node_id, "") for node_id in node_ids)
-    for address in list(connection.network.ips(project_id=project_id)):
-        if (address.description or "").startswith(begins):
+    for address in list(connection.network.ips(project_id=project_id)) if _has_floating(connection) else ():
+        if (address.description or "").startswith(begins) or address.id in others:
             connection.network.delete_ip(address, ignore_missing=True)
     for port in list(connection.network.ports(project_id=project_id)):
-        if (port.name or "").startswith(begins):
+        if (port.name or "").startswith(begins) or port.id in others:
             connection.network.delete_port(port, ignore_missing=True)
+
+
+def _has_floating(connection: Any) -> bool:
+    """Whether Neutron has routers, and with them floating addresses."""
+    return connection.network.find_extension("router") is not None
 
 
 def _plug(
@@ -107,6 +112,7 @@ def _floating_address(connection: Any, project_id: str, wanted: Mapping[str, Any
     given = wanted.get("floating_ip")
     if not given:
         return None
+    _must_float(connection)
     found = next(iter(connection.network.ips(project_id=project_id, floating_ip_address=given)), None)
     if found is None:
         raise CloudRefused(f"The project has no floating IP address {given}: allocate it first.")
@@ -117,7 +123,13 @@ def _floating_network(connection: Any, wanted: Mapping[str, Any]) -> str | None:
     name = wanted.get("floating_network")
     if not name:
         return None
+    _must_float(connection)
     found = connection.network.find_network(name)
     if found is None or not found.is_router_external:
         raise CloudRefused(f"The specified floating network '{name}' could not be found.")
     return str(found.id)
+
+
+def _must_float(connection: Any) -> None:
+    if not _has_floating(connection):
+        raise CloudRefused("This cloud has no floating IP addresses.")

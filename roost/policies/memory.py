@@ -74,8 +74,8 @@ class MemoryCloud:
     async def find_port_problem(self, wanted: Mapping[str, Any]) -> str | None:
         return "There are no such ports." if "ports" in self.broken else None
 
-    async def release_ports(self, node_ids: Sequence[str]) -> None:
-        self.released += node_ids
+    async def release_ports(self, node_ids: Sequence[str], others: Sequence[str] = ()) -> None:
+        self.released += [*node_ids, *others]
 
     async def find_servers(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
         return {str(server.node_id): server for server in self.servers.values() if server.node_id in node_ids}

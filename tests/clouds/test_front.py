@@ -223,6 +223,38 @@ async def choice_of(cloud: Cloud, group: str, server: str, token: str) -> list[s
     return list(answer.json()["choice"]["hosts"])
 
 
+READ_BY_THE_DASHBOARD = (
+    *("/os-fleet", "/os-troubles", "/os-history?limit=20", "/os-search?q=gro", "/flavors"),
+    *("/os-policy-scopes", "/os-lists/groups?limit=50", "/os-lists/servers?limit=50"),
+    *("/os-server-groups/{group}", "/os-server-groups/{group}/audit", "/os-server-groups/{group}/repairs"),
+    *("/servers/{server}", "/os-lists/servers?group_id={group}&limit=1000", "/os-lists/servers?q={server}"),
+)
+"""What its pages ask for when they are opened; operators see more."""
+READ_BY_OPERATORS = (
+    "/os-lists/hosts?limit=50",
+    "/os-lists/projects?limit=50",
+    "/os-services?host={host}",
+    *("/os-lists/aggregates?limit=50", "/os-drains"),
+)
+
+
+async def test_every_page_of_the_dashboard_opens_in_front_of_nova(cloud: Cloud) -> None:
+    page = await cloud.tenant.front.get("/", headers={"Accept": "text/html"}, follow_redirects=True)
+    assert (page.status_code, page.headers["content-type"].partition(";")[0]) == (200, "text/html")
+    group = await cloud.tenant.group("anti-affinity:rack")
+    server = await cloud.tenant.boot(group)
+    names = {"group": group, "server": server, "host": await cloud.host(server)}
+    await cloud.front.follow()
+    for person, paths in (
+        (cloud.tenant, READ_BY_THE_DASHBOARD),
+        (cloud.operator, (*READ_BY_THE_DASHBOARD, *READ_BY_OPERATORS)),
+    ):
+        answers = {path: await person.ask("GET", path.format_map(names)) for path in paths}
+        assert {path: answer.text for path, answer in answers.items() if answer.status_code != 200} == {}
+    listed = (await cloud.tenant.ask("GET", f"/os-lists/servers?group_id={group}&limit=1000")).json()
+    assert server in str(listed)
+
+
 async def test_planned_policies_and_members_meet_the_refusals_of_the_change_itself(cloud: Cloud) -> None:
     server, group = await cloud.tenant.boot(), await cloud.tenant.group("anti-affinity")
     path = f"/os-server-groups/{group}/plan"

@@ -241,8 +241,10 @@ class ServerProfile(Profile):
         found = await cloud.find_servers(unknown) if unknown else {}
         servers = {node.id: node.physical_id or (found[node.id].id if node.id in found else None) for node in nodes}
         reasons = await cloud.delete_servers([server for server in servers.values() if server], force=force)
-        if any(map(_asks_of_port, self.spec_data["networks"] or ())):
-            await cloud.release_ports([node.id for node in nodes if servers[node.id] not in reasons])
+        going = [node for node in nodes if servers[node.id] not in reasons]
+        others = [each for node in going for each in _ports_of_senlin(node)]
+        if going and (others or any(map(_asks_of_port, self.spec_data["networks"] or ()))):
+            await cloud.release_ports([node.id for node in going], others)
         outcomes = []
         for node in nodes:
             server = servers[node.id]
@@ -412,6 +414,13 @@ def _interface(wanted: Mapping[str, Any], network: CloudResource | None) -> dict
 def _asks_of_port(network: Mapping[str, Any]) -> bool:
     """Whether a network of the spec asks for more than the compute service gives by itself."""
     return any(network[key] for key in OF_PORTS)
+
+
+def _ports_of_senlin(node: NodeView) -> list[str]:
+    """The ports and floating addresses that Senlin made for a node which came from it, and would have deleted."""
+    made = [port for port in node.data.get("internal_ports") or () if port.get("remove")]
+    floating = [each for port in made if (each := port.get("floating") or {}).get("remove")]
+    return [each["id"] for each in (*made, *floating)]
 
 
 def _created(node: NodeView, outcome: ServerOutcome) -> NodeOutcome:

@@ -85,6 +85,16 @@ async def test_what_a_network_asks_of_its_port_reaches_the_cloud_and_goes_with_t
     assert await plugged.validate(cloud, SETTINGS.clusters) == "There are no such ports."
 
 
+async def test_ports_that_senlin_made_go_with_their_node() -> None:
+    cloud = MemoryCloud(broken={"server-of-b"})
+    floating = {"id": "address", "remove": True}
+    ports = [{"id": "port", "remove": True, "floating": floating}, {"id": "given"}]
+    nodes = [node(each, physical=f"server-of-{each}") for each in "ab"]
+    nodes = [each._replace(data={"internal_ports": ports}) for each in nodes]
+    await profile().delete(cloud, nodes)
+    assert cloud.released == ["a", "port", "address"], "those of a server that stays do not"
+
+
 async def test_what_policies_decided_comes_before_the_profile() -> None:
     cloud = MemoryCloud()
     placed = unmade("a", zone="nova-2", region="RegionTwo")
