@@ -114,7 +114,7 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
         ),
         cfg.IntOpt(
             "project_requests",
-            default=4,
+            default=2,
             min=1,
             help="Requests of one project that each API process works on at once, not counting those that wait for the "
             "scheduler. More wait, and projects take turns; one that would have more than half of max_requests gets "

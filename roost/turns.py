@@ -79,7 +79,7 @@ class FairTurns:
             turn.set_result(None)
 
 
-_PIECE = 50
+_PIECE = 16
 
 
 async def spread(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
