@@ -95,7 +95,13 @@ class Programme:
         if nodes < 1:
             return Unsolved.OUT_OF_WORK
         solver = highspy.Highs()
-        options = {"output_flag": False, "mip_rel_gap": 0.0, "threads": 1, "mip_max_nodes": min(nodes, 2**31 - 1)}
+        options = {
+            "output_flag": False,
+            "mip_rel_gap": 0.0,
+            "threads": 1,
+            "mip_max_nodes": min(nodes, 2**31 - 1),
+            "mip_pscost_minreliable": 0,  # else trying out branches at the first nodes takes more than all the nodes
+        }
         for option, value in (options if enough is None else {**options, "objective_target": enough}).items():
             solver.setOptionValue(option, value)
         solver.passModel(self._model())
