@@ -19,7 +19,7 @@ def explained(error: ValidationError) -> str:
     schema = error.schema if isinstance(error.schema, dict) else {}
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
         known = schema.get("properties", {})
-        return error.message + did_you_mean(min(name for name in error.instance if name not in known), known)
+        return error.message + instead(min(name for name in error.instance if name not in known), known)
     if error.validator == "enum":
         return error.message + did_you_mean(str(error.instance), map(str, schema["enum"]))
     if error.validator in ("anyOf", "oneOf") and error.context:
@@ -33,10 +33,18 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
+def instead(wrong: str, known: Iterable[str]) -> str:
+    """The end of a sentence that names the nearest of the known names, or all of them where none is near."""
+    names = set(known)
+    return did_you_mean(wrong, names) or (f"; allowed are {_listed(names)}" if names else "; none is allowed")
+
+
 def known_names(wrong: str, known: Iterable[str]) -> str:
     """The known names, and the nearest one where there is one: "rack, switch or host; did you mean rack?"."""
-    names = sorted(set(known))
-    if not names:
-        return "there are none"
-    listed = ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
-    return listed + did_you_mean(wrong, names)
+    names = set(known)
+    return _listed(names) + did_you_mean(wrong, names) if names else "there are none"
+
+
+def _listed(names: Iterable[str]) -> str:
+    first = sorted(names)
+    return ", ".join(first[:_MOST]) + (f" and {len(first) - _MOST} more" if len(first) > _MOST else "")

@@ -144,7 +144,12 @@ def refusal_of(response: httpx.Response) -> tuple[int, str]:
     assert not response.is_success, response.text
     ((_, fault),) = response.json().items()
     assert fault["code"] == response.status_code
-    return response.status_code, fault["message"]
+    return response.status_code, without_names(fault["message"])
+
+
+def without_names(message: str) -> str:
+    """A refusal in the words of Nova or Senlin, without the allowed names that Roost adds to it."""
+    return message.partition("; allowed are ")[0].removesuffix("; none is allowed")
 
 
 def as_declared(services: Services, answer: httpx.Response) -> None:

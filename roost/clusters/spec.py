@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from oslo_utils import strutils
 
 from roost.errors import Invalid
+from roost.suggestions import instead
 
 
 class InvalidSpec(Invalid):
@@ -245,7 +246,7 @@ def resolve(schema: Schema, given: Mapping[str, Any], version: str | None = None
             resolved[key] = None
     for key in given:
         if key not in schema:
-            raise InvalidSpec(f"Unrecognizable spec item '{key}'")
+            raise InvalidSpec(f"Unrecognizable spec item '{key}'{instead(str(key), schema)}")
     return resolved
 
 
@@ -305,7 +306,7 @@ class Operation:
         """The parameters in their own types, or `InvalidSpec`."""
         for key in given:
             if key not in self.parameters:
-                raise InvalidSpec(f"Unrecognizable parameter '{key}'")
+                raise InvalidSpec(f"Unrecognizable parameter '{key}'{instead(str(key), self.parameters)}")
         for key, item in self.parameters.items():
             if item.required and key not in given:
                 raise InvalidSpec(f"Required parameter '{key}' not provided")

@@ -67,7 +67,7 @@ def test_values_become_their_own_type(kind: Property, given: Any, value: Any) ->
         (String(constraints=[AllowedValues(("a", "b"))]), "c", "'c' must be one of the allowed values: a, b"),
         (List(schema=String(), constraints=[AllowedValues(("a",))]), ["c"], "'c' must be one of the allowed values: a"),
         (Map(schema={"a": String(required=True)}), {}, "Required spec item 'a' not provided"),
-        (Map(schema={"a": String()}), {"b": 1}, "Unrecognizable spec item 'b'"),
+        (Map(schema={"a": String()}), {"b": 1}, "Unrecognizable spec item 'b'; allowed are a"),
     ],
 )
 def test_values_that_cannot_be_are_refused_in_the_known_words(kind: Property, given: Any, message: str) -> None:
@@ -146,7 +146,10 @@ def test_a_schema_as_clients_read_it() -> None:
         ({"version": "1.0"}, "The 'type' key is missing from the provided spec map."),
         ({"type": "x"}, "The 'version' key is missing from the provided spec map."),
         ({"type": "x", "version": "1.0"}, "Required spec item 'properties' not provided"),
-        ({"type": "x", "version": "1.0", "properties": {}, "more": 1}, "Unrecognizable spec item 'more'"),
+        (
+            {"type": "x", "version": "1.0", "properties": {}, "more": 1},
+            "Unrecognizable spec item 'more'; allowed are description, properties, type, version",
+        ),
         ({"type": "x", "version": "1.0", "properties": []}, "'[]' is not a Map"),
     ],
 )
@@ -174,7 +177,7 @@ def test_the_parameters_of_an_operation() -> None:
     }
     for given, message in (
         ({}, "Required parameter 'who' not provided"),
-        ({"q": 1, "who": "me"}, "Unrecognizable parameter 'q'"),
+        ({"q": 1, "who": "me"}, "Unrecognizable parameter 'q'; allowed are type, who"),
     ):
         with pytest.raises(InvalidSpec) as caught:
             reboot.check(given)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from roost.api.schemas import STRING, Schema, thing
 from roost.clusters.errors import BadRequest
-from roost.suggestions import did_you_mean
+from roost.suggestions import instead
 
 _BOOLEANS = {"0": False, "f": False, "false": False, "n": False, "no": False, "off": False,
              "1": True, "on": True, "t": True, "true": True, "y": True, "yes": True}  # fmt: skip
@@ -67,7 +67,7 @@ def read(fields: Mapping[str, BodyField], given: Mapping[str, Any]) -> dict[str,
     if unknown:
         names = ", ".join(repr(key) for key in unknown)
         verb = "was" if len(unknown) == 1 else "were"
-        hint = did_you_mean(unknown[0], fields)
+        hint = instead(unknown[0], fields)
         raise BadRequest(f"Additional properties are not allowed ({names} {verb} unexpected){hint}")
     for name, field in fields.items():
         if field.required and given.get(name) is None:

@@ -267,7 +267,7 @@ def _nodes() -> Iterator[Case]:
             "The requested operation 'dance' is not supported by the profile type 'os.nova.server-1.0'.",
         ),
         ("bad_params", {"reboot": {"type": "Unknown"}}, "'Unknown' must be one of the allowed values: SOFT, HARD."),
-        ("unknown_params", {"reboot": {"q": 1}}, "Unrecognizable parameter 'q'."),
+        ("unknown_params", {"reboot": {"q": 1}}, "Unrecognizable parameter 'q'"),
     ):
         yield Case(f"node_op_{name}", "POST", "/nodes/{orphan}/ops", 400, sentence, body, "1.4")
     missing = f"The node '{NOBODY}' could not be found."
@@ -329,7 +329,7 @@ def _clusters() -> Iterator[Case]:
             {"zing": {}},
             "The requested operation 'zing' is not supported by the profile type 'os.nova.server-1.0'.",
         ),
-        ("params", {"reboot": {"params": {"q": 1}}}, "Unrecognizable parameter 'q'."),
+        ("params", {"reboot": {"params": {"q": 1}}}, "Unrecognizable parameter 'q'"),
         ("filter", {"stop": {"filters": {"zzz": 1}}}, "Filter key 'zzz' is unsupported"),
         ("no_node", {"stop": {"filters": {"role": "none"}}}, "No node (matching the filter) could be found"),
     ):

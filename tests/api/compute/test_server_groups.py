@@ -12,7 +12,7 @@ from roost.store.tables.compute import quotas
 from roost.store.tables.servers import outbox, project_usage
 from roost.store.tables.servers import server_groups as table
 from tests.compute.members import put_server
-from tests.conftest import Api
+from tests.conftest import Api, without_names
 
 GROUPS = "/compute/v2.1/os-server-groups"
 SCOPES = "/compute/v2.1/os-policy-scopes"
@@ -72,7 +72,7 @@ async def obfuscated_zone(api: Api) -> list[str]:
 def message(answer: httpx.Response) -> str:
     ((_, error),) = answer.json().items()
     assert error["code"] == answer.status_code
-    return str(error["message"])
+    return without_names(error["message"])
 
 
 async def count_groups(api: Api) -> int:

@@ -110,7 +110,7 @@ async def test_scaling_either_way_is_remembered(event: str) -> None:
         ({"adjustment": {"number": "x"}}, "The value 'x' is not a valid number."),
         ({"adjustment": {"min_step": -1}}, "the 'min_step' for 'adjustment' must be >= 0"),
         ({"adjustment": {"cooldown": -1}}, "the 'cooldown' for 'adjustment' must be >= 0"),
-        ({"bogus": 1}, "Unrecognizable spec item 'bogus'"),
+        ({"bogus": 1}, "Unrecognizable spec item 'bogus'; allowed are adjustment, event"),
     ],
 )
 def test_specs_that_make_no_sense_are_refused(properties: dict[str, Any], message: str) -> None:
