@@ -124,12 +124,12 @@ def _wait(port: int) -> None:
     raise SystemExit("roost api did not start")
 
 
-async def sign_in(port: int, password: str) -> str:
-    """A token of the project `demo`."""
+async def sign_in(port: int, password: str, name: str = "demo") -> str:
+    """A token of the user and the project of this name."""
     connection = Connection(port)
-    user = {"name": "demo", "password": password, "domain": {"id": "default"}}
+    user = {"name": name, "password": password, "domain": {"id": "default"}}
     identity = {"methods": ["password"], "password": {"user": user}}
-    scope = {"project": {"name": "demo", "domain": {"id": "default"}}}
+    scope = {"project": {"name": name, "domain": {"id": "default"}}}
     status, _ = await connection.request(
         "POST", "/identity/v3/auth/tokens", {"auth": {"identity": identity, "scope": scope}}
     )

@@ -44,7 +44,7 @@ from roost.identity.tokens import Caller
 from roost.network.addresses import AddressPool
 from roost.store.database import Database, is_unavailable
 from roost.store.watch import Watch
-from roost.turns import FairTurns, spread
+from roost.turns import FairTurns
 
 if TYPE_CHECKING:
     from roost.clouds.front import Front
@@ -278,7 +278,7 @@ class App:
             reply = await (_while_connected(exchange, work) if exchange.route.expensive else work)
             response = reply if isinstance(reply, Response) else await _json(reply, exchange.route.status)
         response.headers.update(call.answer_headers)
-        return web.compressed(exchange.headers, response)
+        return await web.compressed(exchange.headers, response)
 
     async def _pieces(self, exchange: _Exchange) -> AsyncGenerator[bytes]:
         with self._admission.aside(), self._unhurried(exchange):
@@ -466,19 +466,44 @@ def _is_own(exchange: _Exchange) -> bool:
 async def _json(reply: dict[str, Any] | list[Any] | None, status: int) -> Response:
     if reply is None:
         return Response(status_code=status)
-    if isinstance(reply, dict):
-        # A list of things is written thing by thing, and others are served in between.
-        parts = [f"{_dumps(key)}:{await _dumped(value)}" for key, value in reply.items()]
-        content = f"{{{','.join(parts)}}}"
+    pieces = [piece.encode() async for piece in _written(reply)]
+    if len(pieces) == 1:
+        return Response(pieces[0], status, media_type="application/json")
+    return web.PiecewiseResponse(pieces, status)
+
+
+async def _written(value: Any) -> AsyncIterator[str]:
+    """A long list or object is written piece by piece, and others are served in between."""
+    if not _is_long(value):
+        yield _dumps(value)
+        return
+    named = isinstance(value, dict)
+    entries = list(value.items()) if named else value
+    if len(entries) > _MANY:
+        write = _member if named else _dumps
+        for start in range(0, len(entries), _MANY):
+            yield f"{',' if start else '{' if named else '['}{','.join(map(write, entries[start : start + _MANY]))}"
+            await asyncio.sleep(0)
     else:
-        content = await _dumped(reply)
-    return Response(content.encode(), status, media_type="application/json")
+        for place, entry in enumerate(entries):
+            yield f"{',' if place else '{' if named else '['}{_dumps(entry[0]) + ':' if named else ''}"
+            async for piece in _written(entry[1] if named else entry):
+                yield piece
+    yield "}" if named else "]"
 
 
-async def _dumped(value: Any) -> str:
-    return f"[{','.join(await spread(_dumps, value))}]" if isinstance(value, list) else _dumps(value)
+def _is_long(value: Any, depth: int = 3) -> bool:
+    if not isinstance(value, (dict, list)):
+        return False
+    inside = value.values() if isinstance(value, dict) else value
+    return len(value) > _MANY or (depth > 0 and any(_is_long(item, depth - 1) for item in inside))
 
 
+def _member(item: tuple[str, Any]) -> str:
+    return f"{_dumps(item[0])}:{_dumps(item[1])}"
+
+
+_MANY = 50
 _dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 

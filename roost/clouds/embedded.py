@@ -385,11 +385,7 @@ class EmbeddedCloud:
     async def availability_zones(self) -> list[CloudZone]:
         """A zone can take servers while one of its hosts is up and enabled."""
         async with self.database.begin() as connection:
-            found = await zones.index(connection)
-        return [
-            CloudZone(name, any(host.enabled and not host.forced_down for host in members))
-            for name, members in found.items()
-        ]
+            return [CloudZone(zone.name, zone.up) for zone in await zones.index(connection)]
 
     async def hypervisors(self) -> list[Hypervisor]:
         """Every host is its own hypervisor."""

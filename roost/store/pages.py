@@ -1,5 +1,6 @@
 """Keyset pages: every list is read in an order, from the item that the client names as its marker."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.errors import Invalid
 from roost.store.uuids import is_uuid
+
+_ROWS_AT_A_TIME = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,16 @@ async def read(
         query = query.offset(page.offset)
     if page.marker is not None:
         query = query.where(await _after_marker(connection, visible, keys, page.marker, named))
-    rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
+    return await every_row(await connection.execute(query))
+
+
+async def every_row(result: sa.CursorResult[Any]) -> Sequence[sa.Row[Any]]:
+    """All rows of an answer; where there are many, others are served in between."""
+    rows: list[sa.Row[Any]] = []
+    for piece in result.partitions(_ROWS_AT_A_TIME):
+        rows += piece
+        if len(piece) == _ROWS_AT_A_TIME:
+            await asyncio.sleep(0)
     return rows
 
 

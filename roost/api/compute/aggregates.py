@@ -13,6 +13,7 @@ from roost.api.versions import Version
 from roost.compute.inventory import aggregates, images
 from roost.compute.inventory.aggregates import Aggregate
 from roost.errors import Invalid
+from roost.turns import spread
 
 routes = Table(prefix="/v2.1")
 
@@ -90,7 +91,8 @@ def _id(call: Call) -> int:
 async def index(call: Call) -> Reply:
     """List all aggregates, with their hosts and metadata."""
     async with call.services.database.begin() as connection:
-        return {"aggregates": [_SHOWN.show(each, call.version) for each in await aggregates.index(connection)]}
+        found = await aggregates.index(connection)
+    return {"aggregates": await spread(lambda each: _SHOWN.show(each, call.version), found)}
 
 
 @routes.post(

@@ -1,14 +1,15 @@
 """Availability zones, as tenants see them and as operators do."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from roost.api.compute.views import closed_query, timestamp
 from roost.api.permissions import ADMIN, ANYONE, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, Schema, array, thing
-from roost.compute.inventory import zones
+from roost.compute.inventory import hosts, zones
 from roost.compute.inventory.hosts import ComputeHost
+from roost.turns import spread
 
 routes = Table(prefix="/v2.1")
 
@@ -23,37 +24,17 @@ _SERVICE = thing({"available": _FLAG, "active": _FLAG, "updated_at": NULLABLE_ST
 _HOSTS: Schema = {"type": ["object", "null"], "additionalProperties": thing({"nova-compute": _SERVICE})}
 
 
-def _answer(hosts: Schema) -> Schema:
-    zone = thing({"zoneName": STRING, "zoneState": thing({"available": _FLAG}), "hosts": hosts})
+def _answer(shown: Schema) -> Schema:
+    zone = thing({"zoneName": STRING, "zoneState": thing({"available": _FLAG}), "hosts": shown})
     return thing({"availabilityZoneInfo": array(zone)})
 
 
-def _describe(hosts: Sequence[ComputeHost]) -> dict[str, Any]:
-    return {
-        host.name: {
-            "nova-compute": {
-                "available": not host.forced_down,
-                "active": True,
-                "updated_at": timestamp(host.updated_at or host.created_at),
-            }
-        }
-        for host in hosts
-    }
-
-
-async def _list(call: Call, *, detail: bool) -> Reply:
+def _view(found: Mapping[str, bool], shown: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """The zones with an enabled host, by name, and after them those without."""
-    async with call.services.database.begin() as connection:
-        found = await zones.index(connection)
-    listed: list[dict[str, Any]] = []
-    for name, hosts in found.items():
-        enabled = [host for host in hosts if host.enabled]
-        shown = _describe(enabled) if detail and enabled else None
-        listed.append({"zoneName": name, "zoneState": {"available": bool(enabled)}, "hosts": shown})
-    listed.sort(key=lambda zone: not zone["zoneState"]["available"])
-    # Where the cloud's own services run; Nova shows it to operators only.
-    internal: dict[str, Any] = {"zoneName": "internal", "zoneState": {"available": True}, "hosts": {}}
-    return {"availabilityZoneInfo": [internal, *listed] if detail else listed}
+    return [
+        {"zoneName": name, "zoneState": {"available": enabled}, "hosts": shown.get(name)}
+        for name, enabled in sorted(found.items(), key=lambda zone: (not zone[1], zone[0]))
+    ]
 
 
 @routes.get("/os-availability-zone", until="2.101", rule=_RULE + "list", response=_answer({"type": "null"}))
@@ -66,7 +47,9 @@ async def _list(call: Call, *, detail: bool) -> Reply:
 )
 async def index(call: Call) -> Reply:
     """List the zones."""
-    return await _list(call, detail=False)
+    async with call.services.database.begin() as connection:
+        found = {zone.name: zone.enabled for zone in await zones.index(connection)}
+    return {"availabilityZoneInfo": _view(found, {})}
 
 
 @routes.get("/os-availability-zone/detail", until="2.101", rule=_RULE + "detail", response=_answer(_HOSTS))
@@ -79,4 +62,21 @@ async def index(call: Call) -> Reply:
 )
 async def detail(call: Call) -> Reply:
     """List the zones with their enabled hosts."""
-    return await _list(call, detail=True)
+    found: dict[str, bool] = {}
+    shown: dict[str, dict[str, Any]] = {}
+
+    def show(host: ComputeHost) -> None:
+        zone = zones.zone_of(host)
+        found[zone] = found.get(zone, False) or host.enabled
+        if host.enabled:
+            heard = timestamp(host.updated_at or host.created_at)
+            service = {"available": not host.forced_down, "active": True, "updated_at": heard}
+            shown.setdefault(zone, {})[host.name] = {"nova-compute": service}
+
+    # Many rows take their time: no transaction waits for that.
+    async with call.services.database.autocommit() as connection:
+        listed = await hosts.index(connection)
+    await spread(show, listed)
+    # Where the cloud's own services run; Nova shows it to operators only.
+    internal: dict[str, Any] = {"zoneName": "internal", "zoneState": {"available": True}, "hosts": {}}
+    return {"availabilityZoneInfo": [internal, *_view(found, shown)]}

@@ -33,6 +33,7 @@ from roost.compute.groups.identifiers import Identifiers
 from roost.compute.inventory.scopes import load_scopes
 from roost.errors import Forbidden, Invalid
 from roost.placement import rules as placement
+from roost.turns import spread
 
 routes = Table(prefix="/v2.1")
 
@@ -326,7 +327,7 @@ async def index(call: Call) -> Reply:
         found = await groups.index(
             connection, project_id=None if everywhere else call.caller.project_id or "", page=page
         )
-    return {"server_groups": [_view(group, call.version, in_list=True) for group in found]}
+    return {"server_groups": await spread(lambda group: _view(group, call.version, in_list=True), found)}
 
 
 async def create(call: Call) -> Reply:

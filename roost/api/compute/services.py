@@ -15,6 +15,7 @@ from roost.compute.inventory import hosts, zones
 from roost.compute.inventory.hosts import ComputeHost
 from roost.errors import Invalid, NotFound
 from roost.store.uuids import is_uuid
+from roost.turns import spread
 
 routes = Table(prefix="/v2.1")
 
@@ -67,9 +68,10 @@ async def index(call: Call) -> Reply:
     """List services, of one host (`host`) or one kind (`binary`)."""
     if call.query.get("binary", BINARY) not in ("", BINARY):
         return {"services": []}
-    async with call.services.database.begin() as connection:
+    # Many rows take their time: no transaction waits for that.
+    async with call.services.database.autocommit() as connection:
         found = await hosts.index(connection, name=call.query.get("host") or None)
-    return {"services": [_FIELDS.show(host, call.version) for host in found]}
+    return {"services": await spread(lambda host: _FIELDS.show(host, call.version), found)}
 
 
 _BY_NAME = {"rule": _RULE + "update", "response": thing({"service": _BRIEF})}

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,7 +20,9 @@ from roost.compute.inventory.changes import host_changed
 from roost.compute.inventory.scopes import check_not_targeted
 from roost.errors import Conflict, Invalid, NotFound, RoostError
 from roost.store.database import violated
+from roost.store.pages import every_row
 from roost.store.tables.compute import aggregate_hosts, aggregate_metadata, aggregates, hosts, scopes
+from roost.turns import spread
 
 ZONE = "availability_zone"
 """The metadata key that names the zone of an aggregate's hosts."""
@@ -69,9 +71,9 @@ async def index(connection: AsyncConnection, *, aggregate_id: int | None = None)
     query = sa.select(aggregates, scopes.c.name.label("scope_name")).outerjoin(
         scopes, scopes.c.id == aggregates.c.scope
     )
-    rows = (await connection.execute(query.where(only).order_by(aggregates.c.id))).all()
+    rows = await every_row(await connection.execute(query.where(only).order_by(aggregates.c.id)))
     members, metadata = await _members(connection, only), await _metadata(connection, only)
-    return [_aggregate(row, members.get(row.id, ()), metadata.get(row.id, {})) for row in rows]
+    return await spread(lambda row: _aggregate(row, members.get(row.id, ()), metadata.get(row.id, {})), rows)
 
 
 async def show(connection: AsyncConnection, aggregate_id: int) -> Aggregate:
@@ -185,17 +187,15 @@ def _aggregate(row: sa.Row[Any], members: Sequence[str], metadata: Mapping[str, 
 
 
 async def _members(connection: AsyncConnection, only: sa.ColumnElement[bool]) -> Mapping[int, Sequence[str]]:
+    in_order = sa.func.array_agg(aggregate_order_by(hosts.c.name, hosts.c.id))
     query = (
-        sa.select(aggregate_hosts.c.aggregate_id, hosts.c.name)
+        sa.select(aggregate_hosts.c.aggregate_id, in_order.label("names"))
         .join(hosts, hosts.c.id == aggregate_hosts.c.host_id)
         .join(aggregates, aggregates.c.id == aggregate_hosts.c.aggregate_id)
         .where(only)
-        .order_by(hosts.c.id)
+        .group_by(aggregate_hosts.c.aggregate_id)
     )
-    found: dict[int, list[str]] = {}
-    for aggregate_id, name in await connection.execute(query):
-        found.setdefault(aggregate_id, []).append(name)
-    return found
+    return {row.aggregate_id: row.names for row in await every_row(await connection.execute(query))}
 
 
 async def _metadata(connection: AsyncConnection, only: sa.ColumnElement[bool]) -> Mapping[int, Mapping[str, str]]:

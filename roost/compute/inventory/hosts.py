@@ -14,6 +14,7 @@ from roost.store import pages
 from roost.store.pages import EVERYTHING, PageRequest, SortKey
 from roost.store.tables.compute import aggregate_hosts, hosts
 from roost.store.tables.servers import servers
+from roost.turns import spread
 
 DEFAULT_ZONE = "nova"
 """Where a host is that no aggregate puts anywhere."""
@@ -81,7 +82,7 @@ async def index(
     named = hosts.c.uuid if by_uuid else hosts.c.id
     every = sa.select(*_COLUMNS)
     rows = await pages.read(connection, every, [SortKey(hosts.c.id)], page, *conditions, named=named)
-    return [ComputeHost._make(row) for row in rows]
+    return await spread(ComputeHost._make, rows)
 
 
 async def find(
