@@ -9,7 +9,6 @@ from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import ValidationError
 from oslo_utils import strutils
 
-from roost.api.versions import Version
 from roost.errors import Invalid
 from roost.store.uuids import is_uuid
 from roost.suggestions import explained, known_names
@@ -73,11 +72,6 @@ def array(items: Schema, **more: Any) -> Schema:
     """A list of these."""
     # In this order: a list that is too long is refused before its items are looked at.
     return {"type": "array", **more, "items": items}
-
-
-def since(version: Version, known: Mapping[str, Version], properties: Mapping[str, Schema], **more: Schema) -> Schema:
-    """An object without what is known only since a later version; it may have `more`."""
-    return thing({name: each for name, each in properties.items() if version >= known.get(name, version)}, more)
 
 
 def by_name(values: Schema, **more: Any) -> Schema:

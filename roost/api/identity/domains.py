@@ -3,7 +3,7 @@
 from typing import Any
 
 from roost.api import schemas
-from roost.api.identity.shapes import NAME, OPTIONS, PAGE, TAGS, filters, named, open_body, page, split
+from roost.api.identity.shapes import NAME, OPTIONS, PAGE, TAGS, described, filters, named, open_body, page
 from roost.api.permissions import ADMIN, ANYONE, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import STRING, TRUTH, array, thing
@@ -30,6 +30,7 @@ _KNOWN = {"name": NAME, "description": schemas.NULLABLE_STRING, "enabled": TRUTH
 _DOMAIN = named(description=STRING, enabled=TRUTH, tags=array(STRING))
 _ONE = thing({"domain": _DOMAIN})
 _LIST = thing({"domains": array(_DOMAIN), **PAGE})
+_COLUMNS = ("name", "description", "enabled", "tags")
 
 
 @routes.get("/domains", rule="identity:list_domains", response=_LIST)
@@ -63,7 +64,8 @@ async def show(call: Call) -> Reply:
 async def create(call: Call) -> Reply:
     """Make a domain."""
     async with call.services.database.begin() as connection:
-        return {"domain": _view(call, await domains.create(connection, _values(call.body["domain"])))}
+        made = await domains.create(connection, described(call.body["domain"], _COLUMNS))
+    return {"domain": _view(call, made)}
 
 
 @routes.patch("/domains/{domain_id}", rule="identity:update_domain", body=open_body("domain", _KNOWN), response=_ONE)
@@ -72,7 +74,7 @@ async def update(call: Call) -> Reply:
     domain_id = call.path["domain_id"]
     async with call.services.database.begin() as connection:
         before = await domains.show(connection, domain_id)
-        changes = _values(call.body["domain"])
+        changes = described(call.body["domain"], _COLUMNS)
         changes["extra"] = {**before.extra, **changes.get("extra", {})}
         return {"domain": _view(call, await domains.update(connection, domain_id, changes))}
 
@@ -88,13 +90,6 @@ async def delete(call: Call) -> Reply:
 def reference(domain_id: str, name: str) -> dict[str, str]:
     """A domain, as other things name it."""
     return {"id": domain_id, "name": name}
-
-
-def _values(body: dict[str, Any]) -> dict[str, Any]:
-    values, extra = split(body, ("name", "description", "enabled", "tags"))
-    if "description" in values:
-        values["description"] = values["description"] or ""
-    return {**values, "extra": extra} if extra else values
 
 
 def _view(call: Call, row: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from roost.api import schemas
 from roost.api.identity import users as user_views
-from roost.api.identity.shapes import NAME, PAGE, filters, linked, open_body, page, split
+from roost.api.identity.shapes import NAME, PAGE, described, filters, linked, open_body, page
 from roost.api.permissions import ADMIN, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import STRING, array, thing
@@ -62,7 +62,7 @@ async def show(call: Call) -> Reply:
 )
 async def create(call: Call) -> Reply:
     """Make a group."""
-    values = _values(call.body["group"])
+    values = described(call.body["group"], _KNOWN)
     values["domain_id"] = values.get("domain_id") or call.caller.domain_id or DOMAIN_ID
     async with call.services.database.begin() as connection:
         return {"group": _view(call, await groups.create(connection, values))}
@@ -71,7 +71,7 @@ async def create(call: Call) -> Reply:
 @routes.patch("/groups/{group_id}", rule="identity:update_group", body=open_body("group", _KNOWN), response=_ONE)
 async def update(call: Call) -> Reply:
     """Rename or describe a group."""
-    changes = _values(call.body["group"])
+    changes = described(call.body["group"], _KNOWN)
     changes.pop("domain_id", None)
     async with call.services.database.begin() as connection:
         return {"group": _view(call, await groups.update(connection, call.path["group_id"], changes))}
@@ -114,13 +114,6 @@ async def take_out(call: Call) -> Reply:
     async with call.services.database.begin() as connection:
         await groups.take_out(connection, call.path["group_id"], call.path["user_id"])
     return None
-
-
-def _values(body: dict[str, Any]) -> dict[str, Any]:
-    values, extra = split(body, _KNOWN)
-    if "description" in values:
-        values["description"] = values["description"] or ""
-    return {**values, "extra": extra} if extra else values
 
 
 def _view(call: Call, row: Any) -> dict[str, Any]:

@@ -41,6 +41,14 @@ def split(body: Mapping[str, Any], known: Iterable[str]) -> tuple[dict[str, Any]
     )
 
 
+def described(body: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    """A body in columns, with what else it wants to be kept as `extra`; no description is an empty one."""
+    values, extra = split(body, known)
+    if "description" in values:
+        values["description"] = values["description"] or ""
+    return {**values, "extra": extra} if extra else values
+
+
 def page(call: Call, plural: str, view: Callable[[Call, Any], dict[str, Any]], rows: Iterable[Any]) -> dict[str, Any]:
     """A list of things."""
     return {plural: [view(call, row) for row in rows], "links": {"next": None, "self": call.url, "previous": None}}
