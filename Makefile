@@ -220,7 +220,7 @@ senlin-import-test: install .venv-senlin-16/.installed .venv-mariadb/.installed
 lab: install
 	$(BIN)/python -m lab up
 
-lab-test: lab
+lab-test: lab .venv-senlin-16/.installed
 	$(BIN)/python -m pytest tests/lab
 
 lab-stop: install
