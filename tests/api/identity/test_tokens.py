@@ -129,7 +129,7 @@ async def test_an_admin_may_speak_for_the_system_and_others_may_not(api: Api) ->
     assert token["system"] == {"all": True}
     assert "project" not in token
     assert "admin" in [role["name"] for role in token["roles"]]
-    assert len(token["catalog"]) == 5
+    assert len(token["catalog"]) == 7
     listed = await api.get("/identity/v3/projects", cloud=None, headers={"X-Auth-Token": secret})
     assert listed.status_code == 200
     refused = await api.post(TOKENS, by_password(scope={"system": {"all": True}}), cloud=None)
