@@ -15,7 +15,7 @@ from roost.compute.inventory import topology as topologies
 from roost.config import Settings, database_url
 from roost.errors import Conflict, Invalid
 from roost.identity import users
-from roost.store.database import Database
+from roost.store.database import Database, patient
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,7 @@ async def _stock(connection: AsyncConnection, topology: str | None) -> None:
     """Make the inventory once; what an operator changes or deletes later stays so."""
     stored = await topologies.stored(connection)
     if stored is None:
+        await patient(connection)  # a topology of 100,000 hosts takes many seconds to read
         with progress("making the cloud") as tell:
             made = await topologies.load(connection, topologies.read(topology or topologies.DEFAULT), tell)
         if made:
