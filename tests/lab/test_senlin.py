@@ -84,6 +84,14 @@ def test_clusters_of_senlin_are_taken_over_scaled_and_healed(
     apart.do("recover_cluster")
     assert len(set(apart.hosts())) == 6, "healed, on the host that was left"
 
+    lost = spread.servers()[0]
+    admin.compute.delete_server(lost.id)
+    admin.compute.wait_for_delete(lost, interval=0.3, wait=60)
+    until(lambda: len([server for server in spread.servers() if server.status == "ACTIVE"]) == 4, 240)
+    for each in (spread, apart):
+        each.delete()
+    assert list(admin.network.ports(project_id=tenant.project_id)) == []
+
 
 def _imported(front: Front, old: Senlin) -> str:
     """What came, as soon as Senlin counts as gone."""
