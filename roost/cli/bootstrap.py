@@ -56,6 +56,7 @@ async def _transaction(settings: Settings) -> AsyncIterator[AsyncConnection]:
     database = Database(database_url(settings), session_url=settings.session_url)
     try:
         async with database.begin() as connection:
+            await patient(connection)  # passwords are hashed in it, and large topologies worked out
             yield connection
     finally:
         await database.close()
@@ -111,7 +112,6 @@ async def _stock(connection: AsyncConnection, topology: str | None) -> None:
     """Make the inventory once; what an operator changes or deletes later stays so."""
     stored = await topologies.stored(connection)
     if stored is None:
-        await patient(connection)  # a topology of 100,000 hosts takes many seconds to read
         with progress("making the cloud") as tell:
             made = await topologies.load(connection, topologies.read(topology or topologies.DEFAULT), tell)
         if made:
