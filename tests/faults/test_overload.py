@@ -30,6 +30,7 @@ MOST_AT_WORK, MOST_CONNECTIONS, PATIENCE = 4, 60, 2.0
 SETTINGS = f"""
 [api]
 max_requests = {MOST_AT_WORK}
+project_requests = {MOST_AT_WORK}
 max_connections = {MOST_CONNECTIONS}
 body_seconds = {PATIENCE}
 """

@@ -108,6 +108,6 @@ async def test_a_project_takes_so_many_and_no_more(api: Api) -> None:
     await make(api)
     over = await api.post(PATH, {"floatingip": {"floating_network_id": await public(api)}}, cloud="roost")
     assert (over.status_code, over.json()["NeutronError"]["message"]) == (
-        403,
+        409,
         "Quota exceeded for resources: ['floatingip'].",
     )
