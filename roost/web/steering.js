@@ -100,7 +100,9 @@ export class Steering {
     const free = policies.filter((/** @type {any} */ each) => !this._attached?.has(each.id));
     const named = (/** @type {any} */ each) => `${each.name} (${kindOf(each.type).replaceAll("_", " ")})`;
     const options = free.map((/** @type {any} */ each) => html("option", { value: each.id }, named(each)));
+    const chosen = this._policies.value;
     this._policies.replaceChildren(...(options.length ? options : [html("option", { value: "" }, "no other policy")]));
+    if (free.some((/** @type {any} */ each) => each.id === chosen)) this._policies.value = chosen;
   }
 
   /** Show what a deed would come to. @param {any} body @param {string} line @param {string} title */
