@@ -3,7 +3,7 @@
 Each project has a queue. A batch is what one project has waiting, up to a quantum; projects take turns (deficit round
 robin, counted in servers), several batches are under way at once, and no project has more than its share of them. So a
 project that asks for much, or whose rows are locked elsewhere, holds up itself. Requests that arrive while their
-project's batches are under way wait for the next one, and after a batch of several the next gathers for a moment: the
+project's batches are under way wait for the next one, and after a batch of a few the next gathers for a moment: the
 busier the process, the more of them share a commit.
 
 A server that moves is decided and claimed in the transaction that moves it (`moves.relocation`).
@@ -44,8 +44,9 @@ _WORTH_ANOTHER = 8
 """How many requests are worth a batch beside the one under way: fewer wait, and share the next."""
 _QUANTUM = 64
 """How many servers a project may ask for in one turn."""
-_GATHERING, _LONGEST_GATHERING = 0.5, 0.015
-"""How long the next batch gathers after one of several requests: a part of the time that it took, and the most."""
+_ENOUGH, _GATHERING, _LONGEST_GATHERING = 12, 0.5, 0.015
+"""After a batch of several requests, but not enough, how long the next one gathers: a part of the time that it took,
+and the most."""
 _LONGEST_PAUSE = 0.2
 _IDLE_SECONDS = 1.0
 
@@ -177,7 +178,7 @@ class Scheduler:
             if not self._busy_projects[project_id]:
                 del self._busy_projects[project_id]
             self._busy_groups -= groups
-            took = loop.time() - began if len(together) > 1 else 0.0
+            took = loop.time() - began if 1 < len(together) < _ENOUGH else 0.0
             self._gathering.add(project_id)
             loop.call_later(min(took * _GATHERING, _LONGEST_GATHERING), self._gathered, project_id)
 
