@@ -382,3 +382,28 @@ async def test_the_claim_writes_every_column_of_a_server_that_a_request_can_set(
     set_later = {"number", "power_state", "locked", "locked_reason", "launched_at", "created_at", "updated_at"}
     written = str(source).partition("INSERT INTO servers (")[2].partition(")")[0]
     assert {name.strip() for name in written.split(",")} == set(servers.c.keys()) - set_later
+
+
+async def test_after_a_few_together_the_next_ones_share_a_batch_and_after_one_nothing_waits(
+    schedulers: list[Scheduler], cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler, batches = schedulers[0], list[int]()
+    work = Scheduler._work
+
+    async def counted(self: Scheduler, together: list[PendingRequest]) -> None:
+        batches.append(len(together))
+        await work(self, together)
+
+    monkeypatch.setattr(Scheduler, "_work", counted)
+    monkeypatch.setattr("roost.compute.scheduling.scheduler._LONGEST_GATHERING", 0.5)
+    monkeypatch.setattr("roost.compute.scheduling.scheduler._GATHERING", 1000.0)
+    await scheduler.create_all([boot() for _ in range(3)])
+    first = asyncio.create_task(scheduler.create(boot()))
+    await asyncio.sleep(0.05)
+    await asyncio.gather(first, scheduler.create(boot()))
+    await asyncio.sleep(0.6)
+    monkeypatch.setattr("roost.compute.scheduling.scheduler._LONGEST_GATHERING", 3600.0)
+    async with asyncio.timeout(60):
+        await scheduler.create(boot())
+        await scheduler.create(boot())
+    assert batches == [3, 2, 1, 1]
