@@ -1,8 +1,10 @@
 """The plug-in as a distribution of its own: what it may use, and with which Python it is read."""
 
 import ast
+import shutil
+import subprocess
 import sys
-import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,13 @@ def test_it_is_read_by_python_3_9_and_needs_only_what_nova_brings(file: Path) ->
     assert futures, "annotations such as str | None are not evaluated"
 
 
-def test_it_pulls_in_nothing() -> None:
-    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
-    assert project["dependencies"] == []
-    assert project["requires-python"] == ">=3.9"
+def test_it_builds_and_installs_alone(tmp_path: Path) -> None:
+    copy, made, installed = (tmp_path / name for name in ("source", "dist", "installed"))
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", made, copy], check=True)
+    [wheel] = made.iterdir()
+    subprocess.run([*pip, "install", "--no-index", "--target", installed, wheel], check=True)
+    [found] = metadata.distributions(path=[str(installed)])
+    assert (found.name, found.metadata["Requires-Python"], found.requires) == ("roost-nova", ">=3.9", None)
+    assert sorted(path.name for path in (installed / "roost_nova").glob("*.py")) == [file.name for file in FILES]
