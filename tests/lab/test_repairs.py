@@ -197,7 +197,3 @@ def test_where_new_servers_would_come_is_planned_with_novas_flavors(somebody: Pe
     path = f"/os-server-groups/{group}/plan"
     planned = somebody.ask("POST", path, {"plan": {"create": asked}})[1]["plan"]
     assert planned["sentence"] == "3 servers would be placed, no rules would be broken."
-    order = {"plan": {"create": asked, "generation": planned["generation"]}}
-    status, answer = somebody.ask("POST", path, order)
-    assert status == 400
-    assert "create them with the scheduler hint group" in answer["badRequest"]["message"]
