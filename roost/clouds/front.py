@@ -8,7 +8,8 @@ scheduler is told that its rules leave no host.
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -17,6 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost.clouds.base import CloudError
 from roost.clouds.nova import VIA, Nova, is_stricter
 from roost.clouds.server_groups import Find, create_above
 from roost.compute.answers import plans
@@ -38,8 +40,8 @@ _OVERLAP = timedelta(minutes=2)
 _MOST_AT_ONCE = 200
 """Servers that are looked up one by one in a round; the rest wait for the next."""
 _FRESH_SECONDS = 1.0
-PLACE = "roost_place"
-"""The scheduler hint by which a server asks the plug-in for a place of an applied plan."""
+_LOOKS = (0.0, 1.0, 2.0, 4.0)
+"""Seconds before each look for servers whose creation was not answered: Nova may still be at work on it."""
 _FEW = 10
 _SHARE = 0.1
 """More groups than these, and than this share of all, do not vanish between two looks: then Nova is not believed."""
@@ -105,8 +107,18 @@ class Front:
         concerned = [server for server in (*servers, *late) if server.id in followed or server.id in new]
         async with self.database.begin() as connection:
             await mirror.put_servers(connection, self.settings, concerned, at=at, new=new, gone=gone & followed)
+            given_up = await reservations.given_up(connection)
+        await self._delete_unwanted(server.id for server in servers if server.place in given_up)
         self._since = started - _OVERLAP
         self._alarmed = False
+
+    async def _delete_unwanted(self, server_ids: Iterable[str]) -> None:
+        """Delete servers that Nova made, or kept, for a plan that failed."""
+        for server_id in server_ids:
+            logger.warning("server %s belongs to a plan that failed, and is deleted", server_id)
+            # One that cannot be deleted now is seen again in the next rounds.
+            with suppress(Conflict):
+                await self.nova.delete_server(None, server_id)
 
     async def _raise_alarm(self, error: mirror.Implausible) -> None:
         """Say that Nova is not believed: in the log and the metrics each time, as a notification once."""
@@ -121,8 +133,10 @@ class Front:
         """Delete groups that Nova does not have, with their rules: these, or all (None) and with them every host that
         Nova does not have. The groups, and the hosts. Raises `Conflict` for a group that Nova has."""
         async with self.database.begin() as connection:
+            await mirror.take_inventory(connection)
+            hosts = await self.nova.hosts()
             await mirror.take_turn(connection)
-            listed, hosts = await asyncio.gather(self.nova.groups(), self.nova.hosts())
+            listed = await self.nova.groups()
             here = {group.id for group in listed}
             if group_ids is None:
                 names = await mirror.forget_hosts_but(connection, {host.name for host in hosts})
@@ -137,7 +151,7 @@ class Front:
     async def follow_inventory(self) -> None:
         """Hosts and aggregates as they are now."""
         async with self.database.begin() as connection:
-            await mirror.take_turn(connection)
+            await mirror.take_inventory(connection)
             hosts, aggregates = await asyncio.gather(self.nova.hosts(), self.nova.aggregates())
             await mirror.check_cloud(connection, hosts)
             await mirror.put_inventory(connection, hosts, aggregates)
@@ -162,12 +176,12 @@ class Front:
     async def adopt_group(self, group_id: str) -> None:
         """Take over a group that somebody made in Nova itself. Raises `NotFound`."""
         at = await self._now()
+        group = await self.nova.group(group_id)
+        if group is None:
+            raise groups.missing(group_id)
+        members, _ = await self.nova.servers_by_id(group.members[:_MOST_AT_ONCE])
         async with self.database.begin() as connection:
             await mirror.take_turn(connection)
-            group = await self.nova.group(group_id)
-            if group is None:
-                raise groups.missing(group_id)
-            members, _ = await self.nova.servers_by_id(group.members[:_MOST_AT_ONCE])
             await mirror.put_groups(connection, self.settings, [group])
             new = dict.fromkeys((member.id for member in members), group_id)
             await mirror.put_servers(connection, self.settings, members, at=at, new=new)
@@ -246,24 +260,42 @@ class FrontedGroups:
         self, token: str, scheduler: Scheduler, group: Group, change: Create, generation: str, owner: str
     ) -> GroupPlan:
         """In Nova, with the caller's rights, once the places of the plan are held for them: the plug-in of Nova's
-        scheduler asks for these places. If Nova refuses one server, none is left."""
+        scheduler asks for these places. If Nova refuses one server, none is left; one whose creation it does not answer
+        is looked for."""
+        since = datetime.now(UTC) - _OVERLAP
         plan, tokens = await plans.hold_planned(scheduler, group, change, generation, owner, reservations.hold)
         names = [placed["name"] for placed in plan.outcome.placements]
         made = await asyncio.gather(
             *(self._boot(token, change, name, place) for name, place in zip(names, tokens, strict=True)),
             return_exceptions=True,
         )
-        ids = [each for each in made if isinstance(each, str)]
+        ids = {place: each for place, each in zip(tokens, made, strict=True) if isinstance(each, str)}
         errors = [each for each in made if isinstance(each, BaseException)]
-        if errors:
-            await asyncio.gather(*(self.front.nova.delete_server(token, server_id) for server_id in ids))
+        if errors and all(isinstance(each, CloudError) for each in errors):
+            ids |= await self._find_placed(set(tokens) - ids.keys(), since)
+        if len(ids) < len(tokens):
+            # Written down first: what cannot be deleted here, or comes later, is deleted by the engine.
             async with self.front.database.begin() as connection:
-                await reservations.let_go(connection, tokens)
+                await reservations.give_up(connection, tokens)
+            deleted = (self.front.nova.delete_server(token, server_id) for server_id in ids.values())
+            await asyncio.gather(*deleted, return_exceptions=True)
             raise errors[0]
-        return replace(plan, server_ids=tuple(ids))
+        return replace(plan, server_ids=tuple(ids[place] for place in tokens))
+
+    async def _find_placed(self, tokens: Collection[str], since: datetime) -> dict[str, str]:
+        """The servers that Nova has made for these places without saying so."""
+        found: dict[str, str] = {}
+        for pause in _LOOKS:
+            await asyncio.sleep(pause)
+            with suppress(CloudError):
+                servers, _ = await self.front.nova.servers(since)
+                found = {server.place: server.id for server in servers if server.place and server.place in tokens}
+            if len(found) == len(tokens):
+                break
+        return found
 
     async def _boot(self, token: str, change: Create, name: str, place: str) -> str:
         boot = change.boot
         server = {"name": name, "flavorRef": boot.flavor_id, "imageRef": boot.image_id, "availability_zone": boot.zone}
         given = {key: value for key, value in server.items() if value is not None}
-        return await self.front.nova.create_server(token, given, {**boot.hints, PLACE: place})
+        return await self.front.nova.create_server(token, given, boot.hints, place)

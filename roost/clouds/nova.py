@@ -33,6 +33,9 @@ _NEWEST_SECONDS = 60.0
 _PAGE = 1000
 VIA = "1.1 roost"
 """What each request to Nova says of where it came through, so that a Roost which asks itself notices it."""
+PLACE = "roost_place"
+"""The scheduler hint by which a server asks the plug-in for a place of an applied plan, and the key of its metadata by
+which Roost finds the server where Nova's answer was lost."""
 NODE_ID = "cluster_node_id"
 """The key of a server's metadata that names its node; profiles set it too."""
 _VERSION = "2.87"
@@ -302,16 +305,17 @@ class Nova:
         if answer.status != 404:
             answer.accepted()
 
-    async def create_server(self, token: str, server: Mapping[str, Any], hints: Mapping[str, Any]) -> str:
-        """Ask for a server on the only network that its project can use, as Nova chooses it in its first version; its
-        id."""
-        content = json.dumps({"server": server, "os:scheduler_hints": hints}).encode()
+    async def create_server(self, token: str, server: Mapping[str, Any], hints: Mapping[str, Any], place: str) -> str:
+        """Ask for a server at a planned place, on the only network that its project can use, as Nova chooses it in its
+        first version; its id."""
+        marked = {"server": {**server, "metadata": {PLACE: place}}, "os:scheduler_hints": {**hints, PLACE: place}}
+        content = json.dumps(marked).encode()
         headers = {"Content-Type": "application/json", "OpenStack-API-Version": "compute 2.1"}
         answer = await self.ask("POST", "/v2.1/servers", token=token, headers=headers, body=content)
         return str(answer.accepted().json()["server"]["id"])
 
-    async def delete_server(self, token: str, server_id: str) -> None:
-        """Delete a server; one that is gone is gone."""
+    async def delete_server(self, token: str | None, server_id: str) -> None:
+        """Delete a server, as the caller or as Roost's own user; one that is gone is gone."""
         answer = await self.ask("DELETE", _server_path(server_id), token=token)
         if answer.status != 404:
             answer.accepted()
@@ -435,4 +439,5 @@ def _server(row: Mapping[str, Any]) -> mirror.NovaServer:
         launched_at=None if launched is None else datetime.fromisoformat(launched).replace(tzinfo=UTC),
         settled=task_state is None and vm_state not in ("building", "resized"),
         zone=row.get("pinned_availability_zone"),
+        place=row["metadata"].get(PLACE),
     )

@@ -36,6 +36,7 @@ class AdvisoryLock(IntEnum):
     HISTORY = 7_266_019
     IMPORT = 7_266_020
     DRAINS = 7_266_021
+    INVENTORY = 7_266_022
 
 
 class Rounds:

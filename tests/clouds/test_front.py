@@ -2,17 +2,21 @@
 one."""
 
 import asyncio
+import uuid
+from collections.abc import Collection, Sequence
 from typing import Any
 
+import httpx
 import pytest
 
-from roost.clouds.nova import is_stricter, nearest_policy
+from roost.clouds.nova import Nova, is_stricter, nearest_policy
 from roost.compute.fronting import reservations
 from roost.compute.fronting.choice import COLUMNS, FAILED_BUILDS
+from roost.compute.fronting.mirror import NovaHost
 from roost.compute.inventory import images
 from roost.placement.rules import Rule
 from tests.clouds.conftest import NEWEST, Cloud, Person, through
-from tests.clouds.fault_proxy import FaultProxy
+from tests.clouds.fault_proxy import Cut, FaultProxy
 from tests.conftest import Served
 
 
@@ -104,6 +108,34 @@ async def test_groups_made_behind_are_taken_over(cloud: Cloud) -> None:
     assert (await cloud.tenant.ask("GET", f"/os-server-groups/{group}")).status_code == 404
 
 
+async def test_groups_do_not_wait_for_a_nova_that_takes_long_to_list_its_hosts(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a server that boots in a group of which Roost has not heard yet would end in ERROR."""
+    begun, answered = asyncio.Event(), asyncio.Event()
+    hosts = await cloud.front.nova.hosts()
+
+    async def slowly(nova: Nova) -> list[NovaHost]:
+        begun.set()
+        await answered.wait()
+        return hosts
+
+    body = {"server_group": {"name": "native", "policy": "affinity"}}
+    made = await cloud.tenant.ask("POST", "/os-server-groups", body, version="2.64", straight=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(Nova, "hosts", slowly)
+        following = asyncio.create_task(cloud.front.follow_inventory())
+        await begun.wait()
+        async with asyncio.timeout(5):
+            offered = [host.name for host in hosts]
+            group, server = made.json()["server_group"]["id"], str(uuid.uuid4())
+            assert set(await choice_of(cloud, group, server, offered=offered)) <= set(offered)
+            assert await cloud.tenant.group("anti-affinity:rack")
+        assert not following.done()
+        answered.set()
+        await following
+
+
 async def test_the_rest_is_relayed_in_a_version_that_is_spoken_behind(cloud: Cloud) -> None:
     answer = await cloud.tenant.ask("GET", "/flavors", version="2.61")
     assert answer.headers["OpenStack-API-Version"] == "compute 2.61"
@@ -193,6 +225,77 @@ async def test_a_planned_creation_that_nova_refuses_leaves_nothing(cloud: Cloud)
     assert (await cloud.tenant.ask("POST", path, unknown)).status_code == 400
 
 
+async def apply_through(cloud: Cloud, served: Served, *faults: tuple[str, str, Cut, int]) -> tuple[str, httpx.Response]:
+    """Apply a plan for three servers while some requests to Nova go wrong; its group and the answer."""
+    group = await cloud.tenant.group("anti-affinity:availability_zone")
+    path = f"/os-server-groups/{group}/plan"
+    plan = (await cloud.tenant.ask("POST", path, {"plan": {"create": planned()}})).json()["plan"]
+    order = {"plan": {"create": planned(), "generation": plan["generation"]}}
+    async with FaultProxy(served.url).running() as proxy:
+        for fault in faults:
+            proxy.fail(*fault)
+        nova, cloud.front.nova = cloud.front.nova, through(proxy, served)
+        answer = await cloud.tenant.ask("POST", path, order)
+        cloud.front.nova.close()
+        cloud.front.nova = nova
+    return group, answer
+
+
+async def servers_behind(cloud: Cloud) -> dict[str, str]:
+    listed = await cloud.tenant.ask("GET", "/servers", version="2.87", straight=True)
+    return {server["id"]: server["name"] for server in listed.json()["servers"]}
+
+
+async def test_servers_of_a_plan_whose_creation_nova_did_not_answer_are_found(cloud: Cloud, served: Served) -> None:
+    group, answer = await apply_through(cloud, served, ("POST", "/servers$", Cut.AFTER, 2))
+    assert answer.status_code == 200, answer.text
+    made = {each["server_id"]: each["name"] for each in answer.json()["plan"]["placements"]}
+    assert made == await servers_behind(cloud), "each once"
+    async with cloud.front.database.begin() as connection:
+        held = (await reservations.show(connection, group)).held
+    for server in made:
+        token = (await hints_behind(cloud, server))["roost_place"]
+        assert await choice_of(cloud, group, server, token) == [held[token].host]
+
+
+async def test_a_plan_whose_creation_never_reached_nova_leaves_nothing(
+    cloud: Cloud, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roost.clouds.front._LOOKS", (0.0, 0.1))
+    group, answer = await apply_through(cloud, served, ("POST", "/servers$", Cut.BEFORE, 1))
+    assert answer.status_code == 503, answer.text
+    assert "Nova does not answer" in answer.json()["serviceUnavailable"]["message"]
+    await gone(cloud)
+    async with cloud.front.database.begin() as connection:
+        assert (await reservations.show(connection, group)).held == {}
+    path = f"/os-server-groups/{group}/plan"
+    again = (await cloud.tenant.ask("POST", path, {"plan": {"create": planned()}})).json()["plan"]
+    order = {"plan": {"create": planned(), "generation": again["generation"]}}
+    assert (await cloud.tenant.ask("POST", path, order)).json()["plan"]["applied"], "a new plan has the places"
+
+
+async def test_servers_that_nova_makes_after_their_plan_failed_are_deleted(
+    cloud: Cloud, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing comes back from Nova: neither that it made the servers, nor their list, nor that it would delete them."""
+    monkeypatch.setattr("roost.clouds.front._LOOKS", (0.0,))
+    lost = [("POST", "/servers$", Cut.AFTER, 3), ("GET", "/servers/detail", Cut.BEFORE, 100)]
+    kept = await cloud.tenant.boot()
+    _, answer = await apply_through(cloud, served, *lost, ("DELETE", "/servers/", Cut.BEFORE, 100))
+    assert answer.status_code == 503, answer.text
+    assert len(await servers_behind(cloud)) == 4
+    await cloud.front.follow()
+    await gone(cloud, but={kept})
+
+
+async def gone(cloud: Cloud, but: Collection[str] = ()) -> None:
+    for _ in range(300):
+        if (await servers_behind(cloud)).keys() <= set(but):
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(await servers_behind(cloud))
+
+
 async def test_a_planned_creation_that_no_longer_holds_is_refused(cloud: Cloud) -> None:
     group = await cloud.tenant.group("anti-affinity:availability_zone")
     path = f"/os-server-groups/{group}/plan"
@@ -211,9 +314,11 @@ async def hints_behind(cloud: Cloud, server: str) -> dict[str, str]:
     return {key: value for key, [value] in shown.json()["server"]["scheduler_hints"].items()}
 
 
-async def choice_of(cloud: Cloud, group: str, server: str, token: str) -> list[str]:
+async def choice_of(
+    cloud: Cloud, group: str, server: str, token: str = "", offered: Sequence[str] | None = None
+) -> list[str]:
     """What Roost answers the plug-in about a server, with every host of the cloud to choose from."""
-    hosts = [host.name for host in await cloud.front.nova.hosts()]
+    hosts = offered or [host.name for host in await cloud.front.nova.hosts()]
     room = {name: [0.0 if name == FAILED_BUILDS or name.endswith("used") else 100.0] * len(hosts) for name in COLUMNS}
     wanted = {"instance_id": server, "group_id": group, "project_id": "p", "user_id": "u", "token": token}
     asked = {**wanted, "resources": {"vcpus": 1, "memory_mb": 1, "disk_gb": 1}, "hosts": {"names": hosts, **room}}

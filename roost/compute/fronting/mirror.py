@@ -38,19 +38,28 @@ logger = logging.getLogger(__name__)
 REFUSED = Metric("roost_front_refused", "Looks at Nova that ended because what it said could not be right.")
 
 # One at a time: two that look at Nova at different moments must not write over each other.
+_TAKE_INVENTORY = sa.select(sa.func.pg_advisory_xact_lock(int(AdvisoryLock.INVENTORY)))
 _TAKE_TURN = sa.select(sa.func.pg_advisory_xact_lock(int(AdvisoryLock.MIRROR)))
 _HOLD_OFF = sa.select(sa.func.pg_advisory_xact_lock_shared(int(AdvisoryLock.MIRROR)))
 
 
+async def take_inventory(connection: AsyncConnection) -> None:
+    """Keep others from writing Nova's hosts and aggregates until this transaction ends, to read and write in one go.
+    Nova may take a minute to list its hosts, and servers that boot must not wait for that: groups have their own
+    turn, which comes after this one where both are needed."""
+    await connection.execute(_TAKE_INVENTORY)
+    await database.patient(connection)
+
+
 async def take_turn(connection: AsyncConnection) -> None:
-    """Keep others from writing what Nova says until this transaction ends, to read and write in one go."""
+    """Keep others from writing Nova's groups until this transaction ends, to read and write in one go."""
     await connection.execute(_TAKE_TURN)
     await database.patient(connection)
 
 
 async def hold_off(connection: AsyncConnection) -> None:
-    """Nothing of Nova's is written until this transaction ends: what it makes or deletes on both sides is not mistaken
-    for something that others did."""
+    """None of Nova's groups is written until this transaction ends: what it makes or deletes on both sides is not
+    mistaken for something that others did."""
     await connection.execute(_HOLD_OFF)
     await database.patient(connection)
 
@@ -130,6 +139,8 @@ class NovaServer:
     confirmed."""
     zone: str | None = None
     """The zone that it was asked for in, and that Nova does not let it leave; None also where Nova does not say."""
+    place: str | None = None
+    """The token of the planned place that it was made for."""
 
     def row(self) -> dict[str, Any]:
         """As it is stored, apart from its host and its group."""

@@ -6,7 +6,8 @@ is stale. A reservation is a claim of a server that Nova
 is still making, or moving; it becomes a fact, or is given back, when Nova says where the server is.
 
 An applied plan holds its places (`hold`) before Nova is asked for the servers. A server that comes with the token of
-one gets that place and no other.
+one gets that place and no other. When the plan fails its places are given up (`give_up`), and a server that Nova makes
+for one of them all the same is deleted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +32,7 @@ from roost.store.tables.servers import server_groups, servers
 
 _HELD = sa.text("interval '10 minutes'")
 """How long the place of an applied plan waits for its server: the scheduler of a busy cloud may have a queue."""
+_FRESH = planned_places.c.created_at > sa.func.now() - _HELD
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ async def hold(connection: AsyncConnection, group_id: str, places: Sequence[tupl
     each. What others have decided on the group meanwhile is stale. Raises `Conflict` while servers are still to come
     for places that were held before: plans do not know of those."""
     rows = [{"group_id": group_id, "host_id": host_id, "partition": partition} for host_id, partition in places]
-    await connection.execute(planned_places.delete().where(planned_places.c.created_at < sa.func.now() - _HELD))
+    await connection.execute(planned_places.delete().where(~_FRESH))
     if any(place.server_id is None for place in (await _held(connection, group_id)).values()):
         raise Conflict("The servers of a plan that was applied before are still to be placed; plan again in a moment.")
     made = sa.insert(planned_places).returning(planned_places.c.token, sort_by_parameter_order=True)
@@ -151,9 +153,16 @@ async def hold(connection: AsyncConnection, group_id: str, places: Sequence[tupl
     return tokens
 
 
-async def let_go(connection: AsyncConnection, tokens: Iterable[str]) -> None:
-    """Hold these places no longer: their servers will not come."""
-    await connection.execute(planned_places.delete().where(planned_places.c.token.in_(list(tokens))))
+async def give_up(connection: AsyncConnection, tokens: Sequence[str]) -> None:
+    """Hold these places no longer: their servers are not wanted, though Nova may still make them."""
+    mine = planned_places.c.token.in_(tokens)
+    await connection.execute(planned_places.update().where(mine).values(given_up=True))
+
+
+async def given_up(connection: AsyncConnection) -> set[str]:
+    """The tokens of places that were given up a short while ago."""
+    query = sa.select(planned_places.c.token).where(planned_places.c.given_up, _FRESH)
+    return set(await connection.scalars(query))
 
 
 async def occupy(connection: AsyncConnection, server_id: str, host_ids: Iterable[int | None]) -> bool:
@@ -217,8 +226,7 @@ async def _snapshot(connection: AsyncConnection, group: sa.Row[Any]) -> Snapshot
 async def _held(connection: AsyncConnection, group_id: str) -> dict[str, HeldPlace]:
     table = planned_places
     query = sa.select(table, hosts.c.name).join(hosts, hosts.c.id == table.c.host_id)
-    fresh = table.c.group_id == group_id, table.c.created_at > sa.func.now() - _HELD
-    rows = await connection.execute(query.where(*fresh))
+    rows = await connection.execute(query.where(table.c.group_id == group_id, ~table.c.given_up, _FRESH))
     return {row.token: HeldPlace(row.name, row.partition, row.server_id) for row in rows}
 
 

@@ -20,7 +20,7 @@ plans = sa.Table(
 )
 
 # Places of an applied plan, held for servers that a nova-scheduler is still to place. Each server names its place by
-# the token, which only Roost and Nova's scheduler know.
+# the token.
 planned_places = sa.Table(
     "planned_places",
     metadata,
@@ -30,6 +30,8 @@ planned_places = sa.Table(
     sa.Column("partition", sa.Integer),
     # The server that came for it: from then on the server itself counts.
     sa.Column("server_id", UUID(as_uuid=False)),
+    # The plan failed: a server that comes all the same is deleted.
+    sa.Column("given_up", sa.Boolean, nullable=False, server_default=sa.false()),
     created_at(),
 )
 
