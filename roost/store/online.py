@@ -17,3 +17,10 @@ def create_index(name: str, table: str, columns: str, where: str | None = None, 
         op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
         op.execute(f"CREATE INDEX CONCURRENTLY {name} ON {table} USING {using} ({columns}){condition}")
         op.execute(GIVE_UP_EARLY)
+
+
+def run(script: str) -> None:
+    """Execute statements that each end with a semicolon at the end of a line."""
+    for statement in script.split(";\n"):
+        if statement.strip():
+            op.execute(statement)

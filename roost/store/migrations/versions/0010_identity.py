@@ -3,218 +3,157 @@
 import itertools
 import uuid
 
-import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import postgresql
+
+from roost.store import online
 
 revision = "0010"
 down_revision = "0009"
 
+_TABLES = """
+    CREATE TABLE catalog_endpoints (
+        id text CONSTRAINT pk_catalog_endpoints PRIMARY KEY,
+        service_id text NOT NULL,
+        interface text NOT NULL,
+        region_id text,
+        url text NOT NULL,
+        enabled boolean NOT NULL DEFAULT true,
+        extra jsonb NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT now()
+    );
+    CREATE INDEX ix_catalog_endpoints_service_id ON catalog_endpoints (service_id);
+    CREATE TABLE catalog_services (
+        id text CONSTRAINT pk_catalog_services PRIMARY KEY,
+        type text NOT NULL,
+        name text,
+        description text,
+        enabled boolean NOT NULL DEFAULT true,
+        extra jsonb NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT now()
+    );
+    CREATE TABLE domains (
+        id text CONSTRAINT pk_domains PRIMARY KEY,
+        name text NOT NULL CONSTRAINT uq_domains_name UNIQUE,
+        description text NOT NULL DEFAULT '',
+        enabled boolean NOT NULL DEFAULT true,
+        tags text[] NOT NULL DEFAULT '{}',
+        extra jsonb NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT now()
+    );
+    CREATE TABLE regions (
+        id text CONSTRAINT pk_regions PRIMARY KEY,
+        description text NOT NULL DEFAULT '',
+        parent_region_id text CONSTRAINT fk_regions_parent_region_id REFERENCES regions (id),
+        extra jsonb NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT now()
+    );
+    CREATE TABLE registered_limits (
+        id text CONSTRAINT pk_registered_limits PRIMARY KEY,
+        service_id text NOT NULL,
+        region_id text,
+        resource_name text NOT NULL,
+        default_limit integer NOT NULL,
+        description text,
+        created_at timestamptz NOT NULL DEFAULT now()
+    );
+    CREATE TABLE roles (
+        id text CONSTRAINT pk_roles PRIMARY KEY,
+        name text NOT NULL CONSTRAINT uq_roles_name UNIQUE,
+        description text,
+        fixed boolean NOT NULL DEFAULT false,
+        extra jsonb NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT now()
+    );
+    CREATE TABLE access_rules (
+        id text CONSTRAINT pk_access_rules PRIMARY KEY,
+        user_id text NOT NULL CONSTRAINT fk_access_rules_user_id REFERENCES users (id) ON DELETE CASCADE,
+        service text NOT NULL,
+        path text NOT NULL,
+        method text NOT NULL,
+        CONSTRAINT uq_access_rules_user_id_service_path_method UNIQUE (user_id, service, path, method)
+    );
+    CREATE TABLE application_credentials (
+        id text CONSTRAINT pk_application_credentials PRIMARY KEY,
+        user_id text NOT NULL CONSTRAINT fk_application_credentials_user_id REFERENCES users (id) ON DELETE CASCADE,
+        project_id text NOT NULL,
+        name text NOT NULL,
+        secret_hash text NOT NULL,
+        description text NOT NULL DEFAULT '',
+        expires_at timestamptz,
+        unrestricted boolean NOT NULL DEFAULT false,
+        roles text[] NOT NULL,
+        access_rules text[],
+        created_at timestamptz NOT NULL DEFAULT now(),
+        CONSTRAINT fk_application_credentials_project_id FOREIGN KEY (project_id)
+            REFERENCES projects (id) ON DELETE CASCADE,
+        CONSTRAINT uq_application_credentials_user_id_name UNIQUE (user_id, name)
+    );
+    CREATE TABLE groups (
+        id text CONSTRAINT pk_groups PRIMARY KEY,
+        name text NOT NULL,
+        domain_id text NOT NULL CONSTRAINT fk_groups_domain_id REFERENCES domains (id) ON DELETE CASCADE,
+        description text NOT NULL DEFAULT '',
+        extra jsonb NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT now(),
+        CONSTRAINT uq_groups_domain_id_name UNIQUE (domain_id, name)
+    );
+    CREATE TABLE implied_roles (
+        prior text NOT NULL,
+        implied text NOT NULL,
+        CONSTRAINT pk_implied_roles PRIMARY KEY (prior, implied),
+        CONSTRAINT fk_implied_roles_implied FOREIGN KEY (implied)
+            REFERENCES roles (name) ON DELETE CASCADE ON UPDATE CASCADE,
+        CONSTRAINT fk_implied_roles_prior FOREIGN KEY (prior)
+            REFERENCES roles (name) ON DELETE CASCADE ON UPDATE CASCADE
+    );
+    CREATE TABLE limits (
+        id text CONSTRAINT pk_limits PRIMARY KEY,
+        project_id text CONSTRAINT fk_limits_project_id REFERENCES projects (id) ON DELETE CASCADE,
+        domain_id text CONSTRAINT fk_limits_domain_id REFERENCES domains (id) ON DELETE CASCADE,
+        registered_limit_id text NOT NULL,
+        resource_limit integer NOT NULL,
+        description text,
+        created_at timestamptz NOT NULL DEFAULT now(),
+        CONSTRAINT ck_limits_one_owner CHECK ((project_id IS NULL) <> (domain_id IS NULL)),
+        CONSTRAINT fk_limits_registered_limit_id FOREIGN KEY (registered_limit_id) REFERENCES registered_limits (id)
+    );
+    CREATE TABLE grants (
+        id bigint GENERATED BY DEFAULT AS IDENTITY CONSTRAINT pk_grants PRIMARY KEY,
+        user_id text CONSTRAINT fk_grants_user_id REFERENCES users (id) ON DELETE CASCADE,
+        group_id text CONSTRAINT fk_grants_group_id REFERENCES groups (id) ON DELETE CASCADE,
+        project_id text CONSTRAINT fk_grants_project_id REFERENCES projects (id) ON DELETE CASCADE,
+        domain_id text CONSTRAINT fk_grants_domain_id REFERENCES domains (id) ON DELETE CASCADE,
+        inherited boolean NOT NULL DEFAULT false,
+        role text NOT NULL CONSTRAINT fk_grants_role REFERENCES roles (name) ON DELETE CASCADE ON UPDATE CASCADE,
+        CONSTRAINT ck_grants_one_actor CHECK ((user_id IS NULL) <> (group_id IS NULL)),
+        CONSTRAINT ck_grants_one_target CHECK (project_id IS NULL OR domain_id IS NULL)
+    );
+    CREATE INDEX ix_grants_group_id ON grants (group_id);
+    CREATE INDEX ix_grants_user_id ON grants (user_id);
+    CREATE UNIQUE INDEX uq_grants_all ON grants (coalesce(user_id, ''), coalesce(group_id, ''),
+        coalesce(project_id, ''), coalesce(domain_id, ''), inherited, role);
+    CREATE TABLE group_users (
+        group_id text NOT NULL CONSTRAINT fk_group_users_group_id REFERENCES groups (id) ON DELETE CASCADE,
+        user_id text NOT NULL CONSTRAINT fk_group_users_user_id REFERENCES users (id) ON DELETE CASCADE,
+        CONSTRAINT pk_group_users PRIMARY KEY (group_id, user_id)
+    );
+    CREATE INDEX ix_group_users_user_id ON group_users (user_id);
+    ALTER TABLE projects ADD COLUMN domain_id text NOT NULL DEFAULT 'default';
+    ALTER TABLE projects ADD COLUMN parent_id text;
+    ALTER TABLE projects ADD COLUMN tags text[] NOT NULL DEFAULT '{}';
+    ALTER TABLE projects ADD COLUMN extra jsonb NOT NULL DEFAULT '{}';
+    ALTER TABLE tokens ADD COLUMN domain_id text;
+    ALTER TABLE tokens ADD COLUMN application_credential_id text;
+    ALTER TABLE users ADD COLUMN domain_id text NOT NULL DEFAULT 'default';
+    ALTER TABLE users ADD COLUMN default_project_id text;
+    ALTER TABLE users ADD COLUMN description text;
+    ALTER TABLE users ADD COLUMN extra jsonb NOT NULL DEFAULT '{}';
+"""
+
 
 def upgrade() -> None:
     """Apply."""
-    op.create_table(
-        "catalog_endpoints",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("service_id", sa.Text(), nullable=False),
-        sa.Column("interface", sa.Text(), nullable=False),
-        sa.Column("region_id", sa.Text(), nullable=True),
-        sa.Column("url", sa.Text(), nullable=False),
-        sa.Column("enabled", sa.Boolean(), server_default=sa.text("true"), nullable=False),
-        sa.Column("extra", postgresql.JSONB(astext_type=sa.Text()), server_default="{}", nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_catalog_endpoints")),
-    )
-    op.create_index(op.f("ix_catalog_endpoints_service_id"), "catalog_endpoints", ["service_id"], unique=False)
-    op.create_table(
-        "catalog_services",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("type", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=True),
-        sa.Column("description", sa.Text(), nullable=True),
-        sa.Column("enabled", sa.Boolean(), server_default=sa.text("true"), nullable=False),
-        sa.Column("extra", postgresql.JSONB(astext_type=sa.Text()), server_default="{}", nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_catalog_services")),
-    )
-    op.create_table(
-        "domains",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("description", sa.Text(), server_default="", nullable=False),
-        sa.Column("enabled", sa.Boolean(), server_default=sa.text("true"), nullable=False),
-        sa.Column("tags", postgresql.ARRAY(sa.Text()), server_default="{}", nullable=False),
-        sa.Column("extra", postgresql.JSONB(astext_type=sa.Text()), server_default="{}", nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_domains")),
-        sa.UniqueConstraint("name", name=op.f("uq_domains_name")),
-    )
-    op.create_table(
-        "regions",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("description", sa.Text(), server_default="", nullable=False),
-        sa.Column("parent_region_id", sa.Text(), nullable=True),
-        sa.Column("extra", postgresql.JSONB(astext_type=sa.Text()), server_default="{}", nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.ForeignKeyConstraint(["parent_region_id"], ["regions.id"], name=op.f("fk_regions_parent_region_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_regions")),
-    )
-    op.create_table(
-        "registered_limits",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("service_id", sa.Text(), nullable=False),
-        sa.Column("region_id", sa.Text(), nullable=True),
-        sa.Column("resource_name", sa.Text(), nullable=False),
-        sa.Column("default_limit", sa.Integer(), nullable=False),
-        sa.Column("description", sa.Text(), nullable=True),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_registered_limits")),
-    )
-    op.create_table(
-        "roles",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("description", sa.Text(), nullable=True),
-        sa.Column("fixed", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-        sa.Column("extra", postgresql.JSONB(astext_type=sa.Text()), server_default="{}", nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_roles")),
-        sa.UniqueConstraint("name", name=op.f("uq_roles_name")),
-    )
-    op.create_table(
-        "access_rules",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("user_id", sa.Text(), nullable=False),
-        sa.Column("service", sa.Text(), nullable=False),
-        sa.Column("path", sa.Text(), nullable=False),
-        sa.Column("method", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_access_rules_user_id"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_access_rules")),
-        sa.UniqueConstraint(
-            "user_id", "service", "path", "method", name=op.f("uq_access_rules_user_id_service_path_method")
-        ),
-    )
-    op.create_table(
-        "application_credentials",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("user_id", sa.Text(), nullable=False),
-        sa.Column("project_id", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("secret_hash", sa.Text(), nullable=False),
-        sa.Column("description", sa.Text(), server_default="", nullable=False),
-        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("unrestricted", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-        sa.Column("roles", postgresql.ARRAY(sa.Text()), nullable=False),
-        sa.Column("access_rules", postgresql.ARRAY(sa.Text()), nullable=True),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name=op.f("fk_application_credentials_project_id"), ondelete="CASCADE"
-        ),
-        sa.ForeignKeyConstraint(
-            ["user_id"], ["users.id"], name=op.f("fk_application_credentials_user_id"), ondelete="CASCADE"
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_application_credentials")),
-        sa.UniqueConstraint("user_id", "name", name=op.f("uq_application_credentials_user_id_name")),
-    )
-    op.create_table(
-        "groups",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("domain_id", sa.Text(), nullable=False),
-        sa.Column("description", sa.Text(), server_default="", nullable=False),
-        sa.Column("extra", postgresql.JSONB(astext_type=sa.Text()), server_default="{}", nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.ForeignKeyConstraint(["domain_id"], ["domains.id"], name=op.f("fk_groups_domain_id"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_groups")),
-        sa.UniqueConstraint("domain_id", "name", name=op.f("uq_groups_domain_id_name")),
-    )
-    op.create_table(
-        "implied_roles",
-        sa.Column("prior", sa.Text(), nullable=False),
-        sa.Column("implied", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["implied"], ["roles.name"], name=op.f("fk_implied_roles_implied"), onupdate="CASCADE", ondelete="CASCADE"
-        ),
-        sa.ForeignKeyConstraint(
-            ["prior"], ["roles.name"], name=op.f("fk_implied_roles_prior"), onupdate="CASCADE", ondelete="CASCADE"
-        ),
-        sa.PrimaryKeyConstraint("prior", "implied", name=op.f("pk_implied_roles")),
-    )
-    op.create_table(
-        "limits",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("project_id", sa.Text(), nullable=True),
-        sa.Column("domain_id", sa.Text(), nullable=True),
-        sa.Column("registered_limit_id", sa.Text(), nullable=False),
-        sa.Column("resource_limit", sa.Integer(), nullable=False),
-        sa.Column("description", sa.Text(), nullable=True),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.CheckConstraint("(project_id IS NULL) <> (domain_id IS NULL)", name=op.f("ck_limits_one_owner")),
-        sa.ForeignKeyConstraint(["domain_id"], ["domains.id"], name=op.f("fk_limits_domain_id"), ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_limits_project_id"), ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(
-            ["registered_limit_id"], ["registered_limits.id"], name=op.f("fk_limits_registered_limit_id")
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_limits")),
-    )
-    op.create_table(
-        "grants",
-        sa.Column("id", sa.BigInteger(), sa.Identity(always=False), nullable=False),
-        sa.Column("user_id", sa.Text(), nullable=True),
-        sa.Column("group_id", sa.Text(), nullable=True),
-        sa.Column("project_id", sa.Text(), nullable=True),
-        sa.Column("domain_id", sa.Text(), nullable=True),
-        sa.Column("inherited", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-        sa.Column("role", sa.Text(), nullable=False),
-        sa.CheckConstraint("(user_id IS NULL) <> (group_id IS NULL)", name=op.f("ck_grants_one_actor")),
-        sa.CheckConstraint("project_id IS NULL OR domain_id IS NULL", name=op.f("ck_grants_one_target")),
-        sa.ForeignKeyConstraint(["domain_id"], ["domains.id"], name=op.f("fk_grants_domain_id"), ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(["group_id"], ["groups.id"], name=op.f("fk_grants_group_id"), ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_grants_project_id"), ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(
-            ["role"], ["roles.name"], name=op.f("fk_grants_role"), onupdate="CASCADE", ondelete="CASCADE"
-        ),
-        sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_grants_user_id"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_grants")),
-    )
-    op.create_index(op.f("ix_grants_group_id"), "grants", ["group_id"], unique=False)
-    op.create_index(op.f("ix_grants_user_id"), "grants", ["user_id"], unique=False)
-    op.create_index(
-        "uq_grants_all",
-        "grants",
-        [
-            sa.literal_column("coalesce(user_id, '')"),
-            sa.literal_column("coalesce(group_id, '')"),
-            sa.literal_column("coalesce(project_id, '')"),
-            sa.literal_column("coalesce(domain_id, '')"),
-            "inherited",
-            "role",
-        ],
-        unique=True,
-    )
-    op.create_table(
-        "group_users",
-        sa.Column("group_id", sa.Text(), nullable=False),
-        sa.Column("user_id", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(["group_id"], ["groups.id"], name=op.f("fk_group_users_group_id"), ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_group_users_user_id"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("group_id", "user_id", name=op.f("pk_group_users")),
-    )
-    op.create_index(op.f("ix_group_users_user_id"), "group_users", ["user_id"], unique=False)
-    op.add_column("projects", sa.Column("domain_id", sa.Text(), server_default="default", nullable=False))
-    op.add_column("projects", sa.Column("parent_id", sa.Text(), nullable=True))
-    op.add_column("projects", sa.Column("tags", postgresql.ARRAY(sa.Text()), server_default="{}", nullable=False))
-    op.add_column(
-        "projects", sa.Column("extra", postgresql.JSONB(astext_type=sa.Text()), server_default="{}", nullable=False)
-    )
-    op.add_column("tokens", sa.Column("domain_id", sa.Text(), nullable=True))
-    op.add_column("tokens", sa.Column("application_credential_id", sa.Text(), nullable=True))
-    op.add_column("users", sa.Column("domain_id", sa.Text(), server_default="default", nullable=False))
-    op.add_column("users", sa.Column("default_project_id", sa.Text(), nullable=True))
-    op.add_column("users", sa.Column("description", sa.Text(), nullable=True))
-    op.add_column(
-        "users", sa.Column("extra", postgresql.JSONB(astext_type=sa.Text()), server_default="{}", nullable=False)
-    )
+    online.run(_TABLES)
     op.execute("INSERT INTO domains (id, name, description) VALUES ('default', 'Default', 'The default domain')")
     # The ids of these roles follow from their names, and are the same in every installation.
     fixed = ("admin", "manager", "member", "reader", "service")

@@ -1,8 +1,8 @@
 """Networks, ports and security groups; the ports of servers come and go with them."""
 
-import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import postgresql
+
+from roost.store import online
 
 revision = "0016"
 down_revision = "0015"
@@ -51,152 +51,119 @@ UNPLUG = """
     END $$
 """
 
+_TABLES = """
+    CREATE TABLE network_quotas (
+        project_id text NOT NULL,
+        resource text NOT NULL,
+        "limit" integer NOT NULL,
+        CONSTRAINT pk_network_quotas PRIMARY KEY (project_id, resource)
+    );
+    CREATE TABLE networks (
+        id uuid DEFAULT gen_random_uuid() CONSTRAINT pk_networks PRIMARY KEY,
+        project_id text NOT NULL,
+        name text NOT NULL DEFAULT '',
+        description text NOT NULL DEFAULT '',
+        tags text[] NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT now(),
+        updated_at timestamptz NOT NULL DEFAULT now(),
+        admin_state_up boolean NOT NULL DEFAULT true,
+        shared boolean NOT NULL DEFAULT false,
+        external boolean NOT NULL DEFAULT false,
+        port_security_enabled boolean NOT NULL DEFAULT true,
+        mtu integer NOT NULL DEFAULT 1450,
+        dns_domain text NOT NULL DEFAULT ''
+    );
+    CREATE INDEX ix_networks_project_id ON networks (project_id);
+    CREATE TABLE security_groups (
+        id uuid DEFAULT gen_random_uuid() CONSTRAINT pk_security_groups PRIMARY KEY,
+        project_id text NOT NULL,
+        name text NOT NULL DEFAULT '',
+        description text NOT NULL DEFAULT '',
+        tags text[] NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT now(),
+        updated_at timestamptz NOT NULL DEFAULT now(),
+        stateful boolean NOT NULL DEFAULT true
+    );
+    CREATE INDEX ix_security_groups_project_id ON security_groups (project_id);
+    CREATE UNIQUE INDEX uq_security_groups_default ON security_groups (project_id) WHERE name = 'default';
+    CREATE TABLE ports (
+        id uuid DEFAULT gen_random_uuid() CONSTRAINT pk_ports PRIMARY KEY,
+        network_id uuid NOT NULL CONSTRAINT fk_ports_network_id REFERENCES networks (id),
+        project_id text NOT NULL,
+        name text NOT NULL DEFAULT '',
+        description text NOT NULL DEFAULT '',
+        tags text[] NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT now(),
+        updated_at timestamptz NOT NULL DEFAULT now(),
+        mac_address text NOT NULL CONSTRAINT uq_ports_mac_address UNIQUE,
+        admin_state_up boolean NOT NULL DEFAULT true,
+        device_id text NOT NULL DEFAULT '',
+        device_owner text NOT NULL DEFAULT '',
+        security_groups text[],
+        port_security_enabled boolean NOT NULL DEFAULT true,
+        allowed_address_pairs jsonb NOT NULL DEFAULT '[]',
+        extra_dhcp_opts jsonb NOT NULL DEFAULT '[]',
+        of_server boolean NOT NULL DEFAULT false
+    );
+    CREATE INDEX ix_ports_device_id ON ports (device_id);
+    CREATE INDEX ix_ports_network_id ON ports (network_id);
+    CREATE INDEX ix_ports_project_id ON ports (project_id);
+    CREATE TABLE security_group_rules (
+        id uuid DEFAULT gen_random_uuid() CONSTRAINT pk_security_group_rules PRIMARY KEY,
+        security_group_id uuid NOT NULL,
+        project_id text NOT NULL,
+        name text NOT NULL DEFAULT '',
+        description text NOT NULL DEFAULT '',
+        tags text[] NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT now(),
+        updated_at timestamptz NOT NULL DEFAULT now(),
+        direction text NOT NULL,
+        ethertype text NOT NULL,
+        protocol text,
+        port_range_min integer,
+        port_range_max integer,
+        remote_ip_prefix text,
+        remote_group_id uuid,
+        CONSTRAINT fk_security_group_rules_remote_group_id FOREIGN KEY (remote_group_id)
+            REFERENCES security_groups (id) ON DELETE CASCADE,
+        CONSTRAINT fk_security_group_rules_security_group_id FOREIGN KEY (security_group_id)
+            REFERENCES security_groups (id) ON DELETE CASCADE
+    );
+    CREATE INDEX ix_security_group_rules_project_id ON security_group_rules (project_id);
+    CREATE INDEX ix_security_group_rules_security_group_id ON security_group_rules (security_group_id);
+    CREATE TABLE subnets (
+        id uuid DEFAULT gen_random_uuid() CONSTRAINT pk_subnets PRIMARY KEY,
+        network_id uuid NOT NULL CONSTRAINT fk_subnets_network_id REFERENCES networks (id) ON DELETE CASCADE,
+        project_id text NOT NULL,
+        name text NOT NULL DEFAULT '',
+        description text NOT NULL DEFAULT '',
+        tags text[] NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT now(),
+        updated_at timestamptz NOT NULL DEFAULT now(),
+        ip_version integer NOT NULL,
+        cidr text NOT NULL,
+        gateway_ip text,
+        enable_dhcp boolean NOT NULL DEFAULT true,
+        allocation_pools jsonb NOT NULL,
+        dns_nameservers jsonb NOT NULL DEFAULT '[]',
+        host_routes jsonb NOT NULL DEFAULT '[]',
+        service_types jsonb NOT NULL DEFAULT '[]'
+    );
+    CREATE INDEX ix_subnets_network_id ON subnets (network_id);
+    CREATE INDEX ix_subnets_project_id ON subnets (project_id);
+    CREATE TABLE port_addresses (
+        subnet_id uuid NOT NULL CONSTRAINT fk_port_addresses_subnet_id REFERENCES subnets (id),
+        address inet NOT NULL,
+        port_id uuid NOT NULL CONSTRAINT fk_port_addresses_port_id REFERENCES ports (id) ON DELETE CASCADE,
+        CONSTRAINT pk_port_addresses PRIMARY KEY (subnet_id, address)
+    );
+    CREATE INDEX ix_port_addresses_port_id ON port_addresses (port_id);
+"""
+
 
 def upgrade() -> None:
     """Apply."""
-    op.create_table(
-        "network_quotas",
-        sa.Column("project_id", sa.Text(), nullable=False),
-        sa.Column("resource", sa.Text(), nullable=False),
-        sa.Column("limit", sa.Integer(), nullable=False),
-        sa.PrimaryKeyConstraint("project_id", "resource", name=op.f("pk_network_quotas")),
-    )
-    op.create_table(
-        "networks",
-        sa.Column("id", sa.UUID(as_uuid=False), server_default=sa.text("gen_random_uuid()"), nullable=False),
-        sa.Column("project_id", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), server_default="", nullable=False),
-        sa.Column("description", sa.Text(), server_default="", nullable=False),
-        sa.Column("tags", postgresql.ARRAY(sa.Text()), server_default="{}", nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.Column("admin_state_up", sa.Boolean(), server_default=sa.text("true"), nullable=False),
-        sa.Column("shared", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-        sa.Column("external", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-        sa.Column("port_security_enabled", sa.Boolean(), server_default=sa.text("true"), nullable=False),
-        sa.Column("mtu", sa.Integer(), server_default="1450", nullable=False),
-        sa.Column("dns_domain", sa.Text(), server_default="", nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_networks")),
-    )
-    op.create_index(op.f("ix_networks_project_id"), "networks", ["project_id"], unique=False)
-    op.create_table(
-        "security_groups",
-        sa.Column("id", sa.UUID(as_uuid=False), server_default=sa.text("gen_random_uuid()"), nullable=False),
-        sa.Column("project_id", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), server_default="", nullable=False),
-        sa.Column("description", sa.Text(), server_default="", nullable=False),
-        sa.Column("tags", postgresql.ARRAY(sa.Text()), server_default="{}", nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.Column("stateful", sa.Boolean(), server_default=sa.text("true"), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_security_groups")),
-    )
-    op.create_index(op.f("ix_security_groups_project_id"), "security_groups", ["project_id"], unique=False)
-    op.create_index(
-        "uq_security_groups_default",
-        "security_groups",
-        ["project_id"],
-        unique=True,
-        postgresql_where="name = 'default'",
-    )
-    op.create_table(
-        "ports",
-        sa.Column("id", sa.UUID(as_uuid=False), server_default=sa.text("gen_random_uuid()"), nullable=False),
-        sa.Column("network_id", sa.UUID(as_uuid=False), nullable=False),
-        sa.Column("project_id", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), server_default="", nullable=False),
-        sa.Column("description", sa.Text(), server_default="", nullable=False),
-        sa.Column("tags", postgresql.ARRAY(sa.Text()), server_default="{}", nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.Column("mac_address", sa.Text(), nullable=False),
-        sa.Column("admin_state_up", sa.Boolean(), server_default=sa.text("true"), nullable=False),
-        sa.Column("device_id", sa.Text(), server_default="", nullable=False),
-        sa.Column("device_owner", sa.Text(), server_default="", nullable=False),
-        sa.Column("security_groups", postgresql.ARRAY(sa.Text()), nullable=True),
-        sa.Column("port_security_enabled", sa.Boolean(), server_default=sa.text("true"), nullable=False),
-        sa.Column(
-            "allowed_address_pairs", postgresql.JSONB(astext_type=sa.Text()), server_default="[]", nullable=False
-        ),
-        sa.Column("extra_dhcp_opts", postgresql.JSONB(astext_type=sa.Text()), server_default="[]", nullable=False),
-        sa.Column("of_server", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-        sa.ForeignKeyConstraint(["network_id"], ["networks.id"], name=op.f("fk_ports_network_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_ports")),
-        sa.UniqueConstraint("mac_address", name=op.f("uq_ports_mac_address")),
-    )
-    op.create_index(op.f("ix_ports_device_id"), "ports", ["device_id"], unique=False)
-    op.create_index(op.f("ix_ports_network_id"), "ports", ["network_id"], unique=False)
-    op.create_index(op.f("ix_ports_project_id"), "ports", ["project_id"], unique=False)
-    op.create_table(
-        "security_group_rules",
-        sa.Column("id", sa.UUID(as_uuid=False), server_default=sa.text("gen_random_uuid()"), nullable=False),
-        sa.Column("security_group_id", sa.UUID(as_uuid=False), nullable=False),
-        sa.Column("project_id", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), server_default="", nullable=False),
-        sa.Column("description", sa.Text(), server_default="", nullable=False),
-        sa.Column("tags", postgresql.ARRAY(sa.Text()), server_default="{}", nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.Column("direction", sa.Text(), nullable=False),
-        sa.Column("ethertype", sa.Text(), nullable=False),
-        sa.Column("protocol", sa.Text(), nullable=True),
-        sa.Column("port_range_min", sa.Integer(), nullable=True),
-        sa.Column("port_range_max", sa.Integer(), nullable=True),
-        sa.Column("remote_ip_prefix", sa.Text(), nullable=True),
-        sa.Column("remote_group_id", sa.UUID(as_uuid=False), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["remote_group_id"],
-            ["security_groups.id"],
-            name=op.f("fk_security_group_rules_remote_group_id"),
-            ondelete="CASCADE",
-        ),
-        sa.ForeignKeyConstraint(
-            ["security_group_id"],
-            ["security_groups.id"],
-            name=op.f("fk_security_group_rules_security_group_id"),
-            ondelete="CASCADE",
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_security_group_rules")),
-    )
-    op.create_index(op.f("ix_security_group_rules_project_id"), "security_group_rules", ["project_id"], unique=False)
-    op.create_index(
-        op.f("ix_security_group_rules_security_group_id"), "security_group_rules", ["security_group_id"], unique=False
-    )
-    op.create_table(
-        "subnets",
-        sa.Column("id", sa.UUID(as_uuid=False), server_default=sa.text("gen_random_uuid()"), nullable=False),
-        sa.Column("network_id", sa.UUID(as_uuid=False), nullable=False),
-        sa.Column("project_id", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), server_default="", nullable=False),
-        sa.Column("description", sa.Text(), server_default="", nullable=False),
-        sa.Column("tags", postgresql.ARRAY(sa.Text()), server_default="{}", nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.Column("ip_version", sa.Integer(), nullable=False),
-        sa.Column("cidr", sa.Text(), nullable=False),
-        sa.Column("gateway_ip", sa.Text(), nullable=True),
-        sa.Column("enable_dhcp", sa.Boolean(), server_default=sa.text("true"), nullable=False),
-        sa.Column("allocation_pools", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
-        sa.Column("dns_nameservers", postgresql.JSONB(astext_type=sa.Text()), server_default="[]", nullable=False),
-        sa.Column("host_routes", postgresql.JSONB(astext_type=sa.Text()), server_default="[]", nullable=False),
-        sa.Column("service_types", postgresql.JSONB(astext_type=sa.Text()), server_default="[]", nullable=False),
-        sa.ForeignKeyConstraint(
-            ["network_id"], ["networks.id"], name=op.f("fk_subnets_network_id"), ondelete="CASCADE"
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_subnets")),
-    )
-    op.create_index(op.f("ix_subnets_network_id"), "subnets", ["network_id"], unique=False)
-    op.create_index(op.f("ix_subnets_project_id"), "subnets", ["project_id"], unique=False)
-    op.create_table(
-        "port_addresses",
-        sa.Column("subnet_id", sa.UUID(as_uuid=False), nullable=False),
-        sa.Column("address", postgresql.INET(), nullable=False),
-        sa.Column("port_id", sa.UUID(as_uuid=False), nullable=False),
-        sa.ForeignKeyConstraint(["port_id"], ["ports.id"], name=op.f("fk_port_addresses_port_id"), ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(["subnet_id"], ["subnets.id"], name=op.f("fk_port_addresses_subnet_id")),
-        sa.PrimaryKeyConstraint("subnet_id", "address", name=op.f("pk_port_addresses")),
-    )
-    op.create_index(op.f("ix_port_addresses_port_id"), "port_addresses", ["port_id"], unique=False)
+    online.run(_TABLES)
     op.execute("CREATE SEQUENCE address_blocks MINVALUE 0 START 0 MAXVALUE 131071 CYCLE")
     op.execute(
         f"""INSERT INTO networks (id, project_id, name, shared, external) VALUES

@@ -1,8 +1,8 @@
 """Deleted servers are kept for a while, with what was done to them."""
 
-import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import postgresql
+
+from roost.store import online
 
 revision = "0017"
 down_revision = "0016"
@@ -22,22 +22,24 @@ KEEP = """
     END $$
 """
 
+_TABLES = """
+    CREATE TABLE deleted_servers (
+        id uuid CONSTRAINT pk_deleted_servers PRIMARY KEY,
+        project_id text NOT NULL,
+        deleted_at timestamptz NOT NULL DEFAULT now(),
+        host text,
+        host_zone text,
+        server jsonb NOT NULL,
+        actions jsonb NOT NULL
+    );
+    CREATE INDEX ix_deleted_servers_deleted_at ON deleted_servers (deleted_at);
+    CREATE INDEX ix_deleted_servers_project_id_deleted_at ON deleted_servers (project_id, deleted_at);
+"""
+
 
 def upgrade() -> None:
     """Apply."""
-    op.create_table(
-        "deleted_servers",
-        sa.Column("id", sa.UUID(as_uuid=False), nullable=False),
-        sa.Column("project_id", sa.Text(), nullable=False),
-        sa.Column("deleted_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.Column("host", sa.Text(), nullable=True),
-        sa.Column("host_zone", sa.Text(), nullable=True),
-        sa.Column("server", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
-        sa.Column("actions", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_deleted_servers")),
-    )
-    op.create_index("ix_deleted_servers_deleted_at", "deleted_servers", ["deleted_at"])
-    op.create_index("ix_deleted_servers_project_id_deleted_at", "deleted_servers", ["project_id", "deleted_at"])
+    online.run(_TABLES)
     op.execute(KEEP)
     op.execute(
         """CREATE TRIGGER keep_deleted_server BEFORE DELETE ON servers

@@ -1,8 +1,8 @@
 """Volumes; those of a server are given back, or deleted, with it."""
 
-import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import postgresql
+
+from roost.store import online
 
 revision = "0027"
 down_revision = "0026"
@@ -20,78 +20,71 @@ DETACH = """
     END $$
 """
 
-
-def _described() -> tuple[sa.Column[object], ...]:
-    return (
-        sa.Column("project_id", sa.Text(), nullable=False),
-        sa.Column("user_id", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), server_default="", nullable=False),
-        sa.Column("description", sa.Text(), nullable=True),
-        sa.Column("metadata", postgresql.JSONB(astext_type=sa.Text()), server_default="{}", nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("size", sa.Integer(), nullable=False),
-        sa.Column("bootable", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-        sa.Column("image_metadata", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
-    )
+_TABLES = """
+    CREATE TABLE volume_types (
+        id uuid DEFAULT gen_random_uuid() CONSTRAINT pk_volume_types PRIMARY KEY,
+        name text NOT NULL CONSTRAINT uq_volume_types_name UNIQUE,
+        description text,
+        is_public boolean NOT NULL DEFAULT true,
+        extra_specs jsonb NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT now()
+    );
+    CREATE TABLE volume_type_projects (
+        volume_type_id uuid NOT NULL,
+        project_id text NOT NULL,
+        CONSTRAINT pk_volume_type_projects PRIMARY KEY (volume_type_id, project_id),
+        CONSTRAINT fk_volume_type_projects_volume_type_id FOREIGN KEY (volume_type_id)
+            REFERENCES volume_types (id) ON DELETE CASCADE
+    );
+    CREATE TABLE volumes (
+        id uuid DEFAULT gen_random_uuid() CONSTRAINT pk_volumes PRIMARY KEY,
+        project_id text NOT NULL,
+        user_id text NOT NULL,
+        name text NOT NULL DEFAULT '',
+        description text,
+        metadata jsonb NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT now(),
+        updated_at timestamptz,
+        size integer NOT NULL,
+        bootable boolean NOT NULL DEFAULT false,
+        image_metadata jsonb,
+        volume_type_id uuid NOT NULL CONSTRAINT fk_volumes_volume_type_id REFERENCES volume_types (id),
+        snapshot_id uuid,
+        source_volid uuid,
+        server_id uuid,
+        device text,
+        attachment_id uuid,
+        attached_at timestamptz,
+        tag text,
+        delete_on_termination boolean NOT NULL DEFAULT false,
+        root boolean NOT NULL DEFAULT false,
+        of_server boolean NOT NULL DEFAULT false,
+        CONSTRAINT uq_volumes_server_id_device UNIQUE (server_id, device)
+    );
+    CREATE INDEX ix_volumes_project_id ON volumes (project_id);
+    CREATE INDEX ix_volumes_server_id ON volumes (server_id);
+    CREATE TABLE volume_snapshots (
+        id uuid DEFAULT gen_random_uuid() CONSTRAINT pk_volume_snapshots PRIMARY KEY,
+        volume_id uuid NOT NULL CONSTRAINT fk_volume_snapshots_volume_id REFERENCES volumes (id),
+        project_id text NOT NULL,
+        user_id text NOT NULL,
+        name text NOT NULL DEFAULT '',
+        description text,
+        metadata jsonb NOT NULL DEFAULT '{}',
+        created_at timestamptz NOT NULL DEFAULT now(),
+        updated_at timestamptz,
+        size integer NOT NULL,
+        bootable boolean NOT NULL DEFAULT false,
+        image_metadata jsonb
+    );
+    CREATE INDEX ix_volume_snapshots_project_id ON volume_snapshots (project_id);
+    CREATE INDEX ix_volume_snapshots_volume_id ON volume_snapshots (volume_id);
+"""
 
 
 def upgrade() -> None:
     """Apply."""
-    op.create_table(
-        "volume_types",
-        sa.Column("id", sa.UUID(as_uuid=False), server_default=sa.text("gen_random_uuid()"), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("description", sa.Text(), nullable=True),
-        sa.Column("is_public", sa.Boolean(), server_default=sa.text("true"), nullable=False),
-        sa.Column("extra_specs", postgresql.JSONB(astext_type=sa.Text()), server_default="{}", nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_volume_types")),
-        sa.UniqueConstraint("name", name=op.f("uq_volume_types_name")),
-    )
-    op.create_table(
-        "volume_type_projects",
-        sa.Column("volume_type_id", sa.UUID(as_uuid=False), nullable=False),
-        sa.Column("project_id", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["volume_type_id"],
-            ["volume_types.id"],
-            name=op.f("fk_volume_type_projects_volume_type_id"),
-            ondelete="CASCADE",
-        ),
-        sa.PrimaryKeyConstraint("volume_type_id", "project_id", name=op.f("pk_volume_type_projects")),
-    )
-    op.create_table(
-        "volumes",
-        sa.Column("id", sa.UUID(as_uuid=False), server_default=sa.text("gen_random_uuid()"), nullable=False),
-        *_described(),
-        sa.Column("volume_type_id", sa.UUID(as_uuid=False), nullable=False),
-        sa.Column("snapshot_id", sa.UUID(as_uuid=False), nullable=True),
-        sa.Column("source_volid", sa.UUID(as_uuid=False), nullable=True),
-        sa.Column("server_id", sa.UUID(as_uuid=False), nullable=True),
-        sa.Column("device", sa.Text(), nullable=True),
-        sa.Column("attachment_id", sa.UUID(as_uuid=False), nullable=True),
-        sa.Column("attached_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("tag", sa.Text(), nullable=True),
-        sa.Column("delete_on_termination", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-        sa.Column("root", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-        sa.Column("of_server", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-        sa.ForeignKeyConstraint(["volume_type_id"], ["volume_types.id"], name=op.f("fk_volumes_volume_type_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_volumes")),
-        sa.UniqueConstraint("server_id", "device", name=op.f("uq_volumes_server_id_device")),
-    )
-    op.create_index(op.f("ix_volumes_project_id"), "volumes", ["project_id"])
-    op.create_index(op.f("ix_volumes_server_id"), "volumes", ["server_id"])
-    op.create_table(
-        "volume_snapshots",
-        sa.Column("id", sa.UUID(as_uuid=False), server_default=sa.text("gen_random_uuid()"), nullable=False),
-        sa.Column("volume_id", sa.UUID(as_uuid=False), nullable=False),
-        *_described(),
-        sa.ForeignKeyConstraint(["volume_id"], ["volumes.id"], name=op.f("fk_volume_snapshots_volume_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_volume_snapshots")),
-    )
-    op.create_index(op.f("ix_volume_snapshots_project_id"), "volume_snapshots", ["project_id"])
-    op.create_index(op.f("ix_volume_snapshots_volume_id"), "volume_snapshots", ["volume_id"])
+    online.run(_TABLES)
     op.execute("INSERT INTO volume_types (name, description) VALUES ('__DEFAULT__', 'Default Volume Type')")
     op.execute(DETACH)
     op.execute(
