@@ -35,17 +35,20 @@ class FieldTable(Generic[S]):
 
     def __init__(self, *fields: ShownField[S]) -> None:
         self.fields = fields
+        self._known: dict[Version, list[ShownField[S]]] = {}
+
+    def known(self, version: Version) -> list[ShownField[S]]:
+        """The fields that this version shows; lists ask this for every item."""
+        if version not in self._known:
+            self._known[version] = [each for each in self.fields if each.known(version)]
+        return self._known[version]
 
     def schema(self, version: Version = OLDEST, **more: Schema) -> Schema:
         """What an answer in this version has; it may have `more`."""
-        known = [each for each in self.fields if each.known(version)]
+        known = self.known(version)
         required = {each.name: each.schema for each in known if each.when is None}
         return thing(required, {each.name: each.schema for each in known if each.when is not None} | more)
 
     def show(self, item: S, version: Version = OLDEST) -> dict[str, Any]:
         """An item as this version shows it."""
-        return {
-            each.name: each.value(item)
-            for each in self.fields
-            if each.known(version) and (each.when is None or each.when(item))
-        }
+        return {each.name: each.value(item) for each in self.known(version) if each.when is None or each.when(item)}

@@ -14,10 +14,12 @@ from starlette.responses import StreamingResponse
 
 from roost.api import metrics, schemas
 from roost.api.compute import server_groups
+from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import ADMIN, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.compute.answers import fleet_map
+from roost.compute.answers.fleet_map import MapAggregate, MapHost
 from roost.compute.answers.violations import BrokenRule
 from roost.compute.groups.identifiers import Identifiers
 from roost.compute.inventory.scopes import Scope, load_scopes
@@ -63,29 +65,47 @@ _HOST = thing(
     {"name": schemas.STRING, "enabled": {"type": "boolean"}, "servers": array(_SERVER)},
     {"vcpus": _USE, "memory_mb": _USE, "reason": schemas.NULLABLE_STRING},
 )
-_AGGREGATE = thing(
-    {
-        "id": schemas.STRING,
-        "name": schemas.NULLABLE_STRING,
-        "zone": schemas.STRING,
-        "servers": _COUNT,
-        "violations": _COUNT,
-        "hosts": {"oneOf": [array(_HOST), {"type": "null"}]},
-    },
-    {"host_count": _COUNT, "disabled": _COUNT, "load": {"type": "number"}, "members": _COUNT},
+
+
+def _host_view(host: MapHost) -> dict[str, Any]:
+    marks = [
+        {
+            "id": server.id,
+            "name": server.name,
+            "server_group_id": server.group_id,
+            "state": server.status,
+            "project_id": server.project_id,
+            "violates": server.broken,
+        }
+        for server in host.servers
+    ]
+    view: dict[str, Any] = {"name": host.name, "enabled": host.enabled, "servers": marks}
+    if host.vcpus is not None and host.memory_mb is not None:
+        view |= {"vcpus": list(host.vcpus), "memory_mb": list(host.memory_mb), "reason": host.reason}
+    return view
+
+
+def _opened(tile: MapAggregate) -> list[dict[str, Any]] | None:
+    return None if tile.opened is None else [_host_view(host) for host in tile.opened]
+
+
+_AGGREGATE = FieldTable[MapAggregate](
+    ShownField("id", schemas.STRING, lambda tile: tile.id),
+    ShownField("name", schemas.NULLABLE_STRING, lambda tile: tile.name),
+    ShownField("zone", schemas.STRING, lambda tile: tile.zone),
+    ShownField("servers", _COUNT, lambda tile: tile.servers),
+    ShownField("violations", _COUNT, lambda tile: tile.violations),
+    ShownField("hosts", {"oneOf": [array(_HOST), schemas.NULL]}, _opened),
+    ShownField("host_count", _COUNT, lambda tile: tile.hosts, when=lambda tile: tile.hosts is not None),
+    ShownField("disabled", _COUNT, lambda tile: tile.disabled, when=lambda tile: tile.disabled is not None),
+    ShownField("load", {"type": "number"}, lambda tile: tile.load, when=lambda tile: tile.load is not None),
+    ShownField("members", _COUNT, lambda tile: tile.members, when=lambda tile: tile.members is not None),
 )
-_VIOLATION = thing(
-    {
-        "breach": schemas.STRING,
-        "policy": {"type": "object"},
-        "aggregate": schemas.NULLABLE_STRING,
-        "members": array(schemas.STRING),
-        "excess": {"type": "integer"},
-        "message": schemas.STRING,
-        "server_group_id": schemas.STRING,
-        "server_group_name": schemas.STRING,
-        "project_id": schemas.STRING,
-    }
+_VIOLATION = FieldTable[BrokenRule](
+    *server_groups.BREACH.fields,
+    ShownField("server_group_id", schemas.STRING, lambda broken: broken.group_id),
+    ShownField("server_group_name", schemas.STRING, lambda broken: broken.group_name),
+    ShownField("project_id", schemas.STRING, lambda broken: broken.project_id),
 )
 _FLEET = thing(
     {
@@ -93,9 +113,9 @@ _FLEET = thing(
         # Whether the caller may use a scope's identifiers elsewhere; else they were made up for this one answer.
         "scopes": array(thing({"name": schemas.STRING, "named": {"type": "boolean"}})),
         "all": {"type": "boolean"},
-        "aggregates": array(_AGGREGATE),
+        "aggregates": array(_AGGREGATE.schema()),
         "groups": array(thing({"id": schemas.STRING, "name": schemas.STRING, "project_id": schemas.STRING})),
-        "violations": array(_VIOLATION),
+        "violations": array(_VIOLATION.schema()),
         "violation_count": _COUNT,
         "violating": array(thing({"zone": schemas.STRING, "id": schemas.STRING, "violations": _COUNT})),
     }
@@ -155,7 +175,7 @@ async def index(call: Call) -> Reply:
             broken = [each for each in broken if each.project_id == project_id]
             found = await fleet_map.of_project(connection, scope, identifiers, project_id, broken, group_id=group_id)
     listed = broken[:_MOST_VIOLATIONS]
-    shown = [_violation_view(each.shown(identifiers)) for each in listed]
+    shown = [_VIOLATION.show(each.shown(identifiers)) for each in listed]
     return {
         "fleet": {
             "scope": scope.name,
@@ -165,7 +185,7 @@ async def index(call: Call) -> Reply:
                 if fleet_map.divides(each)
             ],
             "all": everything,
-            "aggregates": [_aggregate_view(each) for each in found.aggregates],
+            "aggregates": [_AGGREGATE.show(each) for each in found.aggregates],
             "groups": [
                 {"id": group, "name": name, "project_id": project}
                 for group, (name, project) in sorted(found.groups.items())
@@ -178,46 +198,6 @@ async def index(call: Call) -> Reply:
             ],
         }
     }
-
-
-def _aggregate_view(tile: fleet_map.MapAggregate) -> dict[str, Any]:
-    view: dict[str, Any] = {
-        "id": tile.id,
-        "name": tile.name,
-        "zone": tile.zone,
-        "servers": tile.servers,
-        "violations": tile.violations,
-        "hosts": None if tile.opened is None else [_host_view(host) for host in tile.opened],
-    }
-    known = {"host_count": tile.hosts, "disabled": tile.disabled, "load": tile.load, "members": tile.members}
-    return view | {name: value for name, value in known.items() if value is not None}
-
-
-def _host_view(host: fleet_map.MapHost) -> dict[str, Any]:
-    marks = [
-        {
-            "id": server.id,
-            "name": server.name,
-            "server_group_id": server.group_id,
-            "state": server.status,
-            "project_id": server.project_id,
-            "violates": server.broken,
-        }
-        for server in host.servers
-    ]
-    view: dict[str, Any] = {"name": host.name, "enabled": host.enabled, "servers": marks}
-    if host.vcpus is not None and host.memory_mb is not None:
-        view |= {"vcpus": list(host.vcpus), "memory_mb": list(host.memory_mb), "reason": host.reason}
-    return view
-
-
-def _violation_view(broken: BrokenRule) -> dict[str, Any]:
-    group = {
-        "server_group_id": broken.group_id,
-        "server_group_name": broken.group_name,
-        "project_id": broken.project_id,
-    }
-    return server_groups.rule_breach_view(broken) | group
 
 
 # The feed

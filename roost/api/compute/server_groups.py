@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api import schemas
 from roost.api.compute.views import timestamp
+from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import ADMIN, MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
@@ -75,7 +76,6 @@ _TYPES = [*_HARD_TYPES, "soft-anti-affinity", "soft-affinity"]
 _MOST_POLICIES = 16
 
 
-_OWNER = {"project_id": schemas.STRING, "user_id": schemas.STRING}
 _OBJECT: Schema = {"type": "object"}
 _STRINGS = array(schemas.STRING)
 _POLICY = thing(
@@ -90,10 +90,6 @@ def _asked_for(optional: dict[str, Schema] | None = None, **required: Schema) ->
 def _one_of(types: list[str]) -> Schema:
     one: Schema = {"type": "array", "minItems": 1, "uniqueItems": True, "maxItems": 1, "items": {"enum": types}}
     return _asked_for(policies=one)
-
-
-def _shown_as(optional: dict[str, Schema] | None = None, **more: Schema) -> Schema:
-    return thing({"id": schemas.STRING, "name": schemas.STRING, **more, "members": _STRINGS}, optional)
 
 
 _LIMIT: Schema = {**schemas.POSITIVE_INTEGER, "maximum": 10**schemas.MOST_DIGITS}
@@ -116,26 +112,19 @@ POLICIES = array(
     maxItems=_MOST_POLICIES,
 )
 
-_OLD_GROUP = _shown_as(policies=_STRINGS, metadata=_OBJECT)
-_OWNED_GROUP = _shown_as(policies=_STRINGS, metadata=_OBJECT, **_OWNER)
-_FLAT_REQUEST = _asked_for({"rules": thing({}, {**_LIMITS, **_PLACE})}, policy={"type": "string", "enum": _TYPES})
-_FLAT_GROUP = _shown_as(policy=schemas.STRING, rules=_OBJECT, **_OWNER)
-_NESTED_GROUP = _shown_as(_OWNER, policy=thing({"name": schemas.STRING, "rules": _OBJECT}))
-_SCOPED_GROUP = _shown_as(_OWNER, policies=_STRINGS, metadata=_OBJECT)
 PARTITIONS: Schema = {"type": "object", "additionalProperties": {"type": ["integer", "null"]}}
-_JOINED_GROUP = _shown_as(policies=array(_POLICY), partitions=PARTITIONS, **_OWNER)
+_FLAT_REQUEST = _asked_for({"rules": thing({}, {**_LIMITS, **_PLACE})}, policy={"type": "string", "enum": _TYPES})
 
-# The first and the last version, what a new group is asked for with, and how a group is shown.
+# The first and the last version, and what a new group is asked for with.
 _WORDS = (
-    ("2.1", "2.12", _one_of(_HARD_TYPES), _OLD_GROUP),
-    ("2.13", "2.14", _one_of(_HARD_TYPES), _OWNED_GROUP),
-    ("2.15", "2.63", _one_of(_TYPES), _OWNED_GROUP),
-    ("2.64", "2.74", _FLAT_REQUEST, _FLAT_GROUP),
-    ("2.75", "2.101", _FLAT_REQUEST, _FLAT_GROUP),
-    ("2.102", "2.104", _FLAT_REQUEST, _FLAT_GROUP),
-    ("2.1001", "2.1001", _asked_for(policy=_NESTED_POLICY), _NESTED_GROUP),
-    ("2.1002", "2.1002", _asked_for(policies=_SCOPED_POLICIES), _SCOPED_GROUP),
-    ("2.1003", "2.1003", _asked_for(policies=POLICIES), _JOINED_GROUP),
+    ("2.1", "2.14", _one_of(_HARD_TYPES)),
+    ("2.15", "2.63", _one_of(_TYPES)),
+    ("2.64", "2.74", _FLAT_REQUEST),
+    ("2.75", "2.101", _FLAT_REQUEST),
+    ("2.102", "2.104", _FLAT_REQUEST),
+    ("2.1001", "2.1001", _asked_for(policy=_NESTED_POLICY)),
+    ("2.1002", "2.1002", _asked_for(policies=_SCOPED_POLICIES)),
+    ("2.1003", "2.1003", _asked_for(policies=POLICIES)),
 )
 
 # Long enough for any page, short enough for any integer.
@@ -163,17 +152,6 @@ def _action(add: dict[str, Schema] | None = None) -> Schema:
 
 _PLACEMENTS: Schema = {"type": "object", "additionalProperties": schemas.NULLABLE_STRING}
 _PLACED: dict[str, Schema] = {"instance_id": schemas.STRING, "placements": _PLACEMENTS}
-VIOLATION = thing(
-    {
-        "breach": schemas.STRING,
-        "policy": _POLICY,
-        "aggregate": schemas.NULLABLE_STRING,
-        "members": _STRINGS,
-        "excess": {"type": "integer"},
-        "message": schemas.STRING,
-    },
-    {"since": schemas.NULLABLE_STRING},
-)
 
 
 def _audited(member: Schema, **more: Schema) -> Schema:
@@ -184,41 +162,76 @@ def _audited(member: Schema, **more: Schema) -> Schema:
 # What groups look like
 
 
-def _view(group: Group, version: Version, *, in_list: bool = False) -> dict[str, Any]:
-    view: dict[str, Any] = {
-        "id": group.id,
-        "name": group.name,
-        **_policies_view(group.policies, version),
-        "members": list(group.members),
-    }
-    if version < _FLAT or version == _SCOPED:
-        view["metadata"] = {}
-    # The samples of both proposals have the owner in lists only.
-    if version >= Version(2, 13) and (in_list or version not in (_NESTED, _SCOPED)):
-        view |= {"project_id": group.project_id, "user_id": group.user_id}
-    if version >= _JOINED:
-        view["partitions"] = dict(group.partitions)
-    return view
-
-
-def _policies_view(policies: tuple[GroupPolicy, ...], version: Version) -> dict[str, Any]:
-    """What a version has no words for is left out: all but the first policy, scopes, or limits."""
-    first = policies[0]
-    if version < _FLAT:
-        return {"policies": list(dict.fromkeys(policy.name for policy in policies))}
-    if version < _NESTED:
-        return {"policy": first.name, "rules": first.flat_rules}
-    if version < _SCOPED:
-        return {"policy": {"name": first.name, "rules": first.flat_rules}}
-    if version < _JOINED:
-        return {"policies": [str(policy) for policy in policies]}
-    return {"policies": [rule_view(policy.rule) for policy in policies]}
-
-
 def rule_view(rule: placement.Rule) -> dict[str, Any]:
     """A policy in the words of 2.1003."""
     name = GroupPolicy(rule).name
     return {"name": name, "scope": rule.scope, "identifier": rule.identifier, "rules": dict(rule.limits)}
+
+
+def _names(group: Group) -> list[str]:
+    return list(dict.fromkeys(each.name for each in group.policies))
+
+
+def _nested(group: Group) -> dict[str, Any]:
+    return {"name": group.policies[0].name, "rules": group.policies[0].flat_rules}
+
+
+_BEFORE_FLAT, _BEFORE_NESTED, _OWNED = Version(2, 63), Version(2, 104), Version(2, 13)
+
+
+def _owner(since: Version, until: Version | None = None) -> tuple[ShownField[Group], ...]:
+    return (
+        ShownField("project_id", schemas.STRING, lambda group: group.project_id, since, until),
+        ShownField("user_id", schemas.STRING, lambda group: group.user_id, since, until),
+    )
+
+
+# What a version has no words for is left out: all but the first policy, scopes, or limits.
+_SHOWN = FieldTable[Group](
+    ShownField("id", schemas.STRING, lambda group: group.id),
+    ShownField("name", schemas.STRING, lambda group: group.name),
+    ShownField(
+        "policies",
+        _STRINGS,
+        lambda group: list(dict.fromkeys(each.name for each in group.policies)),
+        until=_BEFORE_FLAT,
+    ),
+    ShownField("policy", schemas.STRING, lambda group: group.policies[0].name, _FLAT, _BEFORE_NESTED),
+    ShownField("rules", _OBJECT, lambda group: group.policies[0].flat_rules, _FLAT, _BEFORE_NESTED),
+    ShownField("policy", thing({"name": schemas.STRING, "rules": _OBJECT}), _nested, _NESTED, _NESTED),
+    ShownField("policies", _STRINGS, lambda group: [str(each) for each in group.policies], _SCOPED, _SCOPED),
+    ShownField("policies", array(_POLICY), lambda group: [rule_view(each.rule) for each in group.policies], _JOINED),
+    ShownField("members", _STRINGS, lambda group: list(group.members)),
+    ShownField("metadata", _OBJECT, lambda group: {}, until=_BEFORE_FLAT),
+    ShownField("metadata", _OBJECT, lambda group: {}, _SCOPED, _SCOPED),
+    *_owner(_OWNED, _BEFORE_NESTED),
+    *_owner(_JOINED),
+    ShownField("partitions", PARTITIONS, lambda group: dict(group.partitions), _JOINED),
+)
+# The samples of both proposals have the owner in lists only.
+_LISTED = FieldTable[Group](*_SHOWN.fields, *_owner(_NESTED, _SCOPED))
+BREACH = FieldTable[BrokenRule](
+    ShownField("breach", schemas.STRING, lambda broken: broken.violation.breach),
+    ShownField("policy", _POLICY, lambda broken: rule_view(broken.violation.rule)),
+    ShownField("aggregate", schemas.NULLABLE_STRING, lambda broken: broken.aggregate),
+    ShownField("members", _STRINGS, lambda broken: list(broken.violation.members)),
+    ShownField("excess", schemas.INTEGER, lambda broken: broken.violation.excess),
+    ShownField("message", schemas.STRING, lambda broken: str(broken.violation)),
+)
+"""What is broken, where, by which members and by how much, in the words of 2.1003."""
+VIOLATION = BREACH.schema(since=schemas.NULLABLE_STRING)
+
+
+def _one(version: Version) -> Schema:
+    return thing({"server_group": _SHOWN.schema(version)})
+
+
+def _many(version: Version) -> Schema:
+    return thing({"server_groups": array(_LISTED.schema(version))})
+
+
+def _view(group: Group, version: Version) -> dict[str, Any]:
+    return {"server_group": _SHOWN.show(group, version)}
 
 
 # What is asked for
@@ -327,7 +340,7 @@ async def index(call: Call) -> Reply:
         found = await groups.index(
             connection, project_id=None if everywhere else call.caller.project_id or "", page=page
         )
-    return {"server_groups": await spread(lambda group: _view(group, call.version, in_list=True), found)}
+    return {"server_groups": await spread(lambda group: _LISTED.show(group, call.version), found)}
 
 
 async def create(call: Call) -> Reply:
@@ -336,24 +349,23 @@ async def create(call: Call) -> Reply:
     owner = {"project_id": call.caller.project_id or "", "user_id": call.caller.user_id}
     policies = asked_policies(call, body)
     group = await call.services.groups.create(call.token, name=body["name"], policies=policies, **owner)
-    return {"server_group": _view(group, call.version)}
+    return _view(group, call.version)
 
 
 async def show(call: Call) -> Reply:
     """Show a server group."""
     async with call.services.database.begin() as connection:
-        return {"server_group": _view(await find(call, connection, SHOW), call.version)}
+        return _view(await find(call, connection, SHOW), call.version)
 
 
-for first, last, asked, group_shown in _WORDS:
+for first, last, asked in _WORDS:
     version = {"since": first, "until": last}
     # Early versions ignored unknown keys.
     page = _query(_PAGE, strict=Version.parse(first) >= Version(2, 75))
     nothing = _query({}, strict=Version.parse(first) >= Version(2, 102))
-    one, many = thing({"server_group": group_shown}), thing({"server_groups": array(group_shown)})
-    routes.get(_GROUPS, rule=INDEX, query=page, response=many, **version)(index)
-    routes.post(_GROUPS, rule=CREATE, body=asked, response=one, **version)(create)
-    routes.get(_GROUP, rule=SHOW, query=nothing, response=one, **version)(show)
+    routes.get(_GROUPS, rule=INDEX, query=page, response=_many, **version)(index)
+    routes.post(_GROUPS, rule=CREATE, body=asked, response=_one, **version)(create)
+    routes.get(_GROUP, rule=SHOW, query=nothing, response=_one, **version)(show)
 
 
 @routes.delete(_GROUP, rule=DELETE, status=204)
@@ -372,7 +384,7 @@ async def update(call: Call) -> Reply:
         if policies is not None:
             await call.services.groups.check_change(group.id, [policy.rule for policy in policies])
         group = await groups.update(connection, call.services.settings, group, name=body.get("name"), policies=policies)
-    return {"server_group": _view(group, call.version)}
+    return _view(group, call.version)
 
 
 async def act(call: Call) -> Reply:
@@ -389,16 +401,16 @@ async def act(call: Call) -> Reply:
         if action == "add_instance":
             await call.services.groups.adopt_servers(connection, call.token, [subject["instance_id"]])
         group = await change(connection, call.services.settings, group, subject["instance_id"], **more)
-    return {"server_group": _view(group, call.version)}
+    return _view(group, call.version)
 
 
-for first, wanted, action_taken, group_shown in (
-    ("2.1002", _SCOPED_POLICIES, _action(), _SCOPED_GROUP),
-    ("2.1003", POLICIES, _action({"partition": PARTITION}), _JOINED_GROUP),
+for first, wanted, action_taken in (
+    ("2.1002", _SCOPED_POLICIES, _action()),
+    ("2.1003", POLICIES, _action({"partition": PARTITION})),
 ):
-    version, one = {"since": first, "until": first}, thing({"server_group": group_shown})
-    routes.post(_GROUP, rule=UPDATE, body=_change(wanted), response=one, **version)(update)
-    routes.post(_GROUP + "/action", rule=ADD_INSTANCE, owned=True, body=action_taken, response=one, **version)(act)
+    version = {"since": first, "until": first}
+    routes.post(_GROUP, rule=UPDATE, body=_change(wanted), response=_one, **version)(update)
+    routes.post(_GROUP + "/action", rule=ADD_INSTANCE, owned=True, body=action_taken, response=_one, **version)(act)
 
 
 _FULL_AUDIT = _audited(thing(_PLACED, {"partition": {"type": ["integer", "null"]}}), violations=array(VIOLATION))
@@ -426,17 +438,4 @@ async def show_audit(call: Call) -> Reply:
 
 def violation_view(broken: BrokenRule, since: datetime | None) -> dict[str, Any]:
     """A broken rule in the words of 2.1003, and since when it is known."""
-    return {**rule_breach_view(broken), "since": timestamp(since)}
-
-
-def rule_breach_view(broken: BrokenRule) -> dict[str, Any]:
-    """What is broken, where, by which members and by how much."""
-    found = broken.violation
-    return {
-        "breach": found.breach,
-        "policy": rule_view(found.rule),
-        "aggregate": broken.aggregate,
-        "members": list(found.members),
-        "excess": found.excess,
-        "message": str(found),
-    }
+    return {**BREACH.show(broken), "since": timestamp(since)}
