@@ -1,4 +1,4 @@
-"""The fifth walk of docs/architecture.md: a server created in front of a Nova, whose scheduler has the plug-in loaded."""
+"""The fifth walk of docs/architecture.md: a server created in front of a Nova that has loaded the plug-in."""
 
 import asyncio
 from collections.abc import Mapping
