@@ -117,7 +117,8 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             default=2,
             min=1,
             help="Requests of one project that each API process works on at once, not counting those that wait for the "
-            "scheduler. More wait, and projects take turns; one that would have more than half of max_requests gets "
+            "scheduler. More wait, and projects take turns; while others are served, a project that has requests "
+            "waiting works half of the time. One that would have more than half of max_requests gets "
             "429 and Retry-After. The role service is exempt.",
         ),
         cfg.FloatOpt(

@@ -1,7 +1,9 @@
 """Fair turns: few work at once, and those who ask take turns, so that none of them keeps the others out."""
 
 import asyncio
-from collections import Counter, deque
+import math
+import time
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -39,7 +41,7 @@ class FairTurns:
     async def take(self, owner: str) -> None:
         """Wait for a turn, which must be given back."""
         if not self._queue and self._may_work(owner) and self._working[owner] < self._each:
-            self._working[owner] += 1
+            self._begin(owner)
             return
         if self._working[owner] + sum(owner == each for each, _ in self._queue) >= self._each:
             raise TooManyRequests("Too many of your requests like this one are being worked on; try again in a moment.")
@@ -65,6 +67,9 @@ class FairTurns:
                 self.give_back(owner)
             raise
 
+    def _begin(self, owner: str) -> None:
+        self._working[owner] += 1
+
     def _may_work(self, owner: str) -> bool:
         return self._working.total() < self._at_once and self._working[owner] < self._share
 
@@ -75,8 +80,51 @@ class FairTurns:
             place = min(places, key=lambda place: self._working[self._queue[place][0]])
             owner, turn = self._queue[place]
             del self._queue[place]
-            self._working[owner] += 1
+            self._begin(owner)
             turn.set_result(None)
+
+
+class RestingTurns(FairTurns):
+    """Turns with rests: while other owners are served too, one that has more waiting rests after each turn for as long
+    as it worked, so that its backlog takes half of the time at most."""
+
+    _ACTIVE_SECONDS = 1.0
+
+    def __init__(self, *, at_once: int, each: int, waiting: int, share: int | None = None) -> None:
+        super().__init__(at_once=at_once, each=each, waiting=waiting, share=share)
+        self._began: defaultdict[str, deque[float]] = defaultdict(deque)
+        self._resting: Counter[str] = Counter()
+        self._latest, self._before = ("", -math.inf), ("", -math.inf)
+
+    async def take(self, owner: str) -> None:
+        if self._latest[0] != owner:
+            self._before = self._latest
+        self._latest = owner, time.monotonic()
+        await super().take(owner)
+
+    def give_back(self, owner: str) -> None:
+        now = time.monotonic()
+        worked = now - self._began[owner].popleft()
+        if not self._began[owner]:
+            del self._began[owner]
+        _, other = self._before if self._latest[0] == owner else self._latest
+        if now - other < self._ACTIVE_SECONDS and any(each == owner for each, _ in self._queue):
+            self._resting[owner] += 1
+            asyncio.get_running_loop().call_later(worked, self._rested, owner)
+        super().give_back(owner)
+
+    def _begin(self, owner: str) -> None:
+        self._began[owner].append(time.monotonic())
+        super()._begin(owner)
+
+    def _rested(self, owner: str) -> None:
+        self._resting[owner] -= 1
+        if not self._resting[owner]:
+            del self._resting[owner]
+        self._pass_on()
+
+    def _may_work(self, owner: str) -> bool:
+        return owner not in self._resting and super()._may_work(owner)
 
 
 _PIECE = 16

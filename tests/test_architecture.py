@@ -179,3 +179,19 @@ def test_contributing_lists_every_room() -> None:
     expected = {f"roost/{room}" for room in rooms(ROOT / "roost") | {"web"}}
     expected |= {f"roost/compute/{room}" for room in rooms(ROOT / "roost" / "compute")}
     assert listed == expected
+
+
+def test_what_only_reads_opens_no_transaction() -> None:
+    """READ COMMITTED shows a transaction no more than it shows each of its statements, for two round trips more."""
+    opened = [
+        f"{path.relative_to(ROOT)} {node.name}"
+        for path in (ROOT / "roost" / "api").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.AsyncFunctionDef) and _only_gets(node) and ".begin()" in ast.unparse(node)
+    ]
+    assert opened == []
+
+
+def _only_gets(function: ast.AsyncFunctionDef) -> bool:
+    verbs = {ast.unparse(each.func) for each in function.decorator_list if isinstance(each, ast.Call)}
+    return verbs == {"routes.get"}

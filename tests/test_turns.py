@@ -1,11 +1,13 @@
 """Turns are few, and shared."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Awaitable
 
 import pytest
 
 from roost.errors import TooManyRequests, Unavailable
-from roost.turns import FairTurns, spread
+from roost.turns import FairTurns, RestingTurns, spread
 
 
 async def have(shares: FairTurns, owner: str, log: list[str], release: asyncio.Event) -> None:
@@ -96,3 +98,37 @@ async def test_what_is_done_with_many_things_lets_others_be_served_in_between() 
     assert await spread(str, range(1000)) == [str(number) for number in range(1000)]
     serving.cancel()
     assert served >= 19
+
+
+async def test_a_backlog_takes_half_of_the_time_while_others_are_served() -> None:
+    async def work(owner: str) -> None:
+        async with turns.turn(owner):
+            await asyncio.sleep(0.02)
+
+    async def elapsed(*work: Awaitable[None]) -> float:
+        began = asyncio.get_running_loop().time()
+        await asyncio.gather(*work)
+        return asyncio.get_running_loop().time() - began
+
+    turns = RestingTurns(at_once=4, share=1, each=99, waiting=99)
+    alone = await elapsed(*(work("greedy") for _ in range(10)))
+    backlog = [asyncio.create_task(work("greedy")) for _ in range(10)]
+    beside = await elapsed(work("modest"), *backlog)
+    assert beside > 1.5 * alone
+    await elapsed(work("greedy"), work("modest"))
+    assert not turns._resting, "who has nothing waiting does not rest"
+
+
+async def test_a_rest_ends_and_leaves_nothing_behind() -> None:
+    async def work(owner: str) -> None:
+        async with turns.turn(owner):
+            await asyncio.sleep(0.01)
+
+    turns = RestingTurns(at_once=2, share=2, each=9, waiting=9)
+    tasks = [asyncio.create_task(work(owner)) for owner in ("a", "b", "b", "b", "a", "b", "b")]
+    await asyncio.sleep(0.015)
+    tasks[3].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0.02)
+    assert (turns._began, turns._resting, turns._working) == ({}, Counter(), Counter())
+    await asyncio.wait_for(work("b"), 5)

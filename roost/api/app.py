@@ -44,7 +44,7 @@ from roost.identity.tokens import Caller
 from roost.network.addresses import AddressPool
 from roost.store.database import Database, is_unavailable
 from roost.store.watch import Watch
-from roost.turns import FairTurns
+from roost.turns import FairTurns, RestingTurns
 
 if TYPE_CHECKING:
     from roost.clouds.front import Front
@@ -167,7 +167,7 @@ class App:
             each=settings.project_questions,
             waiting=8 * settings.worker_processes,
         )
-        self._ordinary = FairTurns(
+        self._ordinary = RestingTurns(
             at_once=_SHARES * settings.project_requests,
             share=settings.project_requests,
             each=max(settings.project_requests, settings.max_requests // 2),

@@ -58,7 +58,7 @@ class RoostAuthenticator:
         found = self._cache.get(key)
         if found is not None and found[0] > time.monotonic():
             return found[1]
-        async with self._turns.turn(address), self._database.begin() as connection:
+        async with self._turns.turn(address), self._database.autocommit() as connection:
             token = await tokens.find(connection, secret)
         if token is None:
             self._cache.pop(key, None)
@@ -67,7 +67,7 @@ class RoostAuthenticator:
         return token.caller
 
     async def has_project(self, secret: str, project_id: str) -> bool:
-        async with self._database.begin() as connection:
+        async with self._database.autocommit() as connection:
             return await projects.find(connection, project_id=project_id) is not None
 
     async def forget(self, payload: str) -> None:

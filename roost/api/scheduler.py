@@ -49,7 +49,7 @@ _CHOICE = thing({"hosts": array(schemas.STRING), "weights": array({"type": "numb
 @routes.get("/adopted", rule=USE, response=thing({"adopted": array(schemas.UUID)}))
 async def index_adopted(call: Call) -> Reply:
     """List the servers that are members of groups without Nova's knowing it."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return {"adopted": await reservations.adopted(connection)}
 
 

@@ -38,6 +38,9 @@ _FINISH_SECONDS = 2
 """For requests that are being worked on when the process stops."""
 _STOP_SECONDS = 4.5
 
+_NICE = 5
+"""Of an engine that shares a machine with APIs: requests come before work in the background."""
+
 _HEAD_BYTES = 64 * 1024
 
 _TOO_MANY_CONNECTIONS = (
@@ -63,6 +66,8 @@ def run(
     problem = schema.status(config.session_url(settings)).problem
     if problem:
         raise Unavailable(problem)
+    if not api:
+        os.nice(_NICE)
     tls = Tls.of(settings) if api else None
     listener = _listen(settings) if api else None
     if settings.engine_listen and not api:

@@ -24,14 +24,15 @@ from roost.store.tables.identity import projects, role_assignments, users
 from roost.turns import FairTurns
 
 _AT_ONCE = 2
-_hasher = argon2.PasswordHasher()
-_NICE = 3
+# One thread a password: with more, a few sign-ins at once have more threads than the machine has cores.
+_hasher = argon2.PasswordHasher(parallelism=1)
+_NICE = 5
 
 
 def _give_way() -> None:
     """Passwords take all the CPU that there is: requests that are being answered come first."""
     if sys.platform == "linux":  # where each thread has a priority of its own
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
 
 
 _threads = ThreadPoolExecutor(_AT_ONCE, "passwords", _give_way)

@@ -191,7 +191,8 @@ class Database:
 
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[AsyncConnection]:
-        """A connection on which each statement is a transaction: committed, in the same round trip, when it ends."""
+        """A connection on which each statement is a transaction: committed, in the same round trip, when it ends. To
+        read, it sees as much as a transaction does, since that is READ COMMITTED, in two round trips fewer."""
         # The limits on a shared session hold for a transaction: there, all of the statements are one.
         with nullcontext() if self._shared else traces.part("transaction"):
             async with self.begin() if self._shared else self._autocommit.connect() as connection:

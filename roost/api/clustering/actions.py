@@ -65,7 +65,7 @@ async def index(call: Call) -> Reply:
     page = _LISTING.read(call)
     if "cluster_id" in page.filters and call.version < Version(1, 14):
         raise BadRequest("Invalid parameter cluster_id")
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await _LISTING.records(connection, call, page)
     return {"actions": await spread(partial(_SHAPE.show, version=call.version), found)}
 
@@ -73,7 +73,7 @@ async def index(call: Call) -> Reply:
 @routes.get("/{action_id}", rule="actions:get", response=lambda version: thing({"action": _SHAPE.schema(version)}))
 async def show(call: Call) -> Reply:
     """One action."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await lookup.find(connection, ACTION_DETAILS, call.path["action_id"], call.caller)
     return {"action": _SHAPE.show(found, call.version)}
 

@@ -75,7 +75,7 @@ async def _shown(request: RequestContext, cluster_id: str) -> dict[str, Any]:
 async def index(call: Call) -> Reply:
     """The clusters of the project."""
     page = _LISTING.read(call)
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await _LISTING.records(connection, call, page)
     return {"clusters": await spread(_SHAPE.show, found)}
 

@@ -52,13 +52,13 @@ _EVENT = _SHAPE.schema()
 async def index(call: Call) -> Reply:
     """The events of the project."""
     page = _LISTING.read(call)
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return {"events": await spread(_SHAPE.show, await _LISTING.records(connection, call, page))}
 
 
 @routes.get("/{event_id}", rule="events:get", response=thing({"event": _EVENT}))
 async def show(call: Call) -> Reply:
     """One event."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         event = await lookup.find(connection, EVENTS, call.path["event_id"], call.caller)
     return {"event": _SHAPE.show(event)}

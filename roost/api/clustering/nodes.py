@@ -99,7 +99,7 @@ async def _shown(call: Call, request: RequestContext, node_id: str) -> dict[str,
 async def index(call: Call) -> Reply:
     """The nodes of the project."""
     page = _LISTING.read(call)
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         if "cluster_id" in page.filters:
             given = page.filters["cluster_id"][-1]
             try:

@@ -107,7 +107,7 @@ async def index(call: Call) -> Reply:
     page = _LISTING.read(call)
     if "user" in page.filters and call.version < Version(1, 4):
         raise BadRequest("Invalid parameter user")
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return {"receivers": await spread(partial(_view, call), await _LISTING.records(connection, call, page))}
 
 

@@ -23,6 +23,6 @@ _SHAPE = Shape(
 @routes.get("", rule="services:index", response=thing({"services": array(_SHAPE.schema())}))
 async def index(call: Call) -> Reply:
     """All engines, with whether they give signs of life."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         known = await services.list_all(connection, call.services.settings.clusters.dead_after)
     return {"services": [_SHAPE.show(each) for each in known]}

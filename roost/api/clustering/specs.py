@@ -68,7 +68,7 @@ def table(noun: SpecNoun, plural: str, changeable: Mapping[str, BodyField]) -> T
     async def index(call: Call) -> Reply:
         """List those of the project."""
         page = listing.read(call)
-        async with call.services.database.begin() as connection:
+        async with call.services.database.autocommit() as connection:
             return {plural: await spread(view, await listing.records(connection, call, page))}
 
     @routes.post("", rule=f"{plural}:create", status=201, described=fields.enveloped(one, creation), response=response)
@@ -100,7 +100,7 @@ def table(noun: SpecNoun, plural: str, changeable: Mapping[str, BodyField]) -> T
     @routes.get(f"/{{{one}_id}}", rule=f"{plural}:get", response=response)
     async def show(call: Call) -> Reply:
         """Show one."""
-        async with call.services.database.begin() as connection:
+        async with call.services.database.autocommit() as connection:
             return {one: view(await find(connection, noun.resource, call.path[f"{one}_id"], call.caller))}
 
     @routes.patch(

@@ -90,7 +90,7 @@ def _id(call: Call) -> int:
 @routes.get("/os-aggregates", since="2.102", rule=_RULE + "index", query=closed_query(), response=_listed)
 async def index(call: Call) -> Reply:
     """List all aggregates, with their hosts and metadata."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await aggregates.index(connection)
     return {"aggregates": await spread(lambda each: _SHOWN.show(each, call.version), found)}
 
@@ -113,7 +113,7 @@ async def create(call: Call) -> Reply:
 async def show(call: Call) -> Reply:
     """Show one aggregate."""
     aggregate_id = _id(call)
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return _view(call, await aggregates.show(connection, aggregate_id))
 
 

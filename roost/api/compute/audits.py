@@ -30,7 +30,7 @@ RULES = (Permission(ALL, ADMIN, "See which rules are broken in the server groups
 @routes.get("/os-server-groups/audit", since=FIRST, rule=ALL)
 async def index(call: Call) -> Reply:
     """Stream a line for every group in which a rule is broken: which, where, by whom, by how much, since when."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         broken = await call.services.violations.now(connection)
         since, scopes = await audit.since(connection), await load_scopes(connection)
     real = server_groups.sees_real_names(call)

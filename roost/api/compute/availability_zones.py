@@ -47,7 +47,7 @@ def _view(found: Mapping[str, bool], shown: Mapping[str, dict[str, Any]]) -> lis
 )
 async def index(call: Call) -> Reply:
     """List the zones."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = {zone.name: zone.enabled for zone in await zones.index(connection)}
     return {"availabilityZoneInfo": _view(found, {})}
 

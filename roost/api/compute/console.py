@@ -74,7 +74,7 @@ async def show_list(call: Call) -> Reply:
     limit = min(int(call.query.get("limit") or 100), _MOST_ROWS)
     of_groups = asked.kind is lists.KINDS["groups"]
     broken = await _broken(call) if of_groups else []
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         rows = await lists.read(connection, asked, PageRequest(limit, call.query.get("marker")))
         total = await lists.count(connection, asked)
         if of_groups:
@@ -103,7 +103,7 @@ async def _asked(call: Call) -> ListRequest:
 
 async def _broken(call: Call) -> list[BrokenRule]:
     """The rules that are broken, as far as the caller may know, by the identifiers that the caller knows."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         broken = await call.services.violations.now(connection)
         identifiers = await server_groups.identifiers(call, connection, call.caller.project_id or "")
     return [each.shown(identifiers) for each in broken if _project(call) in (None, each.project_id)]
@@ -192,7 +192,7 @@ _FOUND = thing({"q": schemas.STRING, "results": array(thing({"kind": schemas.STR
 async def search(call: Call) -> Reply:
     """Find anything by the beginning of a word of its name, by its id, its address or its project."""
     query = call.query["q"]
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await lists.search(connection, query, _project(call), _MOST_FOUND)
     results = [{"kind": kind, "rows": [_shown(row) for row in rows]} for kind, rows in found.items()]
     return {"search": {"q": query, "results": results}}
@@ -217,7 +217,7 @@ _TROUBLES = thing({"total": schemas.INTEGER, "counts": by_name(schemas.INTEGER),
 async def show_troubles(call: Call) -> Reply:
     """Say what is wrong, the most harmful first, and what can be done about it."""
     broken = await _broken(call)
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await troubles.find(connection, _project(call), broken, call.services.settings.clusters.dead_after)
     items = [
         {
@@ -264,7 +264,7 @@ async def show_history(call: Call) -> Reply:
         _before(call.query.get("before")),
         min(int(call.query.get("limit") or 100), _MOST_ROWS),
     )
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         rows = [_shown(row) for row in await history.feed(connection, asked)]
     if project_id is not None:
         for row in rows:
@@ -297,6 +297,6 @@ _POINT = array(schemas.ANY, minItems=2, maxItems=2)
 async def show_figures(call: Call) -> Reply:
     """Show free room, servers, broken rules, boots and how long they took, by the minute."""
     hours = min(int(call.query.get("hours") or 6), 24 * 14)
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await history.figures(connection, hours)
     return {"figures": {name: [[_moment(at), value] for at, value in points] for name, points in found.items()}}

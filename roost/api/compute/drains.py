@@ -68,7 +68,7 @@ async def create(call: Call) -> Reply:
 )
 async def index(call: Call) -> Reply:
     """List the latest drains, the newest first; of one place, if `scope` and `identifier` are given."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await drains.index(connection, call.query.get("scope"), call.query.get("identifier"))
         return {"drains": await _shown(call, connection, *found)}
 
@@ -76,7 +76,7 @@ async def index(call: Call) -> Reply:
 @routes.get("/os-drains/{drain_id}", since=FIRST, rule=DRAIN, response=_ONE)
 async def show(call: Call) -> Reply:
     """Show how far a drain has come."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         (shown,) = await _shown(call, connection, await drains.find(connection, call.path["drain_id"]))
     return {"drain": shown}
 

@@ -100,7 +100,7 @@ async def view(call: Call, connection: AsyncConnection, project_id: str) -> expl
 async def show(call: Call) -> Reply:
     """Why a server was placed where it was, and which hosts came next. `candidates` is null, and `refused` empty, where
     the hosts were not counted. For one that found no host, what each check removed and what would help now."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         server = await servers.owned(call, connection, SERVER)
         if server.explanation is None:
             return {"explanation": None}

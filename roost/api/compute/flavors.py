@@ -169,7 +169,7 @@ def _is_public(call: Call) -> bool | None:
 
 
 async def _list(call: Call, table: FieldTable[_Shown]) -> Reply:
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await flavors.index(
             connection,
             project_id=call.caller.project_id or "",
@@ -231,7 +231,7 @@ def _within(name: str, value: int | str, least: int = 0) -> int:
 
 async def show(call: Call) -> Reply:
     """Show one flavor."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return {"flavor": _view(call, await flavors.show(connection, call.path["flavor_id"], project_id=_own(call)))}
 
 
@@ -292,7 +292,7 @@ _SPECS_ANSWER = thing({"extra_specs": {"type": "object", "additionalProperties":
 @routes.get("/flavors/{flavor_id}/os-extra_specs", rule=_SPECS + "index", response=_SPECS_ANSWER)
 async def list_extra_specs(call: Call) -> Reply:
     """List the extra specs of a flavor."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         flavor = await flavors.show(connection, call.path["flavor_id"], project_id=_own(call))
     return {"extra_specs": flavor.extra_specs}
 
@@ -322,7 +322,7 @@ _ONE_SPEC: Schema = {"type": "object", "additionalProperties": {"type": ["string
 async def show_extra_spec(call: Call) -> Reply:
     """Show one extra spec."""
     flavor_id, key = call.path["flavor_id"], call.path["key"]
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         await flavors.show(connection, flavor_id, project_id=_own(call))
         return {key: await flavors.extra_spec(connection, flavor_id, key)}
 
@@ -360,7 +360,7 @@ async def _access(connection: AsyncConnection, flavor_id: str) -> dict[str, Any]
 @routes.get("/flavors/{flavor_id}/os-flavor-access", rule=_ACCESS, response=_ACCESS_ANSWER)
 async def list_access(call: Call) -> Reply:
     """List the projects that may use a private flavor."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         flavor = await flavors.show(connection, call.path["flavor_id"])
         if flavor.is_public:
             raise NotFound("Access list not available for public flavors.")

@@ -154,7 +154,7 @@ async def index(call: Call) -> Reply:
     and how many members of a `group` each holds."""
     everything = sees_all(call)
     group_id = call.query.get("group")
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         known, scope = await _scopes(call, connection)
         broken = await call.services.violations.now(connection)
         real = server_groups.sees_real_names(call)
@@ -206,7 +206,7 @@ async def index(call: Call) -> Reply:
 @routes.get("/os-fleet/events", since=_FIRST, rule=INDEX, query=_EVENTS_QUERY)
 async def follow(call: Call) -> Reply:
     """Follow changes as server-sent events: which aggregates of the `scope`, groups and clusters to look at again."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         _, scope = await _scopes(call, connection)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_events(call, scope), media_type=metrics.ENDLESS, headers=headers)
@@ -263,13 +263,13 @@ async def _news(call: Call, scope: Scope, changes: watch.Changes, everything: bo
 
 
 async def _aggregates(call: Call, scope: Scope, hosts: Collection[int]) -> list[str]:
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return await fleet_map.aggregates_of(connection, scope, hosts)
 
 
 async def _carry(call: Call, hosts: Collection[int]) -> bool:
     """Whether any of these hosts carries a server of the caller's project."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return await fleet_map.has_servers_on(connection, call.caller.project_id or "", hosts)
 
 

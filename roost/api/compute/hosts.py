@@ -31,7 +31,7 @@ _RESOURCE = thing({"host": STRING, "project": STRING, "cpu": _AMOUNT, "memory_mb
 )
 async def index(call: Call) -> Reply:
     """List the enabled hosts, of one zone (`zone`)."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = [host for host in await hosts.index(connection) if host.enabled]
     named = [{"host_name": host.name, "service": "compute", "zone": zones.zone_of(host)} for host in found]
     wanted = call.query.get("zone")
@@ -47,7 +47,7 @@ async def index(call: Call) -> Reply:
 async def show(call: Call) -> Reply:
     """Show what a host has, and what is used of it."""
     name = call.path["host_name"]
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         host = await hosts.find(connection, name=name)
     if host is None:
         raise NotFound(f"Compute host {name} could not be found.")

@@ -129,7 +129,7 @@ async def _list(call: Call, table: FieldTable[ComputeHost]) -> Reply:
     paged = call.version >= Version(2, 33)
     if pattern is not None and ("limit" in call.query or call.query.get("marker")):
         raise Invalid("Paging over hypervisors with the hypervisor_hostname_pattern query parameter is not supported.")
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         page = replace(call.page, marker=call.page.marker or None) if paged and pattern is None else EVERYTHING
         found = await hosts.index(connection, containing=pattern, page=page, by_uuid=call.version >= _UUIDS)
         if pattern is not None and not found:
@@ -189,7 +189,7 @@ def _one(version: Version) -> Schema:
 )
 async def show(call: Call) -> Reply:
     """Show one hypervisor."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         host = await _find(call, connection)
         view = _FULL.show(host, call.version)
         if call.version >= _UUIDS and boolean(call.query.get("with_servers", False)):
@@ -205,7 +205,7 @@ async def show(call: Call) -> Reply:
 )
 async def uptime(call: Call) -> Reply:
     """Show how long a hypervisor has been up, in the words of the command of that name."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         host = await _find(call, connection)
         now = await database.now(connection)
     if host.forced_down:
@@ -218,7 +218,7 @@ async def uptime(call: Call) -> Reply:
 
 async def _search(call: Call, *, servers: bool) -> Reply:
     pattern = call.path["hypervisor_id"]
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await hosts.index(connection, containing=pattern)
         if not found:
             raise NotFound(f"No hypervisor matching '{pattern}' could be found.")
@@ -256,6 +256,6 @@ async def servers(call: Call) -> Reply:
 )
 async def statistics(call: Call) -> Reply:
     """Show what all enabled hypervisors hold together."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         total = await hosts.statistics(connection)
     return {"hypervisor_statistics": {"count": total.hosts, **_AMOUNTS.show(total)}}

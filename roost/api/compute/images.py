@@ -57,7 +57,7 @@ def _declare(path: str, view: Callable[[Call, Any], dict[str, Any]], shape: Sche
     @routes.get(path, until="2.35", rule=_RULE, query=open_query(**PAGE), response=answer)
     async def index(call: Call) -> Reply:
         """List images."""
-        async with call.services.database.begin() as connection:
+        async with call.services.database.autocommit() as connection:
             found = await images.index(connection, _viewer(call), page=call.page)
         body: dict[str, Any] = {"images": [view(call, row) for row in found]}
         following = next_page(call, body["images"], "id") if "limit" in call.query else []
@@ -71,7 +71,7 @@ _declare("/detail", _detailed, _IMAGE)
 @routes.get("/{image_id}", until="2.35", rule=_RULE, response=thing({"image": _IMAGE}))
 async def show(call: Call) -> Reply:
     """Show an image."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         try:
             row = await images.find(connection, _viewer(call), call.path["image_id"])
         except NotFound:

@@ -112,7 +112,7 @@ async def index(call: Call) -> Reply:
     user_id = _user(call, "index", call.query.get("user_id"))
     paged = call.version >= Version(2, 35)
     page = call.page if paged else EVERYTHING
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         listed = [_LISTED.show(row, call.version) for row in await keypairs.index(connection, user_id, page)]
     following = next_page(call, listed, "name") if paged else []
     return {
@@ -135,7 +135,7 @@ _DELETE: dict[str, Any] = {"rule": _RULE + "delete", "owned": True}
 async def show(call: Call) -> Reply:
     """Show one key pair."""
     user_id = _user(call, "show", call.query.get("user_id"))
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         pair = await keypairs.show(connection, user_id, call.path["name"])
     return {"keypair": _SHOWN.show(pair, call.version)}
 

@@ -142,7 +142,7 @@ async def _check_tenant(call: Call) -> None:
 async def index(call: Call) -> Reply:
     """List policy scopes, the built-in ones first."""
     await _check_tenant(call)
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await scopes.index(connection)
     return {"policy_scopes": [_view(call, scope, inside) for scope, inside in found]}
 
@@ -150,7 +150,7 @@ async def index(call: Call) -> Reply:
 async def show(call: Call) -> Reply:
     """Show a policy scope, with the identifiers that the project may use (`as_tenant_id`: that one would)."""
     await _check_tenant(call)
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         scope, inside = await scopes.show(connection, call.path["policy_scope_id"])
     return {"policy_scope": _view(call, scope, inside)}
 

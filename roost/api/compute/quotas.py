@@ -126,7 +126,7 @@ def _asked(body: Mapping[str, Any]) -> dict[str, int]:
 async def show(call: Call) -> Reply:
     """Show the quotas of a project, or of a user in it (`user_id`)."""
     call.permit(_SETS + "show", project_id=call.path["project_id"])
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         project_id = await _check_project(call, connection)
         limits = await quotas.limits(connection, _configured(call), project_id, call.query.get("user_id", ""))
     return {"quota_set": {"id": project_id, **{name: limits[name] for name in _sets(call.version)}}}
@@ -135,7 +135,7 @@ async def show(call: Call) -> Reply:
 async def detail(call: Call) -> Reply:
     """Show the quotas of a project, or of a user in it (`user_id`), and what is used of them."""
     call.permit(_SETS + "detail", project_id=call.path["project_id"])
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         project_id = await _check_project(call, connection)
         user_id = call.query.get("user_id", "")
         limits = await quotas.limits(connection, _configured(call), project_id, user_id)
@@ -146,7 +146,7 @@ async def detail(call: Call) -> Reply:
 
 async def defaults(call: Call) -> Reply:
     """Show the quotas that a project has unless others are set."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         project_id = await _check_project(call, connection)
         limits = await quotas.class_limits(connection, _configured(call), quotas.DEFAULT_CLASS)
     return {"quota_set": {"id": project_id, **{name: limits[name] for name in _sets(call.version)}}}
@@ -173,7 +173,7 @@ async def delete(call: Call) -> Reply:
 async def show_class(call: Call) -> Reply:
     """Show the quotas of a quota class."""
     name = call.path["name"]
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         limits = await quotas.class_limits(connection, _configured(call), name)
     return {"quota_class_set": {"id": name, **{resource: limits[resource] for resource in _classes(call.version)}}}
 
@@ -194,7 +194,7 @@ async def show_limits(call: Call) -> Reply:
     project_id = call.query.get("tenant_id") or call.caller.project_id or ""
     if "tenant_id" in call.query:
         call.permit(_LIMITS + ":other_project")
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         limits = await quotas.limits(connection, _configured(call), project_id)
         used = await quotas.used(connection, project_id)
     absolute = {}

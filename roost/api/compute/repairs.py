@@ -199,7 +199,7 @@ async def create(call: Call) -> Reply:
 @routes.get(_GROUP + "/repairs", since=FIRST, rule=WATCH, owned=True, response=thing({"repairs": array(_SHOWN)}))
 async def index(call: Call) -> Reply:
     """List the repairs of a group, the newest first."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         group = await server_groups.find(call, connection, WATCH)
         found = await repairs.index(connection, group.id)
         return {"repairs": await views(call, connection, group, found)}
@@ -208,7 +208,7 @@ async def index(call: Call) -> Reply:
 @routes.get(_GROUP + "/repairs/{repair_id}", since=FIRST, rule=WATCH, owned=True, response=thing({"repair": _SHOWN}))
 async def show(call: Call) -> Reply:
     """Show how far a repair has come."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         group = await server_groups.find(call, connection, WATCH)
         found = await repairs.find(connection, group.id, call.path["repair_id"])
         (shown,) = await views(call, connection, group, [found])
@@ -251,7 +251,7 @@ async def _mode(connection: AsyncConnection, group_id: str) -> dict[str, Any]:
 @routes.get(_GROUP + "/repair", since=FIRST, rule=WATCH, owned=True, response=_MODE)
 async def show_mode(call: Call) -> Reply:
     """Show whether a group is mended whenever an audit finds it broken."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return await _mode(connection, (await server_groups.find(call, connection, WATCH)).id)
 
 

@@ -336,7 +336,7 @@ async def index(call: Call) -> Reply:
     everywhere = "all_projects" in call.query and call.may(ALL_PROJECTS)
     limit = call.page.limit or call.services.settings.max_limit
     page = replace(call.page, limit=limit, offset=int(call.query.get("offset") or 0))
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await groups.index(
             connection, project_id=None if everywhere else call.caller.project_id or "", page=page
         )
@@ -354,7 +354,7 @@ async def create(call: Call) -> Reply:
 
 async def show(call: Call) -> Reply:
     """Show a server group."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return _view(await find(call, connection, SHOW), call.version)
 
 
@@ -420,7 +420,7 @@ _FULL_AUDIT = _audited(thing(_PLACED, {"partition": {"type": ["integer", "null"]
 @routes.get(_GROUP + "/audit", since="2.1003", rule=AUDIT, response=_FULL_AUDIT)
 async def show_audit(call: Call) -> Reply:
     """Show where each member is in each scope of the policies; from 2.1003 on, also which policies are broken."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         group = await find(call, connection, AUDIT)
         shown = await identifiers(call, connection, group.project_id)
         found = await audit.audit_group(connection, group, shown, call.services.scheduler.live)

@@ -200,7 +200,7 @@ def _diagnostics_shape(version: Version) -> Schema:
 @routes.get("/diagnostics", rule=_DIAGNOSTICS, owned=True, response=_diagnostics_shape)
 async def diagnostics(call: Call) -> Reply:
     """What a server uses of its host: all of its memory, and nothing else, since nothing runs in it."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         server = await owned(call, connection, _DIAGNOSTICS)
     if server.vm_state not in ("active", "paused", "stopped", "suspended", "rescued", "resized"):
         raise Conflict(f"Cannot 'get_diagnostics' instance {server.id} while it is in vm_state {server.vm_state}")
@@ -236,7 +236,7 @@ async def diagnostics(call: Call) -> Reply:
 )
 async def topology(call: Call) -> Reply:
     """How a server lies on NUMA nodes: simulated hosts have none."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         await owned(call, connection, _TOPOLOGY + "index")
     return {"nodes": [], "pagesize_kb": None}
 
@@ -244,7 +244,7 @@ async def topology(call: Call) -> Reply:
 @routes.get("/os-server-password", rule=_PASSWORD + "show", owned=True, response=thing({"password": {"const": ""}}))
 async def show_password(call: Call) -> Reply:
     """The password that the guest has set: none."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         await owned(call, connection, _PASSWORD + "show")
     return {"password": ""}
 

@@ -136,7 +136,7 @@ def _shown(version: Version) -> Schema:
 @routes.get("/servers/{server_id}/os-instance-actions", rule=_ACTIONS + "list", owned=True, response=_listed)
 async def index(call: Call) -> Reply:
     """List what was done to a server, the newest first."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         _, actions = await _history(call, connection, _ACTIONS + "list")
     return {"instanceActions": [_ACTION.show(done, call.version) for done in actions]}
 
@@ -149,7 +149,7 @@ async def index(call: Call) -> Reply:
 )
 async def show(call: Call) -> Reply:
     """Show what one request did to a server, and how it went."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         server, actions = await _history(call, connection, _ACTIONS + "show")
     for done in actions:
         if done.request_id == call.path["request_id"]:
@@ -165,7 +165,7 @@ async def show(call: Call) -> Reply:
 )
 async def migrations(call: Call) -> Reply:
     """List moves of servers, the newest first."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await history.migrations_of(
             connection,
             server_id=call.query.get("instance_uuid"),
@@ -207,7 +207,7 @@ async def show_ongoing(call: Call) -> Reply:
 
 
 async def _under_way(call: Call, verb: str) -> list[dict[str, Any]]:
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         server = await owned(call, connection, _ONGOING + verb)
         found = await history.migrations_of(connection, server_id=server.id, status="running", kind="live-migration")
     return [_LIVE.show(move, call.version) for move in found]

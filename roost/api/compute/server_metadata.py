@@ -33,7 +33,7 @@ _ONE = thing({"meta": by_name(STRING, minProperties=1, maxProperties=1)})
 @routes.get("/servers/{server_id}/metadata", rule=_RULE + "index", owned=True, response=_ALL)
 async def index(call: Call) -> Reply:
     """List a server's metadata."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         server = await owned(call, connection, _RULE + "index")
     return {"metadata": server.metadata}
 
@@ -41,7 +41,7 @@ async def index(call: Call) -> Reply:
 @routes.get("/servers/{server_id}/metadata/{key}", rule=_RULE + "show", owned=True, response=_ONE)
 async def show(call: Call) -> Reply:
     """Show one item."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         server = await owned(call, connection, _RULE + "show")
     return {"meta": {call.path["key"]: _item(server.metadata, call.path["key"])}}
 

@@ -44,7 +44,7 @@ _GROUP = thing({**dict.fromkeys(("id", "name", "description", "tenant_id"), STRI
 @routes.get("/os-security-groups", rule=_GROUPS, owned=True, response=thing({"security_groups": array(_GROUP)}))
 async def index_groups(call: Call) -> Reply:
     """The security groups of a server."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         server = await owned(call, connection, _GROUPS)
         found = await attachments.groups_of(connection, server)
         rules = await security.rules_of(connection, [group.id for group in found])
@@ -97,7 +97,7 @@ def _one(version: Version) -> Schema:
 )
 async def index(call: Call) -> Reply:
     """The ports of a server."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         server = await owned(call, connection, _PORTS + "list")
         found = await attachments.ports_of(connection, server.id)
         return {"interfaceAttachments": await _views(call, connection, found)}
@@ -106,7 +106,7 @@ async def index(call: Call) -> Reply:
 @routes.get("/os-interface/{port_id}", rule=_PORTS + "show", owned=True, response=_one)
 async def show(call: Call) -> Reply:
     """A port of a server."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         port = await _port(call, connection, await owned(call, connection, _PORTS + "show"))
         return {"interfaceAttachment": (await _views(call, connection, [port]))[0]}
 
@@ -182,7 +182,7 @@ _ADDRESSES = by_name(array(thing({"addr": STRING, "version": {"enum": [4, 6]}}))
 @routes.get("/ips", rule=_IPS + "index", owned=True, response=thing({"addresses": _ADDRESSES}))
 async def index_addresses(call: Call) -> Reply:
     """The addresses of a server, by network."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         server = await owned(call, connection, _IPS + "index")
     return {"addresses": _addresses(server)}
 
@@ -190,7 +190,7 @@ async def index_addresses(call: Call) -> Reply:
 @routes.get("/ips/{network}", rule=_IPS + "show", owned=True, response=_ADDRESSES)
 async def show_addresses(call: Call) -> Reply:
     """The addresses of a server on one network."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = _addresses(await owned(call, connection, _IPS + "show"))
     name = call.path["network"]
     if name not in found:

@@ -32,7 +32,7 @@ _TAG = Validator(thing({"tag": TAG}))
 @routes.get("", since="2.26", rule=_RULE + "index", owned=True, response=_TAGS)
 async def index(call: Call) -> Reply:
     """The tags of a server."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         server = await owned(call, connection, _RULE + "index")
     return {"tags": list(server.tags)}
 
@@ -52,7 +52,7 @@ async def replace(call: Call) -> Reply:
 @routes.get("/{tag}", since="2.26", rule=_RULE + "show", owned=True, status=204)
 async def show(call: Call) -> Reply:
     """Whether a server has a tag: 204 or 404."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         _must_have(call, await owned(call, connection, _RULE + "show"))
     return None
 

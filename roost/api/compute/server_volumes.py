@@ -66,7 +66,7 @@ def _view(call: Call, held: Any) -> dict[str, Any]:
 )
 async def index(call: Call) -> Reply:
     """The volumes of a server."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         server = await owned(call, connection, _RULE + "index")
         held = (await block_devices.attached(connection, [server.id])).get(server.id, [])
     return {"volumeAttachments": [_view(call, each) for each in held]}
@@ -79,7 +79,7 @@ def _one(version: Version) -> Schema:
 @routes.get("/{volume_id}", rule=_RULE + "show", owned=True, response=_one)
 async def show(call: Call) -> Reply:
     """A volume of a server."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         server = await owned(call, connection, _RULE + "show")
         held = await block_devices.find(connection, server, call.path["volume_id"])
     return {"volumeAttachment": _view(call, held)}

@@ -359,7 +359,7 @@ async def detail(call: Call) -> Reply:
 
 async def _list(call: Call, view: Callable[[Call, Server, Companions], dict[str, Any]]) -> Reply:
     filters = _filters(call)
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         rows = await _found(call, connection, filters)
         of = await server_view.companions(connection, rows) if view is server_view.detailed else {}
     shown = await spread(lambda row: view(call, row, of.get(row.id, server_view.ALONE)), rows)
@@ -481,7 +481,7 @@ def actor(call: Call) -> Actor:
 @routes.get("/servers/{server_id}", rule=_RULE + "show", owned=True, response=server_view.shown_schema)
 async def show(call: Call) -> Reply:
     """Show one server."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         server = await owned(call, connection, _RULE + "show")
         groups = await servers.groups_of(connection, server)
         of = await server_view.companions(connection, [server])

@@ -33,7 +33,7 @@ _FULL = thing(
 
 async def _found(call: Call, network_id: str | None = None) -> list[UsableNetwork]:
     project_id, limit = call.caller.project_id, call.services.settings.max_limit
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return await usable(connection, project_id, limit, network_id)
 
 

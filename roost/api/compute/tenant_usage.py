@@ -53,7 +53,7 @@ async def index(call: Call) -> Reply:
     start, stop = _period(call)
     detailed = call.query.get("detailed") == "1"
     if call.version < _PAGED and not detailed:
-        async with call.services.database.begin() as connection:
+        async with call.services.database.autocommit() as connection:
             rows = await usage.totals(connection, start, stop)
         return {"tenant_usages": [{"tenant_id": row.project_id, **_said(start, stop), **_totals(row)} for row in rows]}
     rows = await _servers(call, None)
@@ -88,7 +88,7 @@ async def _servers(call: Call, project_id: str | None) -> list[Any]:
         limit, marker = call.page.limit or most, call.page.marker
         if marker is not None and not is_uuid(marker):
             raise UnknownMarker(marker)
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         rows = await usage.servers_of(connection, start, stop, project_id, limit, marker)
     if call.version < _PAGED and len(rows) > most:
         raise Invalid(f"There were more than {most} servers: ask for them page by page, in version 2.40 or later.")

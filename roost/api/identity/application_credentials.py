@@ -73,7 +73,7 @@ _MOMENT = "%Y-%m-%dT%H:%M:%S.%fZ"
 async def index(call: Call) -> Reply:
     """List a user's application credentials, all or by name."""
     user_id = _permit(call, "list_application_credentials")
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         await users.show(connection, user_id)
         found = await application_credentials.index(connection, user_id, call.query.get("name"))
         view = await _viewer(connection, user_id)
@@ -89,7 +89,7 @@ async def index(call: Call) -> Reply:
 async def show(call: Call) -> Reply:
     """Show an application credential, without its secret."""
     user_id = _permit(call, "get_application_credential")
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         row = await application_credentials.show(connection, user_id, call.path["credential_id"])
         return {"application_credential": (await _viewer(connection, user_id))(call, row)}
 
@@ -149,7 +149,7 @@ async def delete(call: Call) -> Reply:
 async def index_rules(call: Call) -> Reply:
     """List a user's access rules."""
     user_id = _permit(call, "list_access_rules")
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return page(call, "access_rules", _rule_view, await application_credentials.rules_of(connection, user_id))
 
 
@@ -159,7 +159,7 @@ async def index_rules(call: Call) -> Reply:
 async def show_rule(call: Call) -> Reply:
     """Show an access rule."""
     user_id = _permit(call, "get_access_rule")
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         row = await application_credentials.rule(connection, user_id, call.path["rule_id"])
     return {"access_rule": _rule_view(call, row)}
 

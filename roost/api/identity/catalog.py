@@ -70,7 +70,7 @@ async def show(call: Call) -> Reply:
     """The catalogue of the caller's token."""
     if not has_one(call.caller):
         raise Forbidden("A project-scoped token is required to produce a service catalog.")
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await view(call, connection)
     return {"catalog": found, "links": {"next": None, "self": call.url, "previous": None}}
 
@@ -78,7 +78,7 @@ async def show(call: Call) -> Reply:
 @routes.get("/projects", rule="identity:get_auth_projects", response=PROJECTS)
 async def index_projects(call: Call) -> Reply:
     """The projects that the caller may sign in for."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return project_views.listed(call, await projects.of_user(connection, call.caller.user_id))
 
 
@@ -88,7 +88,7 @@ _SYSTEM = thing({"system": array(thing({"all": {"const": True}}))}, {"links": {}
 @routes.get("/system", rule="identity:get_auth_system", response=_SYSTEM)
 async def show_system(call: Call) -> Reply:
     """Whether the caller may sign in for the whole system."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         may = await assignments.on_system(connection, call.caller.user_id)
     return {"system": [{"all": True}] if may else [], "links": {"self": call.url}}
 

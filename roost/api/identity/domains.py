@@ -36,21 +36,21 @@ _COLUMNS = ("name", "description", "enabled", "tags")
 @routes.get("/domains", rule="identity:list_domains", response=_LIST)
 async def index(call: Call) -> Reply:
     """List domains, all or by name or state."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return page(call, "domains", _view, await domains.index(connection, **filters(call, "name", "enabled")))
 
 
 @routes.get("/auth/domains", rule="identity:get_auth_domains", response=_LIST)
 async def index_own(call: Call) -> Reply:
     """The domains that the caller may sign in for."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return page(call, "domains", _view, await domains.of_user(connection, call.caller.user_id))
 
 
 @routes.get("/domains/{domain_id}", rule="identity:get_domain", response=_ONE)
 async def show(call: Call) -> Reply:
     """Show a domain; a name is not an id."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return {"domain": _view(call, await domains.show(connection, call.path["domain_id"]))}
 
 

@@ -37,7 +37,7 @@ _MEMBER = "/groups/{group_id}/users/{user_id}"
 @routes.get("/groups", rule="identity:list_groups", response=_LIST)
 async def index(call: Call) -> Reply:
     """List groups, all or by name or domain."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return page(call, "groups", _view, await groups.index(connection, **filters(call, "name", "domain_id")))
 
 
@@ -45,7 +45,7 @@ async def index(call: Call) -> Reply:
 async def index_of_user(call: Call) -> Reply:
     """The groups that a user is in."""
     call.permit("identity:list_groups_for_user", user_id=call.path["user_id"])
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         await users.show(connection, call.path["user_id"])
         return page(call, "groups", _view, await groups.of_user(connection, call.path["user_id"]))
 
@@ -53,7 +53,7 @@ async def index_of_user(call: Call) -> Reply:
 @routes.get("/groups/{group_id}", rule="identity:get_group", response=_ONE)
 async def show(call: Call) -> Reply:
     """Show a group; a name is not an id."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return {"group": _view(call, await groups.show(connection, call.path["group_id"]))}
 
 
@@ -88,14 +88,14 @@ async def delete(call: Call) -> Reply:
 @routes.get("/groups/{group_id}/users", rule="identity:list_users_in_group", response=user_views.USERS)
 async def index_members(call: Call) -> Reply:
     """The users in a group."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return page(call, "users", user_views.view, await groups.members(connection, call.path["group_id"]))
 
 
 @routes.get(_MEMBER, rule="identity:check_user_in_group", status=204)
 async def check(call: Call) -> Reply:
     """Whether a user is in a group."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         await groups.check(connection, call.path["group_id"], call.path["user_id"])
     return None
 

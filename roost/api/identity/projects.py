@@ -47,7 +47,7 @@ async def index(call: Call) -> Reply:
         return listed(call, [])
     if "parent_id" in wanted and wanted["parent_id"] == wanted.get("domain_id", DOMAIN_ID):
         wanted["domain_id"], wanted["parent_id"] = wanted["parent_id"], None
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return listed(call, await projects.index(connection, **wanted))
 
 
@@ -56,7 +56,7 @@ async def show(call: Call) -> Reply:
     """Show a project, if asked with the ids of those above and below it; a name is not an id."""
     row = await _owned(call)
     kin: dict[str, Any] = {}
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         if "parents_as_ids" in call.query:
             kin["parents"] = await projects.above(connection, row)
         if "subtree_as_ids" in call.query:

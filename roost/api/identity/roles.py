@@ -43,14 +43,14 @@ async def index(call: Call) -> Reply:
     """List roles, all or by name."""
     if call.query.get("domain_id"):
         return page(call, "roles", _view, [])
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return page(call, "roles", _view, await roles.index(connection, call.query.get("name")))
 
 
 @routes.get("/roles/{role_id}", rule="identity:get_role", response=_ONE)
 async def show(call: Call) -> Reply:
     """Show a role; a name is not an id."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return {"role": _view(call, await roles.show(connection, call.path["role_id"]))}
 
 
@@ -99,7 +99,7 @@ _PAIR = thing({"role_inference": thing({"prior_role": _LINK, "implies": _LINK})}
 )
 async def index_inferences(call: Call) -> Reply:
     """Every role that implies others, with those."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await roles.implications(connection)
     view: dict[str, dict[str, Any]] = {}
     for row in found:
@@ -111,7 +111,7 @@ async def index_inferences(call: Call) -> Reply:
 @routes.get(_IMPLIES, rule="identity:list_implied_roles", response=thing({"role_inference": _INFERENCE}, {"links": {}}))
 async def index_implied(call: Call) -> Reply:
     """What a role implies."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         prior = await roles.show(connection, call.path["role_id"])
         found = await roles.implications(connection, prior.name)
     implied = [_linked(call, row.implied_id, row.implied) for row in found]
@@ -133,7 +133,7 @@ def _inference(call: Call, prior: Any, implied: Any) -> dict[str, Any]:
 @routes.get(_IMPLIES + "/{implied_id}", rule="identity:list_implied_roles", response=_PAIR)
 async def show_implied(call: Call) -> Reply:
     """Whether a role implies another."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         prior, implied = await _pair(call, connection)
         if implied.name not in {row.implied for row in await roles.implications(connection, prior.name)}:
             raise NotFound(f"{prior.id} does not imply {implied.id}.")
@@ -241,7 +241,7 @@ async def index_assignments(call: Call) -> Reply:
     if effective and "group.id" in call.query:
         raise Invalid("Combining effective and group filter will always result in an empty list.")
     names = _flag(call, "include_names")
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         known = _Known(
             {role.name: role for role in await roles.index(connection)},
             {row.id: row for row in await users.index(connection)},

@@ -243,7 +243,7 @@ def _read(noun: Kept) -> None:
     async def index(call: Call) -> Reply:
         """List all, or those with the values asked for."""
         wanted = filters(call, *noun.filters)
-        async with call.services.database.begin() as connection:
+        async with call.services.database.autocommit() as connection:
             stored = await noun.registry.index(connection, **wanted)
         own = [each for each in noun.own(call) if all(each.get(key) == value for key, value in wanted.items())]
         return page(call, noun.plural, noun.view, [*own, *stored])
@@ -253,7 +253,7 @@ def _read(noun: Kept) -> None:
     )
     async def show(call: Call) -> Reply:
         """Show one."""
-        async with call.services.database.begin() as connection:
+        async with call.services.database.autocommit() as connection:
             found = await noun.show(call, connection, call.path[f"{noun.singular}_id"])
         return {noun.singular: noun.view(call, found)}
 
@@ -373,14 +373,14 @@ async def index_limits(call: Call) -> Reply:
     wanted = filters(call, "service_id", "region_id", "resource_name", "project_id", "domain_id")
     if not call.caller.is_admin:
         wanted["project_id"] = call.caller.project_id or ""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return page(call, "limits", _limit_view, await registry.limits(connection, **wanted))
 
 
 @routes.get("/limits/{limit_id}", rule="identity:get_limit", response=thing({"limit": _LIMIT}))
 async def show_limit(call: Call) -> Reply:
     """Show a limit."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return {"limit": _limit_view(call, await _limit(call, connection))}
 
 

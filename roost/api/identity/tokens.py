@@ -127,7 +127,7 @@ async def show(call: Call) -> Reply:
     """Whom the token in X-Subject-Token speaks for."""
     secret, token = await _subject(call)
     call.permit("identity:validate_token", user_id=token.caller.user_id)
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         view = await _view(call, connection, token)
     return JSONResponse(view, headers={"X-Subject-Token": secret, "Vary": "X-Auth-Token"})
 
@@ -185,7 +185,7 @@ def limit(call: Call) -> SignInLimit:
 
 
 async def _by_token(call: Call, given: dict[str, Any]) -> _SignedIn:
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         token = await tokens.find(connection, given["id"])
     if token is None:
         raise NotFound("Failed to validate token")
@@ -194,7 +194,7 @@ async def _by_token(call: Call, given: dict[str, Any]) -> _SignedIn:
 
 async def _by_credential(call: Call, given: dict[str, Any]) -> _SignedIn:
     """As slow as a password, also for one that does not exist, so that ids cannot be probed."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         wanted: dict[str, Any] = {"id": given["id"]} if "id" in given else await _by_name(connection, given)
         found = await application_credentials.find(connection, **wanted)
         owner = None if found is None else await users.find(connection, user_id=found.user_id)
@@ -301,7 +301,7 @@ async def _subject(call: Call) -> tuple[str, Token]:
     secret = call.headers.get("x-subject-token")
     if not secret:
         raise NotFound("No token in the request")
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         token = await tokens.find(connection, secret)
     if token is None:
         raise NotFound("Failed to validate token")

@@ -50,7 +50,7 @@ USERS = schemas.thing({"users": schemas.array(_USER), **PAGE})
 @routes.get("", rule="identity:list_users", response=USERS)
 async def index(call: Call) -> Reply:
     """List users, all or by name, state or domain."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return page(call, "users", view, await users.index(connection, **filters(call, "name", "enabled", "domain_id")))
 
 
@@ -58,7 +58,7 @@ async def index(call: Call) -> Reply:
 async def show(call: Call) -> Reply:
     """Show a user; a name is not an id."""
     call.permit("identity:get_user", user_id=call.path["user_id"])
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return {"user": view(call, await users.show(connection, call.path["user_id"]))}
 
 
@@ -66,7 +66,7 @@ async def show(call: Call) -> Reply:
 async def index_projects(call: Call) -> Reply:
     """The projects in which a user has a role."""
     call.permit("identity:list_user_projects", user_id=call.path["user_id"])
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         await users.show(connection, call.path["user_id"])
         return project_views.listed(call, await projects.of_user(connection, call.path["user_id"]))
 

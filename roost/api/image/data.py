@@ -41,7 +41,7 @@ async def upload(call: Call) -> Reply:
 @routes.get("", rule="download_image", also={204: None})
 async def download(call: Call) -> Reply:
     """The data of an image."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         image = await images.find(connection, viewer(call), call.path["image_id"])
     if image.status == "queued":
         return Response(status_code=204)

@@ -147,7 +147,7 @@ _IMAGES = thing({"images": array(IMAGE), "first": STRING, "schema": STRING}, {"n
 @routes.get("/images", rule="get_images", query=_QUERY, response=_IMAGES)
 async def index(call: Call) -> Reply:
     """List the images that the caller sees: shared ones once they are accepted, community ones when asked for."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await image_search.search(connection, viewer(call), call.queries, call.page)
     body = {"images": [view(row) for row in found], "first": "/v2/images", "schema": "/v2/schemas/images"}
     if found and "limit" in call.query and len(found) == call.page.limit:
@@ -158,7 +158,7 @@ async def index(call: Call) -> Reply:
 @routes.get("/images/{image_id}", rule="get_image", response=IMAGE)
 async def show(call: Call) -> Reply:
     """Show one image."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return view(await images.find(connection, viewer(call), call.path["image_id"]))
 
 

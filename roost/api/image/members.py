@@ -44,7 +44,7 @@ async def _shared(call: Call, connection: Any) -> Any:
 @routes.get("", rule="get_members", response=thing({"members": array(_MEMBER), "schema": STRING}))
 async def index(call: Call) -> Reply:
     """The members of an image: all for its owner, else oneself."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await images.members(connection, viewer(call), await _shared(call, connection))
     return {"members": [_view(row) for row in found], "schema": "/v2/schemas/members"}
 
@@ -52,7 +52,7 @@ async def index(call: Call) -> Reply:
 @routes.get("/{member}", rule="get_member", response=_MEMBER)
 async def show(call: Call) -> Reply:
     """One member of an image."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         image = await _shared(call, connection)
         return _view(await images.member(connection, viewer(call), image, call.path["member"]))
 

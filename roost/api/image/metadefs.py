@@ -103,7 +103,7 @@ _QUERY: Schema = {"type": "object", "properties": {"limit": {**DIGITS, "maxLengt
 async def index(call: Call) -> Reply:
     """The namespaces that the caller sees, by name, page by page."""
     page = call.page
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await metadefs.index(connection, viewer(call), call.query.get("visibility"), page)
     base = "/v2/metadefs/namespaces"
     more = len(found) == page.limit and found
@@ -127,7 +127,7 @@ def _row(call: Call) -> dict[str, Any]:
 @routes.get("/namespaces/{namespace}", rule=_GET, response=_NAMESPACE)
 async def show(call: Call) -> Reply:
     """A namespace with all that it has."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return _view(await _find(call, connection))
 
 
@@ -167,7 +167,7 @@ def _declare(kind: Definitions) -> None:
     @routes.get(path, rule=_GET, response=thing({kind.shown: listed}, {"schema": STRING}))
     async def index(call: Call) -> Reply:
         """All of a namespace."""
-        async with call.services.database.begin() as connection:
+        async with call.services.database.autocommit() as connection:
             return {kind.shown: kind.view(getattr(await _find(call, connection), kind.column))}
 
     async def add(call: Call, body: dict[str, Any]) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _declare_one(kind: Definitions, path: str) -> None:
     @routes.get(path + "/{name}", rule=_GET, response=_SHOWN)
     async def show(call: Call) -> Reply:
         """One of a namespace."""
-        async with call.services.database.begin() as connection:
+        async with call.services.database.autocommit() as connection:
             held: dict[str, dict[str, Any]] = getattr(await _find(call, connection), kind.column)
         if call.path["name"] not in held:
             raise _missing(kind, call)
@@ -268,7 +268,7 @@ for _kind in KINDS:
 @routes.get("/resource_types", rule=_GET, response=thing({"resource_types": array(thing({"name": STRING}))}))
 async def index_types(call: Call) -> Reply:
     """The resource types that any namespace which the caller sees is about."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await metadefs.resource_types(connection, viewer(call))
     return {"resource_types": [{"name": name} for name in found]}
 

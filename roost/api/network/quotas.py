@@ -23,7 +23,7 @@ _DETAILS = thing({"quota": by_name(thing({"limit": INTEGER, "used": INTEGER, "re
 @routes.get("", rule="update_quota", response=thing({"quotas": array({"type": "object"})}))
 async def index(call: Call) -> Reply:
     """The projects whose quotas were set."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         owners = await networks.all_limits(connection)
     views = [{**limits, "project_id": owner, "tenant_id": owner} for owner, limits in owners.items()]
     return {"quotas": views}
@@ -33,7 +33,7 @@ async def index(call: Call) -> Reply:
 async def show(call: Call) -> Reply:
     """The quotas of a project."""
     call.permit("get_quota", project_id=call.path["project_id"])
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return {"quota": await networks.limits(connection, call.path["project_id"])}
 
 
@@ -50,7 +50,7 @@ async def show_details(call: Call) -> Reply:
     """The quotas of a project, and what it has."""
     project_id = call.path["project_id"]
     call.permit("get_quota", project_id=project_id)
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         limits, used = await networks.limits(connection, project_id), await networks.used(connection, project_id)
     return {"quota": {key: {"limit": limits[key], "used": used[key], "reserved": 0} for key in limits}}
 

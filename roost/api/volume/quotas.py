@@ -45,7 +45,7 @@ async def show_limits(call: Call) -> Reply:
     project_id = call.query.get("project_id") or call.caller.project_id or ""
     if project_id != call.caller.project_id:
         call.permit("limits_extension:other_project")
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         most, used = await volumes.limits(connection, project_id), await volumes.used(connection, project_id)
     absolute = {shown: most[name] for name, shown in _MOST.items()} | {
         shown: used[name] for name, shown in _USED.items()
@@ -58,7 +58,7 @@ async def show(call: Call) -> Reply:
     """The quotas of a project; with `usage`, what it has too."""
     project_id = call.path["project_id"]
     call.permit(_SETS + "show", project_id=project_id)
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         most, used = await volumes.limits(connection, project_id), await volumes.used(connection, project_id)
     shown: dict[str, Any] = dict(most)
     if call.query.get("usage", "").lower() == "true":
@@ -110,6 +110,6 @@ async def update_class(call: Call) -> Reply:
 
 
 async def _class(call: Call, name: str) -> dict[str, int]:
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = await quotas.class_limits(connection, QUOTAS, name)
     return {resource: found[resource] for resource in QUOTAS}

@@ -50,21 +50,21 @@ async def _find(call: Call, connection: AsyncConnection) -> Any:
 async def index(call: Call) -> Reply:
     """The types that the caller may use."""
     public = {"true": True, "false": False}.get(call.query.get("is_public", "").lower())
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return {"volume_types": [_view(row) for row in await types.index(connection, owner(call), public)]}
 
 
 @routes.get("/default", rule="volume_extension:type_get", response=_ONE)
 async def show_default(call: Call) -> Reply:
     """The type of volumes that name none."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return {"volume_type": _view(await volumes.find_type(connection, owner(call), DEFAULT_TYPE))}
 
 
 @routes.get("/{type_id}", rule="volume_extension:type_get", response=_ONE)
 async def show(call: Call) -> Reply:
     """A type that the caller may use."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return {"volume_type": _view(await _find(call, connection))}
 
 
@@ -105,7 +105,7 @@ async def delete(call: Call) -> Reply:
 @routes.get("/{type_id}/extra_specs", rule="volume_extension:type_get", response=_EXTRA)
 async def show_specs(call: Call) -> Reply:
     """The extra specs of a type."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         return {"extra_specs": (await _find(call, connection)).extra_specs}
 
 
@@ -143,7 +143,7 @@ async def delete_spec(call: Call) -> Reply:
 )
 async def index_access(call: Call) -> Reply:
     """The projects that may use a private type."""
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         row = await _find(call, connection)
         found = await types.projects_of(connection, row)
     return {"volume_type_access": [{"volume_type_id": row.id, "project_id": each} for each in found]}

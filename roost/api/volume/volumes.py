@@ -187,7 +187,7 @@ def _lists(noun: VolumeNoun) -> None:
             """List those of the project, page by page; `all_tenants` lists those of all projects."""
             page = PageRequest(call.page.limit, call.page.marker, int(call.query.get("offset") or 0))
             project_id, asked, sorts = _whose(call), _asked(call), _sorts(call)
-            async with call.services.database.begin() as connection:
+            async with call.services.database.autocommit() as connection:
                 found = await noun.kind.index(connection, project_id, asked, sorts, page)
             body: dict[str, Any] = {noun.plural: await spread(lambda row: view(call, row), found)}
             if found and len(found) == page.limit:
@@ -245,7 +245,7 @@ def _verbs(noun: VolumeNoun) -> None:
     @routes.get(noun.one, rule=noun.rule("get"), owned=True, response=shape)
     async def show(call: Call) -> Reply:
         """Show one."""
-        async with call.services.database.begin() as connection:
+        async with call.services.database.autocommit() as connection:
             return {noun.singular: noun.view(call, await noun.owned(call, connection, "get"))}
 
     @routes.put(noun.one, rule=noun.rule("update"), owned=True, body=changes, response=shape)
@@ -270,7 +270,7 @@ def _metadata(noun: VolumeNoun) -> None:
     @routes.get(path, rule=noun.rule("get"), owned=True, response=body)
     async def show(call: Call) -> Reply:
         """The metadata of one."""
-        async with call.services.database.begin() as connection:
+        async with call.services.database.autocommit() as connection:
             return {"metadata": (await noun.owned(call, connection, "get")).metadata}
 
     @routes.post(path, rule=noun.rule("update"), owned=True, body=body, response=body)
@@ -286,7 +286,7 @@ def _metadata(noun: VolumeNoun) -> None:
     @routes.get(f"{path}/{{key}}", rule=noun.rule("get"), owned=True, response=entry)
     async def show_one(call: Call) -> Reply:
         """One item of the metadata."""
-        async with call.services.database.begin() as connection:
+        async with call.services.database.autocommit() as connection:
             held = (await noun.owned(call, connection, "get")).metadata
         return {"meta": {call.path["key"]: _item(held, call.path["key"])}}
 

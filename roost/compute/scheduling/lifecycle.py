@@ -219,13 +219,13 @@ async def _close(connection: AsyncConnection, server_ids: Sequence[str], outcome
 
 _DUE = (
     sa.select(*(servers.c[each.name] for each in fields(DueServer)))
-    .where(servers.c.due_at <= sa.func.clock_timestamp())
+    .where(servers.c.due_at <= sa.func.statement_timestamp())
     .order_by(servers.c.due_at)
     .limit(_BATCH)
     .with_for_update(skip_locked=True)
 )
 
-_IS_DUE = sa.select(sa.exists().where(servers.c.due_at <= sa.func.clock_timestamp()))
+_IS_DUE = sa.select(sa.exists().where(servers.c.due_at <= sa.func.statement_timestamp()))
 
 _CHANGED = (
     servers.c.vm_state,
