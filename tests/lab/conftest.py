@@ -45,7 +45,7 @@ def admin(lab: Settings) -> Any:
     left = {project.id for project in cloud.identity.projects() if project.name.startswith(TENANT)}
     for server in [server for server in cloud.compute.servers(all_projects=True) if server.project_id in left]:
         cloud.compute.delete_server(server.id, force=True)
-        cloud.compute.wait_for_delete(server, interval=0.3, wait=60)
+        cloud.compute.wait_for_delete(server, interval=0.3, wait=300)
     for aggregate in [each for each in cloud.compute.aggregates() if "policy_scope" in (each.metadata or {})]:
         for host in aggregate.hosts or ():
             cloud.compute.remove_host_from_aggregate(aggregate, host)
@@ -129,7 +129,7 @@ def tenant(lab: Settings, admin: Any) -> Iterator[Tenant]:
     yield Tenant(project.id, user.id, Access(auth))
     for server in list(admin.compute.servers(all_projects=True, project_id=project.id)):
         admin.compute.delete_server(server.id, force=True)
-        admin.compute.wait_for_delete(server, interval=0.3, wait=60)
+        admin.compute.wait_for_delete(server, interval=0.3, wait=300)
     for balancer in list(admin.load_balancer.load_balancers(project_id=project.id)):
         admin.load_balancer.delete_load_balancer(balancer.id, cascade=True)
     identity.delete_user(user)

@@ -130,7 +130,7 @@ class Deployment:
         return (self.folder / f"{what}.log").read_text()
 
 
-def until(true: Any, seconds: float = 180) -> Any:
+def until(true: Any, seconds: float = 300) -> Any:
     """What it returns once it is true."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -165,8 +165,9 @@ class Person:
 
     def delete(self, server: str) -> None:
         """Delete a server, and wait until Nova has."""
+        there = self.admin.compute.get_server(server)
         self.connection.compute.delete_server(server)
-        self.admin.compute.wait_for_delete(self.admin.compute.get_server(server), interval=0.3, wait=120)
+        self.admin.compute.wait_for_delete(there, interval=0.3, wait=300)
 
     def violations(self, group: str) -> list[Any]:
         """The broken rules of a group, as soon as Roost sees any."""
@@ -184,7 +185,7 @@ class Person:
         for server in left:
             compute.delete_server(server.id, ignore_missing=True)
         for server in left:
-            compute.wait_for_delete(server, interval=0.3, wait=120)
+            compute.wait_for_delete(server, interval=0.3, wait=300)
         while self._groups:
             self.ask("DELETE", f"/os-server-groups/{self._groups.pop()}")
 

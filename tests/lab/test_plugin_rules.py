@@ -65,14 +65,14 @@ def test_a_server_that_moves_keeps_the_rules(somebody: Person) -> None:
     assert somebody.settled(first).status == "VERIFY_RESIZE"
     assert zone(somebody.host(first)) != forbidden
     admin.confirm_server_resize(first)
-    admin.wait_for_server(admin.get_server(first), interval=0.3, wait=60)
+    admin.wait_for_server(admin.get_server(first), interval=0.3, wait=300)
     [target, *_] = [host for host in ZONES[forbidden] if host != somebody.host(second)]
     before = somebody.host(first)
     with pytest.raises(exceptions.BadRequestException):
         admin.live_migrate_server(first, host=target, force=False, block_migration="auto")
     assert somebody.host(first) == before
     admin.live_migrate_server(first, host=None, force=False, block_migration="auto")
-    admin.wait_for_server(admin.get_server(first), interval=0.3, wait=60)
+    admin.wait_for_server(admin.get_server(first), interval=0.3, wait=300)
     assert somebody.host(first) != before
     assert zone(somebody.host(first)) != forbidden
 

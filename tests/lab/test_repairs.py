@@ -151,7 +151,7 @@ async def test_what_the_scheduler_refuses_later_is_told_in_its_words(service: Ac
     nova = Nova(None, service.config)
     request = await nova.live_migrate(second, forbidden)
     assert somebody.host(second) == before
-    for _ in range(100):
+    for _ in range(600):
         if why := await nova.why_failed(second, request):
             break
         await asyncio.sleep(0.1)

@@ -79,14 +79,14 @@ def test_clusters_of_senlin_are_taken_over_scaled_and_healed(
     assert Counter(apart.hosts()) == Counter({f"fake-{number}": 1 for number in range(1, 7)})
     lost = apart.servers()[0]
     admin.compute.delete_server(lost.id)
-    admin.compute.wait_for_delete(lost, interval=0.3, wait=60)
+    admin.compute.wait_for_delete(lost, interval=0.3, wait=300)
     apart.do("check_cluster")
     apart.do("recover_cluster")
     assert len(set(apart.hosts())) == 6, "healed, on the host that was left"
 
     lost = spread.servers()[0]
     admin.compute.delete_server(lost.id)
-    admin.compute.wait_for_delete(lost, interval=0.3, wait=60)
+    admin.compute.wait_for_delete(lost, interval=0.3, wait=300)
     until(lambda: len([server for server in spread.servers() if server.status == "ACTIVE"]) == 4, 240)
     for each in (spread, apart):
         each.delete()
