@@ -333,13 +333,20 @@ READ_BY_THE_DASHBOARD = (
     *("/os-policy-scopes", "/os-lists/groups?limit=50", "/os-lists/servers?limit=50"),
     *("/os-server-groups/{group}", "/os-server-groups/{group}/audit", "/os-server-groups/{group}/repairs"),
     *("/servers/{server}", "/os-lists/servers?group_id={group}&limit=1000", "/os-lists/servers?q={server}"),
+    *(
+        "/os-lists/servers?id={server}",
+        "/os-lists/servers?group_id={group}&status=ERROR",
+        "/os-exports/servers?format=csv",
+    ),
 )
 """What its pages ask for when they are opened; operators see more."""
 READ_BY_OPERATORS = (
     "/os-lists/hosts?limit=50",
     "/os-lists/projects?limit=50",
     "/os-services?host={host}",
-    *("/os-lists/aggregates?limit=50", "/os-drains"),
+    *("/os-lists/aggregates?limit=50", "/os-drains", "/os-figures?hours=6"),
+    *("/os-lists/hosts?name={host}", "/os-lists/servers?host={host}", "/os-quota-sets/{project}/detail"),
+    "/os-lists/projects?id={project}",
 )
 
 
@@ -348,7 +355,8 @@ async def test_every_page_of_the_dashboard_opens_in_front_of_nova(cloud: Cloud) 
     assert (page.status_code, page.headers["content-type"].partition(";")[0]) == (200, "text/html")
     group = await cloud.tenant.group("anti-affinity:rack")
     server = await cloud.tenant.boot(group)
-    names = {"group": group, "server": server, "host": await cloud.host(server)}
+    shown = (await cloud.tenant.ask("GET", f"/servers/{server}")).json()["server"]
+    names = {"group": group, "server": server, "host": await cloud.host(server), "project": shown["tenant_id"]}
     await cloud.front.follow()
     for person, paths in (
         (cloud.tenant, READ_BY_THE_DASHBOARD),
