@@ -108,7 +108,8 @@ class Front:
         async with self.database.begin() as connection:
             await mirror.put_servers(connection, self.settings, concerned, at=at, new=new, gone=gone & followed)
             given_up = await reservations.given_up(connection)
-        await self._delete_unwanted(server.id for server in servers if server.place in given_up)
+        unwanted = [server.id for server in servers if server.place in given_up and server.task_state != "deleting"]
+        await self._delete_unwanted(unwanted)
         self._since = started - _OVERLAP
         self._alarmed = False
 

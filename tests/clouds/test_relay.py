@@ -83,3 +83,16 @@ async def test_external_events_wait_for_no_other_request(cloud: Cloud, proxy: Fa
         await cloud.front.nova.relay("GET", "/v2.1/flavors", {}, None)
     answer = await cloud.front.nova.relay("POST", "/v2.1/os-server-external-events", {}, b"{}", urgent=True)
     assert answer.json() == body
+
+
+async def test_a_change_that_nova_made_is_not_an_error_where_roost_cannot_read_it(
+    cloud: Cloud, proxy: FaultProxy
+) -> None:
+    proxy.fail("GET", "/os-aggregates", 500, body={})
+    made = await cloud.operator.ask("POST", "/os-aggregates", {"aggregate": {"name": "made"}}, version="2.87")
+    assert made.status_code == 200, made.text
+    path = f"/os-aggregates/{made.json()['aggregate']['id']}"
+    await cloud.front.follow()
+    listed = (await cloud.operator.ask("GET", "/os-lists/aggregates?limit=50")).json()
+    assert "made" in str(listed), "seen in the next round"
+    assert (await cloud.operator.ask("DELETE", path, version="2.87")).status_code == 200

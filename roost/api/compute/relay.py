@@ -4,6 +4,7 @@ Three things are changed on the way. A version that Nova does not have is asked 
 keeps Nova's request id, and Nova hears Roost's. Links in the answer lead to Roost, for clients may reach nothing else.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,10 @@ from starlette.responses import Response
 
 from roost.api.versions import COMPUTE, Version
 from roost.clouds.front import Front
+from roost.errors import RoostError
+from roost.store.database import is_unavailable
+
+logger = logging.getLogger(__name__)
 
 _REQUEST_ID = "x-openstack-request-id"
 _FORWARDED = (
@@ -43,7 +48,7 @@ class Relayed:
 
 
 async def relay(front: Front, asked: Relayed) -> Response:
-    """Ask Nova. A change of its hosts or aggregates is answered only once Roost knows it too."""
+    """Ask Nova. A change of its hosts or aggregates is answered once Roost knows it too, or could not read it."""
     sent = {name: asked.headers[name] for name in _FORWARDED if name in asked.headers}
     sent.setdefault(_REQUEST_ID, asked.request_id)
     whole = f"{asked.path}?{asked.query}" if asked.query else asked.path
@@ -51,7 +56,7 @@ async def relay(front: Front, asked: Relayed) -> Response:
     words = asked.path.split("/")
     answer = await front.nova.relay(asked.method, whole, spoken, asked.body or None, urgent=EVENTS in words)
     if asked.method != "GET" and answer.status < 400 and any(word in words for word in _INVENTORY):
-        await front.follow_inventory()
+        await _read_inventory(front)
     returned = {name: answer.headers[name] for name in _RETURNED if name in answer.headers}
     root = await front.nova.root()
     if "location" in returned:
@@ -60,6 +65,17 @@ async def relay(front: Front, asked: Relayed) -> Response:
     if "json" in returned.get("content-type", ""):
         body = body.replace(f'"{root}/'.encode(), f'"{asked.base}/'.encode())
     return Response(body, answer.status, returned)
+
+
+async def _read_inventory(front: Front) -> None:
+    """Know a change at once. It is made in Nova: where reading fails, the client must not hear that the change did, and
+    the next round sees it."""
+    try:
+        await front.follow_inventory()
+    except Exception as error:
+        if not isinstance(error, RoostError) and not is_unavailable(error):
+            raise
+        logger.warning("a change of Nova's hosts or aggregates could not be read: %s", error)
 
 
 async def _spoken_by_nova(front: Front, sent: Mapping[str, str], headers: Headers) -> dict[str, str]:
