@@ -1,4 +1,4 @@
-"""Services, endpoints, regions and limits, kept as administrators give them for clients to read."""
+"""Services, endpoints, regions, policies and limits, kept as administrators give them for clients to read."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -65,6 +65,7 @@ class Registry:
 SERVICES = Registry(tables.services)
 ENDPOINTS = Registry(tables.endpoints)
 REGIONS = Registry(tables.regions)
+POLICIES = Registry(tables.stored_policies)
 REGISTERED_LIMITS = Registry(tables.registered_limits)
 
 

@@ -271,6 +271,8 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
     f"PATCH {_V3}/endpoints/{{endpoint_id}}": (_always({"endpoint": {"url": "x"}}),),
     f"POST {_V3}/regions": (_always({"region": {"id": "probe"}}),),
     f"PATCH {_V3}/regions/{{region_id}}": (_always({"region": {"description": "probe"}}),),
+    f"POST {_V3}/policies": (_always({"policy": {"type": "text/plain", "blob": "probe"}}),),
+    f"PATCH {_V3}/policies/{{policy_id}}": (_always({"policy": {"blob": "probe"}}),),
     f"POST {_V3}/registered_limits": (
         _always({"registered_limits": [{"service_id": "1", "resource_name": "probe", "default_limit": 1}]}),
     ),

@@ -1,4 +1,5 @@
-"""Services, endpoints, regions and limits: what the catalogue lists, and what is kept about it for others to read.
+"""Services, endpoints, regions, policies and limits: what the catalogue lists, and what is kept about it for others to
+read.
 
 Roost's own services and their endpoints are listed with those that admins add, and cannot be changed here.
 """
@@ -94,7 +95,7 @@ async def _region(call: Call, connection: AsyncConnection, region_id: str | None
         raise Invalid(f"Could not find region: {region_id}.")
 
 
-async def _prepare_service(call: Call, connection: AsyncConnection, values: Values) -> None:
+async def _as_given(call: Call, connection: AsyncConnection, values: Values) -> None:
     return None
 
 
@@ -166,7 +167,7 @@ SERVICES = Kept(
     {"type": NAME, "name": NULLABLE_STRING, "description": NULLABLE_STRING, "enabled": TRUTH},
     ("type",),
     ("type", "name"),
-    _prepare_service,
+    _as_given,
     _own_services,
 )
 ENDPOINTS = Kept(
@@ -198,6 +199,16 @@ REGIONS = Kept(
     ANYONE,
     "Unable to delete region: there are regions below it.",
 )
+POLICIES = Kept(
+    "policy",
+    "policies",
+    registry.POLICIES,
+    {"type": NAME, "blob": STRING},
+    ("type", "blob"),
+    ("type",),
+    _as_given,
+)
+"""Kept for other services to read: Roost itself is governed by its own file of rules."""
 REGISTERED_LIMITS = Kept(
     "registered_limit",
     "registered_limits",
@@ -215,7 +226,7 @@ REGISTERED_LIMITS = Kept(
     read=ANYONE,
     in_use="Unable to delete the registered limit: there are limits of it.",
 )
-_ALL = (SERVICES, ENDPOINTS, REGIONS)
+_ALL = (SERVICES, ENDPOINTS, REGIONS, POLICIES)
 
 RULES = (
     *tuple(

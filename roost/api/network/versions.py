@@ -9,7 +9,10 @@ from roost.errors import NotFound
 
 routes = Table()
 
-RULES = (Permission("get_extension", ANYONE, "List extensions of the network API."),)
+RULES = (
+    Permission("get_extension", ANYONE, "List extensions of the network API."),
+    Permission("get_service_provider", ANYONE, "List who provides services of networks."),
+)
 
 _EXTENSIONS = {
     "security-group": "Security groups",
@@ -29,6 +32,7 @@ _EXTENSIONS = {
     "allowed-address-pairs": "Further addresses of a port",
     "extra_dhcp_opt": "DHCP options of a port",
     "subnet-service-types": "What a subnet is for",
+    "service-type": "Who provides services of networks",
 }
 _EXTENSION = thing({**dict.fromkeys(("alias", "name", "description", "updated"), STRING), "links": array({})})
 
@@ -70,6 +74,12 @@ async def show_extension(call: Call) -> Reply:
     if call.path["alias"] not in _EXTENSIONS:
         raise NotFound(f"Extension with alias {call.path['alias']} does not exist")
     return {"extension": _extension(call.path["alias"])}
+
+
+@routes.get("/v2.0/service-providers", rule="get_service_provider", response=thing({"service_providers": array({})}))
+async def index_service_providers(call: Call) -> Reply:
+    """None: there are no VPNs or firewalls. The cleanup of openstacksdk asks for them before it looks at networks."""
+    return {"service_providers": []}
 
 
 def _document(call: Call) -> dict[str, Any]:

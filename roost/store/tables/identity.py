@@ -220,6 +220,16 @@ endpoints = sa.Table(
     created_at(),
 )
 
+stored_policies = sa.Table(
+    "stored_policies",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("blob", sa.Text, nullable=False),
+    _extra(),
+    created_at(),
+)
+
 registered_limits = sa.Table(
     "registered_limits",
     metadata,

@@ -1,4 +1,4 @@
-"""Services, endpoints, regions and limits: Roost's own are always there, and others stand beside them."""
+"""Services, endpoints, regions, policies and limits: Roost's own are always there, and others stand beside them."""
 
 import pytest
 
@@ -52,6 +52,8 @@ async def test_what_is_roosts_own_is_listed_and_stays(api: Api) -> None:
         ("endpoints", {"endpoint": {"service_id": "none", "interface": "public", "url": "x"}}, 400),
         ("endpoints", {"endpoint": {"service_id": "none", "interface": "side", "url": "x"}}, 400),
         ("services", {"service": {"name": "no type"}}, 400),
+        ("policies", {"policy": {"type": "application/json"}}, 400),
+        ("policies", {"policy": {"type": "application/json", "blob": {"rule": "role:admin"}}}, 400),
         ("regions", {"region": {"id": "RegionOne"}}, 409),
         ("regions", {"region": {"id": "x", "parent_region_id": "none"}}, 404),
         (
@@ -71,6 +73,23 @@ async def test_a_region_with_others_below_it_stays(api: Api) -> None:
     assert (await message(await api.delete(f"{V3}/regions/north")))[0] == 403
     assert (await api.delete(f"{V3}/regions/far-north")).status_code == 204
     assert (await api.delete(f"{V3}/regions/north")).status_code == 204
+
+
+async def test_policies_are_kept_for_admins_as_they_were_given(api: Api) -> None:
+    rules = '{"compute:start": "role:operator"}'
+    made = await make(api, "policies", type="application/json", blob=rules, note="of the night shift")
+    await make(api, "policies", type="text/plain", blob="")
+    path = f"{V3}/policies/{made['id']}"
+    assert (await api.get(path)).json()["policy"] == made
+    assert (made["blob"], made["note"]) == (rules, "of the night shift")
+    changed = (await api.patch(path, {"policy": {"blob": "{}", "note": "of the day"}})).json()["policy"]
+    assert changed == {**made, "blob": "{}", "note": "of the day"}
+    listed = (await api.get(f"{V3}/policies", params={"type": "application/json"})).json()["policies"]
+    assert listed == [changed]
+    assert (await message(await api.get(path, cloud="roost")))[0] == 403
+    assert (await message(await api.delete(path, cloud="roost")))[0] == 403
+    assert (await api.delete(path)).status_code == 204
+    assert (await message(await api.get(path))) == (404, f"Could not find policy: {made['id']}.")
 
 
 async def test_limits_are_registered_and_then_set_for_a_project(api: Api) -> None:

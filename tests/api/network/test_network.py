@@ -60,6 +60,10 @@ async def test_private_and_public_are_always_there_and_stay(api: Api) -> None:
         assert answer.status_code == 409
 
 
+async def test_services_of_networks_have_no_providers(api: Api) -> None:
+    assert await listed(api, "service-providers", service_type="VPN") == []
+
+
 async def test_a_server_that_names_no_network_has_a_port_as_long_as_it_lives(api: Api, cloud: Cloud) -> None:
     server = await cloud.boot(networks="auto")
     (port,) = await listed(api, "ports", device_id=server)
