@@ -283,7 +283,7 @@ def serve(folder: Path, *arguments: str) -> Served:
     with (folder.parent / f"{folder.name}.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
     url = f"http://127.0.0.1:{port}"
-    for _ in range(600):
+    for _ in range(2400):  # a busy machine takes its time
         try:
             urllib.request.urlopen(f"{url}/healthcheck", timeout=1).close()
             return Served(url, folder, process)

@@ -23,6 +23,7 @@ _SHELLS: dict[str, Callable[[list[str]], int | None]] = {}
 
 
 def _preload() -> None:
+    import cliff.command
     import glanceclient.shell
     import novaclient.shell
     import openstackclient
@@ -31,6 +32,9 @@ def _preload() -> None:
     for found in pkgutil.walk_packages(openstackclient.__path__, "openstackclient."):
         if ".tests" not in found.name:
             importlib.import_module(found.name)
+    for proxy in ("block_storage.v3", "compute.v2", "identity.v3", "image.v2", "network.v2"):
+        importlib.import_module(f"openstack.{proxy}._proxy")
+    cliff.command._get_distributions_by_modules()  # it is cached, and is most of what a command does by itself
     _SHELLS["openstack"] = openstackclient.shell.main
     _SHELLS["glance"] = lambda arguments: glanceclient.shell.main()  # it reads sys.argv
     _SHELLS["nova"] = novaclient.shell.main
