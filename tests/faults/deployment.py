@@ -1,4 +1,4 @@
-"""Two API and two engine processes, a PostgreSQL, and proxies between all of them: everything that can be broken.
+"""Some API and two engine processes, a PostgreSQL, and proxies between all of them: everything that can be broken.
 
 The test itself goes to PostgreSQL directly, as the ground truth is not to be read through what is being broken.
 """
@@ -42,10 +42,10 @@ max_requests = 32
 token_seconds = 86400
 token_cache_seconds = 1
 [quota]
-instances = 60
-cores = 110
-ram = 400000
-server_groups = 14
+instances = 90
+cores = 165
+ram = 600000
+server_groups = 20
 server_group_members = 12
 [groups]
 audit_seconds = 5
@@ -61,7 +61,7 @@ format = json
 TO_CLIENTS, TO_POSTGRESQL = "between clients and an API", "between a process and PostgreSQL"
 BOOTS_THAT_FAIL = 0.03
 TOPOLOGY = f"""
-generate: {{zones: 2, racks_per_zone: 3, hosts_per_rack: 3, host: {{vcpus: 8, memory_mb: 32768, disk_gb: 400}}}}
+generate: {{zones: 2, racks_per_zone: 3, hosts_per_rack: 5, host: {{vcpus: 8, memory_mb: 32768, disk_gb: 400}}}}
 hosts:
   - {{name: lab1, zone: lab, vcpus: 64}}
   - {{name: lab2, zone: lab, vcpus: 64}}
@@ -111,6 +111,8 @@ class Process:
     rehearsal: Path
     broker: Path
     running: ForkServerProcess | None = None
+    _has_served: bool = False
+    """Whether it has taken a request since its start: from then on only its end changes that."""
 
     def start(self) -> None:
         """Run it, unless it runs."""
@@ -125,12 +127,15 @@ class Process:
             self.running.kill()
             self.running.join()
             self.running = None
+            self._has_served = False
 
     @property
     def serves(self) -> bool:
         """Whether it takes requests, as a load balancer in front of it would see it."""
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", int(self.command[-1].rpartition(":")[2]))) == 0
+        if not self._has_served:
+            with socket.socket() as probe:
+                self._has_served = probe.connect_ex(("127.0.0.1", int(self.command[-1].rpartition(":")[2]))) == 0
+        return self._has_served
 
     def rehearse(self, **faults: Any) -> None:
         """Have it meet these faults, and no others, from now on."""
@@ -148,6 +153,7 @@ class Deployment:
     topology: str = TOPOLOGY
     proxied: bool = True
     """Whether the processes reach PostgreSQL through proxies, which take their share of the machine."""
+    api_processes: int = 2
     apis: list[Process] = field(default_factory=list)
     engines: list[Process] = field(default_factory=list)
     injected: Counter[str] = field(default_factory=Counter)
@@ -173,9 +179,8 @@ class Deployment:
             connection.execute(_WITNESS)
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
-        for number in (1, 2):
-            self.apis.append(self._process("api", number, settings))
-            self.engines.append(self._process("engine", number, settings))
+        self.apis += [self._process("api", number + 1, settings) for number in range(self.api_processes)]
+        self.engines += [self._process("engine", number + 1, settings) for number in range(2)]
         try:
             for each in self.processes:
                 each.start()
@@ -243,7 +248,7 @@ class Deployment:
                 or not last[0].startswith("roost: The database does not answer")
             ):
                 self.fell.append(f"{process.name} ended by itself with {process.running.exitcode}: {last}")
-            process.running = None
+            process.kill()
         process.start()
 
     def heal(self) -> None:

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from tests.faults.clients import server_body
-from tests.faults.deployment import DEAD_AFTER, TO_CLIENTS, TO_POSTGRESQL
+from tests.faults.deployment import DEAD_AFTER, TO_CLIENTS, TO_POSTGRESQL, Process
 from tests.faults.drill import Drill, Violation
 from tests.faults.proxy import Proxy
 
 COMPUTE, CLUSTERING = "/compute/v2.1", "/clustering/v1"
-QUIET_AFTER = 12
+QUIET_AFTER = 6
 """Steps between two quiet points, at least."""
-MOST_UNDER_WAY = 24
+MOST_UNDER_WAY = 48
 
 POLICIES: list[list[dict[str, Any]]] = [
     [{"name": "anti-affinity"}],
@@ -67,7 +67,7 @@ LISTS = [
     f"{CLUSTERING}/events",
 ]
 
-HOSTS = [f"zone{zone}-rack{rack}-host{host}" for zone in (1, 2) for rack in (1, 2, 3) for host in (1, 2, 3)]
+HOSTS = [f"zone{zone}-rack{rack}-host{host}" for zone in (1, 2) for rack in (1, 2, 3) for host in range(1, 6)]
 
 # As often as they stand here.
 REQUESTS = [
@@ -122,10 +122,10 @@ class FaultMachine(RuleBasedStateMachine):
             raise Violation("\n".join(self.drill.violations))
 
     @rule(
-        requests=st.lists(st.tuples(st.sampled_from(REQUESTS), NUMBERS), min_size=1, max_size=8),
+        requests=st.lists(st.tuples(st.sampled_from(REQUESTS), NUMBERS), min_size=6, max_size=26),
         fault=st.none() | st.none() | st.tuples(st.sampled_from(FAULTS), NUMBERS),
         place=NUMBERS,
-        pause=st.sampled_from([0.0, 0.1, 0.4]),
+        pause=st.sampled_from([0.0, 0.0, 0.1]),
     )
     def step(self, requests: list[tuple[str, int]], fault: tuple[str, int] | None, place: int, pause: float) -> None:
         """Send some requests without waiting for their answers; a fault comes before, after or between them."""
@@ -314,10 +314,10 @@ class FaultMachine(RuleBasedStateMachine):
     # Faults
 
     def kill(self, number: int) -> None:
-        self.deployment.kill_and_restart(self.deployment.processes[number % 4])
+        self.deployment.kill_and_restart(self._process(number))
 
     def suspend(self, number: int) -> None:
-        self.deployment.suspend(self.deployment.processes[number % 4], [0.5, 2.0, DEAD_AFTER + 3][number % 3])
+        self.deployment.suspend(self._process(number), [0.5, 2.0, DEAD_AFTER + 3][number % 3])
 
     def crash_the_database(self, number: int) -> None:
         self.deployment.crash_the_database()
@@ -333,13 +333,16 @@ class FaultMachine(RuleBasedStateMachine):
     def freeze(self, number: int) -> None:
         self.deployment.freeze(*self._line(number), [0.5, 2.0, DEAD_AFTER + 1][number % 3])
 
+    def _process(self, number: int) -> Process:
+        return self.deployment.processes[number % len(self.deployment.processes)]
+
     def _line(self, number: int) -> tuple[Proxy, str]:
         """One of the lines that can be cut, and what it connects."""
         if number % 3 == 0:
-            front = self.deployment.apis[number % 2].front
+            front = self.deployment.apis[number % len(self.deployment.apis)].front
             assert front is not None
             return front, TO_CLIENTS
-        return self.deployment.processes[number % 4].database, TO_POSTGRESQL
+        return self._process(number).database, TO_POSTGRESQL
 
     def fill_the_disk(self, number: int) -> None:
         self.deployment.fill_the_disk()
@@ -352,7 +355,7 @@ class FaultMachine(RuleBasedStateMachine):
         self._for_a_while(4, engine.rehearse)
 
     def shift_the_clock(self, number: int) -> None:
-        process = self.deployment.processes[number % 4]
+        process = self._process(number)
         self.deployment.shift_the_clock(process, [-100_000.0, -60.0, 60.0, 100_000.0][number // 4 % 4])
         self._for_a_while(6, process.rehearse)
 

@@ -8,7 +8,7 @@ import json
 import re
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -39,6 +39,8 @@ TABLES = (
     "outbox",
     "rehearsal_witness",
 )
+RESTLESS = ("servers", "actions", "repairs", "outbox")
+"""The tables that say what is still being done."""
 UNFINISHED = {"INIT", "READY", "RUNNING", "WAITING", "WAITING_LIFECYCLE_COMPLETION", "SUSPENDED"}
 SESSIONS = """
     SELECT state, query, clock_timestamp() - state_change AS since FROM pg_stat_activity
@@ -57,11 +59,11 @@ class Truth:
     tables: Mapping[str, list[Row]]
 
     @classmethod
-    def read(cls, url: str) -> "Truth":
-        """Read it all in one snapshot."""
+    def read(cls, url: str, names: Iterable[str] = TABLES) -> "Truth":
+        """Read it all, or these tables of it, in one snapshot."""
         with psycopg.connect(url, row_factory=dict_row) as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            tables = {table: connection.execute(f'SELECT * FROM "{table}"').fetchall() for table in TABLES}
+            tables = {table: connection.execute(f'SELECT * FROM "{table}"').fetchall() for table in names}
             tables["sessions"] = connection.execute(SESSIONS).fetchall()
         return cls(tables)
 
@@ -317,12 +319,12 @@ def disagreements(truth: Truth, findings: list[str]) -> Iterator[str]:
 CHANGES = {f"server_group.{change}" for change in ("create", "update", "delete", "add_member", "remove_member")}
 
 
-def notifications(truth: Truth, broker: Path) -> Iterator[str]:
-    """What was received, each message once, is what was committed."""
+def notifications(truth: Truth, broker: Path, settled: Container[str] = ()) -> Iterator[str]:
+    """What was received, each message once, is what was committed; settled ones were looked at before."""
     received: dict[str, tuple[str, str, str | None]] = {}
     for line in broker.read_text().splitlines():
         message = json.loads(line)
-        if message["event_type"] not in CHANGES:
+        if message["event_type"] not in CHANGES or message["message_id"] in settled:
             continue  # what the engine finds out is told as well, and is not a change
         data = message["payload"]["nova_object.data"]
         about = message["event_type"].endswith("_member")

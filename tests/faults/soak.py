@@ -1,13 +1,19 @@
-"""The long form of the drills, for SOAK_MINUTES: `make soak`, or `make soak SEED=...` to begin as before.
+"""The long form of the drills: `make soak`, or `make soak SOAK="--minutes 60 --seeds 1 2 3 --apis 4"`.
 
-What was tried and what came of it is printed at the end, and written to build/soak.json.
+What every run tried, and what came of it, is kept in `soaks.json` beside this file, from which the table in
+docs/reliability.md is written. A run that is ended keeps what it did until then.
 """
 
+import argparse
+import fcntl
 import json
-import os
+import signal
+import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,55 +22,131 @@ from tests.faults.drill import Drill, Violation
 from tests.faults.histories import HOSTS
 from tests.faults.linearizability import linearizable
 
-MINUTES = float(os.environ.get("SOAK_MINUTES") or 30)
-PROGRAMS, STEPS = 4, 40
-WRITTEN = Path("build/soak.json")
+PROGRAMS, STEPS = 4, 16
+LEDGER = Path(__file__).with_name("soaks.json")
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+BEGIN, END = "<!-- sum of the soaks: written by make soak -->\n", "<!-- end of the sum -->\n"
+KEPT = Path("build/drill")
+"""Where the logs and requests of a run that broke a promise are kept."""
 
 
 def main() -> int:
-    """Run programs and record histories, in turns, until the time is over or a promise is broken."""
-    seed = machine.asked_seed()
-    print(f"SEED={seed}: {MINUTES:g} minutes", flush=True)
-    folder = Path(tempfile.mkdtemp(prefix="roost-soak-"))
-    drill = Drill(folder / "drill", seed)
-    drill.start()
+    """Run a drill for each seed, one after the other; 1 if one of them broke a promise."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.soak")
+    parser.add_argument("--minutes", type=float, default=30.0, help="how long to go on, all seeds together")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[machine.asked_seed()])
+    parser.add_argument("--apis", type=int, default=2, help="how many API processes")
+    parser.add_argument("--ledger", type=Path, default=LEDGER, help="keep the sum elsewhere, and not in the page")
+    asked = parser.parse_args()
+    # A run that is asked to end does so in order, and leaves no process behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    violated = False
+    for seed in asked.seeds:
+        violated |= not soak(seed, asked.apis, asked.minutes / len(asked.seeds), asked.ledger)
+        if asked.ledger == LEDGER:
+            PAGE.write_text(with_sum(PAGE.read_text(), json.loads(LEDGER.read_text())))
+    return 1 if violated else 0
+
+
+def soak(seed: int, apis: int, minutes: float, ledger: Path) -> bool:
+    """Run programs and record histories, in turns, until the time is over; whether every promise was kept."""
+    print(f"seed {seed}, {apis} APIs: {minutes:g} minutes", flush=True)
+    drill = Drill(Path(tempfile.mkdtemp(prefix="roost-soak-")) / "drill", seed, apis)
     begun = time.monotonic()
+    entry = {"began": datetime.now(UTC).isoformat(timespec="seconds"), "commit": _commit(), "apis": apis}
     try:
+        drill.start()
         for number in range(seed, sys.maxsize):
-            if time.monotonic() - begun > MINUTES * 60:
+            if time.monotonic() - begun > minutes * 60:
                 break
             machine.run(drill, number, programs=PROGRAMS, steps=STEPS)
             if not linearizable(drill.record(number, faults=True), HOSTS):
                 raise Violation(f"the history of seed {number} could not have happened in any order")
-            print(_line(drill, (time.monotonic() - begun) / 60), flush=True)
+            _write_down(ledger, entry | drill.summary(), begun)
     except Violation as violation:
         drill.violations = drill.violations or [str(violation)]
-        drill.keep(WRITTEN.parent / "drill")
-    minutes = (time.monotonic() - begun) / 60
-    drill.stop()
-    summary = {"minutes": round(minutes, 1), **drill.summary()}
-    WRITTEN.parent.mkdir(exist_ok=True)
-    WRITTEN.write_text(json.dumps(summary, indent=2) + "\n")
-    print(_told(summary))
-    if drill.violations:
-        print(f"The logs of all processes, and every request: {WRITTEN.parent / 'drill'}")
-    return 1 if drill.violations else 0
+        drill.keep(KEPT / str(seed))
+        print(f"{violation}\nThe logs of all processes, and every request: {KEPT / str(seed)}", flush=True)
+    finally:
+        drill.stop()
+        _write_down(ledger, entry | drill.summary(), begun)
+    return not drill.violations
 
 
-def _line(drill: Drill, minutes: float) -> str:
-    summary = drill.summary()
-    return f"{minutes:5.1f} min: {summary['operations']} operations, {summary['faults']} faults"
+def _commit() -> str:
+    asked = ["git", "-C", str(PAGE.parent), "log", "-1", "--format=%h", "--", "../roost"]
+    return subprocess.run(asked, capture_output=True, text=True).stdout.strip() or "unknown"
 
 
-def _told(summary: dict[str, Any]) -> str:
-    lines = [f"{summary['minutes']} minutes, seed {summary['seed']}", "", "| operation | tried |", "|---|---|"]
-    lines += [f"| {kind} | {number} |" for kind, number in summary["operations_by_kind"].items()]
-    lines += [f"| **all** | **{summary['operations']}** |", "", "| fault | injected |", "|---|---|"]
-    lines += [f"| {kind} | {number} |" for kind, number in summary["faults_by_kind"].items()]
-    lines += [f"| **all** | **{summary['faults']}** |", ""]
-    lines += [f"answers by status: {summary['answers_by_status']}", f"quiet points: {summary['quiet_points']}"]
-    lines += [f"histories: {summary['histories']}", f"violations: {len(summary['violations'])}", *summary["violations"]]
-    return "\n".join(lines)
+def _write_down(ledger: Path, entry: dict[str, Any], begun: float) -> None:
+    """Put the run, as far as it has come, into the ledger, which several runs may share."""
+    minutes = round((time.monotonic() - begun) / 60, 1)
+    ledger.touch()
+    with ledger.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        runs = json.loads(file.read() or "[]")
+        same = ("began", "seed", "apis")
+        others = [run for run in runs if any(run[name] != entry[name] for name in same)]
+        runs = [*others, {**entry, "minutes": minutes}]
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps(runs, indent=1) + "\n")
+    print(f"{minutes:6.1f} min, seed {entry['seed']}: {_figures(entry)}", flush=True)
+    print(f"    all runs: {_figures(summed(runs))}", flush=True)
+
+
+def _figures(of: dict[str, Any]) -> str:
+    return (
+        f"{of['operations']:,} operations, {of['faults']:,} faults, {of['quiet_points']:,} quiet points, "
+        f"{of['histories'].get('recorded', 0):,} histories, {len(of['violations'])} violations"
+    )
+
+
+def summed(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """All runs as if they were one."""
+    total: dict[str, Any] = {"violations": [each for run in runs for each in run["violations"]]}
+    for name in ("minutes", "operations", "faults", "quiet_points"):
+        total[name] = sum(run[name] for run in runs)
+    for name in ("operations_by_kind", "faults_by_kind", "answers_by_status", "histories"):
+        total[name] = dict(sum((Counter(run[name]) for run in runs), Counter()).most_common())
+    return total
+
+
+def with_sum(page: str, runs: list[dict[str, Any]]) -> str:
+    """The page with the sum of these runs in its place."""
+    before, found, rest = page.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    assert found, "the page has no place for the sum"
+    assert ended, "the place for the sum has no end"
+    return "".join([before, BEGIN, "\n", *(f"{line}\n" for line in _section(runs)), "\n", END, after])
+
+
+def _section(runs: list[dict[str, Any]]) -> list[str]:
+    total = summed(runs)
+    days = sorted({run["began"][:10] for run in runs})
+    lines = [
+        f"{days[0]} to {days[-1]}: {len(runs)} runs, {total['minutes'] / 60:.1f} hours. {_figures(total)}.",
+        "",
+        "| seed | APIs | commit | minutes | operations | faults | violations |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for run in sorted(runs, key=lambda run: str(run["began"])):
+        lines.append(
+            f"| {run['seed']} | {run['apis']} | {run['commit']} | {run['minutes']:g} | {run['operations']:,} "
+            f"| {run['faults']:,} | {len(run['violations'])} |"
+        )
+    lines += ["", "| fault | injected |", "|---|---|"]
+    lines += [f"| {kind} | {number:,} |" for kind, number in total["faults_by_kind"].items()]
+    answers = Counter[str]()
+    for status, number in total["answers_by_status"].items():
+        answers[_OUTCOMES.get(status, _OUTCOMES.get(status[0], status))] += number
+    lines += ["", "| answer | requests |", "|---|---|"]
+    lines += [f"| {outcome} | {number:,} |" for outcome, number in answers.most_common()]
+    return lines
+
+
+_OUTCOMES = {"2": "granted", "4": "refused", "503": "asked to retry (503)", "none": "none: the connection was lost"}
+"""What an answer means, by its status or the first figure of it."""
 
 
 if __name__ == "__main__":

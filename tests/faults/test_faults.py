@@ -14,7 +14,7 @@ from tests.faults.histories import HOSTS
 from tests.faults.linearizability import linearizable
 
 SEED = machine.asked_seed(default=20)
-PROGRAMS, STEPS = 2, 20
+PROGRAMS, STEPS = 2, 10
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults import recount
+from tests.faults import recount, soak
 from tests.faults.recount import TABLES, Truth
 
 Tables = dict[str, list[dict[str, Any]]]
@@ -168,3 +168,18 @@ def test_what_is_told_is_what_was_committed_each_once(tmp_path: Path) -> None:
     tables["rehearsal_witness"].clear()
     (invented,) = recount.notifications(Truth(tables), broker)
     assert invented.endswith("was told and not committed")
+    assert list(recount.notifications(Truth(tables), broker, {"m"})) == []
+
+
+def test_the_page_has_the_sum_of_the_soaks_in_the_ledger() -> None:
+    page = soak.PAGE.read_text()
+    assert soak.with_sum(page, json.loads(soak.LEDGER.read_text())) == page
+
+
+def test_the_sum_of_runs_counts_what_each_of_them_did() -> None:
+    run = {"minutes": 1.5, "operations": 3, "faults": 1, "quiet_points": 2, "violations": ["lost"]}
+    kinds = {"operations_by_kind": {"list": 3}, "faults_by_kind": {"cut": 1}, "answers_by_status": {"200": 3}}
+    total = soak.summed([{**run, **kinds, "histories": {"recorded": 1}}, {**run, **kinds, "histories": {}}])
+    assert (total["operations"], total["faults"], total["minutes"]) == (6, 2, 3.0)
+    assert (total["faults_by_kind"], total["violations"]) == ({"cut": 2}, ["lost", "lost"])
+    assert total["histories"] == {"recorded": 1}
