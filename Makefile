@@ -50,6 +50,21 @@ dist: $(VENV)/.serving
 dist-test: install dist
 	ROOST_DIST=1 $(BIN)/python -m pytest tests/packaging
 
+# A container image, localhost/roost, from Debian's packages and the wheels of Roost and what it needs: see deploy/container.
+# No registry is asked for a base, and nothing is fetched while the image is built.
+.PHONY: wheels image
+wheels: dist
+	$(BIN)/python -m pip download -qq --disable-pip-version-check --dest dist/wheels --python-version 3.11 \
+		--only-binary :all: --constraint constraints.txt "$$(echo dist/roost-*.whl)[keystone,notifications,tracing]"
+
+image: export BUILDAH_ISOLATION ?= chroot
+image: export STORAGE_DRIVER ?= vfs
+image: wheels /usr/bin/buildah /usr/bin/mmdebstrap
+	mmdebstrap -q --variant=minbase --include=python3,python3-venv,ca-certificates bookworm dist/base.tar
+	base=$$(buildah from scratch) && buildah add -q $$base dist/base.tar / >/dev/null && buildah commit -q --rm $$base roost-base >/dev/null
+	buildah bud -q --format docker --build-arg BASE=localhost/roost-base --tag roost -f deploy/container/Containerfile .
+	tried=$$(buildah from --pull-never localhost/roost) && buildah run $$tried -- roost --version; status=$$?; buildah rm $$tried >/dev/null; exit $$status
+
 test: install .venv-senlin/.installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -60,7 +75,9 @@ tools: /usr/sbin/haproxy /usr/sbin/nginx /usr/sbin/pgbouncer /usr/bin/systemd-an
 /usr/sbin/nginx: PACKAGE = nginx-light
 /usr/sbin/pgbouncer: PACKAGE = pgbouncer
 /usr/bin/systemd-analyze: PACKAGE = systemd
-/usr/sbin/haproxy /usr/sbin/nginx /usr/sbin/pgbouncer /usr/bin/systemd-analyze /usr/bin/etcd /usr/bin/patroni /usr/lib/postgresql:
+/usr/bin/buildah: PACKAGE = buildah
+/usr/bin/mmdebstrap: PACKAGE = mmdebstrap
+/usr/sbin/haproxy /usr/sbin/nginx /usr/sbin/pgbouncer /usr/bin/systemd-analyze /usr/bin/etcd /usr/bin/patroni /usr/lib/postgresql /usr/bin/buildah /usr/bin/mmdebstrap:
 	@command -v apt-get >/dev/null || { echo "$@ is missing, and there is no apt-get to install it."; exit 1; }
 	$(AS_ROOT) apt-get update -qq
 	$(AS_ROOT) env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends $(PACKAGE)
@@ -117,8 +134,9 @@ oracle: install
 	ROOST_ORACLE=4 $(BIN)/python -m pytest tests/placement/test_scheduler_properties.py tests/placement/test_remedy.py \
 		tests/placement/test_index.py
 
+# The drills for longer: make soak SOAK="--minutes 60 --seeds 1 2 3 --apis 4"
 soak: install
-	$(BIN)/python -m tests.faults.soak
+	$(BIN)/python -m tests.faults.soak $(SOAK)
 
 # Sustained traffic, and then a hostile tenant beside an ordinary one, for so many minutes.
 load: install
