@@ -142,13 +142,7 @@ class Client:
         return None if found is None else ExplanationAnswer.of(found)
 
     def explain(
-        self,
-        group_id: str,
-        *,
-        flavor: str,
-        count: int = 1,
-        zone: str | None = None,
-        partition: int | None = None,
+        self, group_id: str, *, flavor: str, count: int = 1, zone: str | None = None, partition: int | None = None
     ) -> ExplanationAnswer:
         """Where new members of a group would go, and why there, or why nowhere. Nothing is made."""
         more = _present(availability_zone=zone, partition=partition)

@@ -213,11 +213,7 @@ CLUSTER_DETAILS = _resource(
 )
 NODES = _resource("node", tables.nodes, NodeRecord)
 NODE_DETAILS = _resource(
-    "node",
-    tables.nodes,
-    NodeDetails,
-    tables.nodes.join(tables.profiles),
-    profile_name=tables.profiles.c.name,
+    "node", tables.nodes, NodeDetails, tables.nodes.join(tables.profiles), profile_name=tables.profiles.c.name
 )
 BINDING_DETAILS = _resource(
     "policy binding",

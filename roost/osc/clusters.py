@@ -48,10 +48,7 @@ def _show(clustering: Any, name: str) -> One:
 class _Acting(ShowOne):
     """A command that starts an action and may wait for it."""
 
-    options: ClassVar[Options] = (
-        _CLUSTER,
-        WAIT,
-    )
+    options: ClassVar[Options] = (_CLUSTER, WAIT)
 
     def start(self, given: argparse.Namespace) -> Any:
         """Ask for the action."""

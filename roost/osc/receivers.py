@@ -95,10 +95,7 @@ class UpdateReceiver(ShowOne):
 class DeleteReceiver(Command):
     """Delete receiver(s)."""
 
-    options = (
-        option("receiver", metavar="<receiver>", nargs="+", help="Name or ID of receiver(s) to delete"),
-        FORCE,
-    )
+    options = (option("receiver", metavar="<receiver>", nargs="+", help="Name or ID of receiver(s) to delete"), FORCE)
 
     def take_action(self, given: argparse.Namespace) -> None:
         commands.confirm(given, "receiver")

@@ -101,10 +101,7 @@ class ShowPolicyScope(_OfScope, ShowOne):
 class CreatePolicyScope(ShowOne):
     """Make a policy scope."""
 
-    options = (
-        option("name", metavar="<name>", help="Name of the scope, such as rack"),
-        *_FLAGS,
-    )
+    options = (option("name", metavar="<name>", help="Name of the scope, such as rack"), *_FLAGS)
 
     def take_action(self, given: argparse.Namespace) -> One:
         return _row(self.roost.create_policy_scope(given.name, **_attributes(given)))
@@ -113,10 +110,7 @@ class CreatePolicyScope(ShowOne):
 class SetPolicyScope(_OfScope, Command):
     """Change a policy scope."""
 
-    options = (
-        option("--name", metavar="<name>", help="New name of the scope"),
-        *_FLAGS,
-    )
+    options = (option("--name", metavar="<name>", help="New name of the scope"), *_FLAGS)
 
     def take_action(self, given: argparse.Namespace) -> None:
         named = {"name": given.name} if given.name else {}

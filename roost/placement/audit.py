@@ -86,10 +86,7 @@ def open_aggregates(fleet: Fleet, scope: str) -> list[int]:
 
 
 def _broken(
-    fleet: Fleet,
-    rule: Rule,
-    placements: Mapping[str, Mapping[str, int | None]],
-    partitions: Mapping[str, int | None],
+    fleet: Fleet, rule: Rule, placements: Mapping[str, Mapping[str, int | None]], partitions: Mapping[str, int | None]
 ) -> Iterator[Violation]:
     inside: dict[int, list[str]] = {}
     outside = []

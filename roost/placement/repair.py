@@ -223,11 +223,7 @@ def _let_stay(programme: Programme, standing: _Standing, rule: Rule, stays: Mapp
 
 
 def _let_partitions_stay(
-    programme: Programme,
-    standing: _Standing,
-    rule: Rule,
-    held: Mapping[int, Sequence[str]],
-    stays: Mapping[str, int],
+    programme: Programme, standing: _Standing, rule: Rule, held: Mapping[int, Sequence[str]], stays: Mapping[str, int]
 ) -> None:
     """Each aggregate for one partition, and for each partition one of those that hold members or one that holds none:
     else those that leave could find no place."""

@@ -19,17 +19,7 @@ from typing import Final, NamedTuple
 
 from roost.placement.costs import Cost, CountedScope, Gathering, LikedTarget, Places, Spreading
 from roost.placement.decision import Request
-from roost.placement.fleet import (
-    HEADROOM,
-    NO_AGGREGATE,
-    NOWHERE,
-    TIE_BITS,
-    TIES,
-    Fleet,
-    Ints,
-    Members,
-    ScopeColumn,
-)
+from roost.placement.fleet import HEADROOM, NO_AGGREGATE, NOWHERE, TIE_BITS, TIES, Fleet, Ints, Members, ScopeColumn
 from roost.placement.index import HostIndex, Pool
 from roost.placement.ranking import RUNNERS_UP, Names, RankingField, Row, lay_out
 from roost.placement.rules import AVAILABILITY_ZONE, HOST, Kind, Rule

@@ -82,11 +82,7 @@ _UPDATE = {"status": BodyField(fields.as_text, required=True)}
 
 
 @routes.patch(
-    "/{action_id}",
-    since="1.12",
-    rule="actions:update",
-    status=202,
-    described=fields.enveloped("action", _UPDATE),
+    "/{action_id}", since="1.12", rule="actions:update", status=202, described=fields.enveloped("action", _UPDATE)
 )
 async def update(call: Call) -> Reply:
     """Cancel an action; with `force`, whatever is at it. Suspend it, or (READY) let it go on."""

@@ -81,10 +81,7 @@ async def index(call: Call) -> Reply:
 
 
 def _sizes(most: int | None) -> Mapping[str, BodyField]:
-    return {
-        "min_size": BodyField(fields.as_integer(0, most)),
-        "max_size": BodyField(fields.as_integer(-1, most)),
-    }
+    return {"min_size": BodyField(fields.as_integer(0, most)), "max_size": BodyField(fields.as_integer(-1, most))}
 
 
 def _create(most: int | None) -> Mapping[str, BodyField]:
@@ -110,11 +107,7 @@ _UPDATE = {
 
 
 @routes.post(
-    "",
-    rule="clusters:create",
-    status=202,
-    described=fields.enveloped("cluster", _create(None)),
-    response=_ONE,
+    "", rule="clusters:create", status=202, described=fields.enveloped("cluster", _create(None)), response=_ONE
 )
 async def create(call: Call) -> Reply:
     """Make a cluster."""
@@ -134,11 +127,7 @@ async def show(call: Call) -> Reply:
 
 
 @routes.patch(
-    "/{cluster_id}",
-    rule="clusters:update",
-    status=202,
-    described=fields.enveloped("cluster", _UPDATE),
-    response=_ONE,
+    "/{cluster_id}", rule="clusters:update", status=202, described=fields.enveloped("cluster", _UPDATE), response=_ONE
 )
 async def update(call: Call) -> Reply:
     """Change a cluster."""
@@ -371,12 +360,7 @@ class MethodVersionNotFound(Invalid):
 
 
 @routes.post(
-    "/{cluster_id}/ops",
-    since="1.4",
-    rule="clusters:operation",
-    status=202,
-    described=ONE_KEY,
-    response=shapes.STARTED,
+    "/{cluster_id}/ops", since="1.4", rule="clusters:operation", status=202, described=ONE_KEY, response=shapes.STARTED
 )
 async def operate(call: Call) -> Reply:
     """Have one of the profile's operations done to the nodes of a cluster."""

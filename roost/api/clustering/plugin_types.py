@@ -59,9 +59,7 @@ def rules(noun: str) -> tuple[Permission, ...]:
 
 
 def table(
-    noun: str,
-    every: Callable[[Plugins], Mapping[str, type[SpecType]]],
-    find: Callable[[Plugins, str], type[SpecType]],
+    noun: str, every: Callable[[Plugins], Mapping[str, type[SpecType]]], find: Callable[[Plugins, str], type[SpecType]]
 ) -> Table:
     """The routes of policy types, or of profile types."""
     routes, one, many = Table(f"/v1/{noun}-types"), f"{noun}_type", f"{noun}_types"

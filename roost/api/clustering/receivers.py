@@ -57,11 +57,7 @@ _CREATE = {
     "actor": BodyField(fields.as_map),
     "params": BodyField(fields.as_map),
 }
-_UPDATE = {
-    "name": BodyField(fields.as_name),
-    "action": BodyField(fields.as_text),
-    "params": BodyField(fields.as_map),
-}
+_UPDATE = {"name": BodyField(fields.as_name), "action": BodyField(fields.as_text), "params": BodyField(fields.as_map)}
 _MESSAGE: Schema = {
     "type": "object",
     "properties": {"cluster": STRING, "action": {"enum": list(receivers.ACTIONS)}, "params": {"type": "object"}},
@@ -128,12 +124,7 @@ async def show(call: Call) -> Reply:
         return {"receiver": _view(call, await receivers.find(request, call.path["receiver_id"]))}
 
 
-@routes.patch(
-    "/{receiver_id}",
-    rule="receivers:update",
-    described=fields.enveloped("receiver", _UPDATE),
-    response=_ONE,
-)
+@routes.patch("/{receiver_id}", rule="receivers:update", described=fields.enveloped("receiver", _UPDATE), response=_ONE)
 async def update(call: Call) -> Reply:
     """Change a receiver."""
     given = fields.read(_UPDATE, fields.envelope(call.body, "receiver", change=True))

@@ -54,11 +54,7 @@ async def index(call: Call) -> Reply:
 
 @routes.get("/os-availability-zone/detail", until="2.101", rule=_RULE + "detail", response=_answer(_HOSTS))
 @routes.get(
-    "/os-availability-zone/detail",
-    since="2.102",
-    rule=_RULE + "detail",
-    query=closed_query(),
-    response=_answer(_HOSTS),
+    "/os-availability-zone/detail", since="2.102", rule=_RULE + "detail", query=closed_query(), response=_answer(_HOSTS)
 )
 async def detail(call: Call) -> Reply:
     """List the zones with their enabled hosts."""

@@ -38,13 +38,7 @@ async def _shown(call: Call, connection: AsyncConnection, *stored: repairs.Store
     return [view | place for view, place in zip(views, places, strict=True)]
 
 
-@routes.post(
-    "/os-drains",
-    since=FIRST,
-    rule=DRAIN,
-    body=thing({"drain": _ASKED}),
-    response=_ONE,
-)
+@routes.post("/os-drains", since=FIRST, rule=DRAIN, body=thing({"drain": _ASKED}), response=_ONE)
 async def create(call: Call) -> Reply:
     """Disable the hosts of an aggregate, or one host (`scope` host), and have the engine move their servers."""
     asked, services = call.body["drain"], call.services
@@ -81,13 +75,7 @@ async def show(call: Call) -> Reply:
     return {"drain": shown}
 
 
-@routes.put(
-    "/os-drains/{drain_id}",
-    since=FIRST,
-    rule=DRAIN,
-    body=thing({"drain": repairs_api.PAUSED}),
-    response=_ONE,
-)
+@routes.put("/os-drains/{drain_id}", since=FIRST, rule=DRAIN, body=thing({"drain": repairs_api.PAUSED}), response=_ONE)
 async def pause(call: Call) -> Reply:
     """Begin no further move until the drain is let go on; or let it go on."""
     async with call.services.database.begin() as connection:

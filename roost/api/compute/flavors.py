@@ -75,12 +75,7 @@ _ID: Schema = {
 }
 _DESCRIPTION: Schema = {"type": ["string", "null"], "maxLength": 65535, "pattern": r"^[^\x00-\x08\x0b\x0c\x0e-\x1f]*$"}
 _NEEDED = {"name": NAME, "ram": _POSITIVE, "vcpus": _POSITIVE, "disk": _AMOUNT}
-_OPTIONAL = {
-    "id": _ID,
-    "OS-FLV-EXT-DATA:ephemeral": _AMOUNT,
-    "swap": _AMOUNT,
-    "os-flavor-access:is_public": BOOLEAN,
-}
+_OPTIONAL = {"id": _ID, "OS-FLV-EXT-DATA:ephemeral": _AMOUNT, "swap": _AMOUNT, "os-flavor-access:is_public": BOOLEAN}
 _SPEC_NAME = "^[a-zA-Z0-9-_:. ]{1,255}$"
 _SPEC_VALUES: Schema = {
     "type": "object",
@@ -90,10 +85,7 @@ _SPEC_VALUES: Schema = {
 _PROJECT: Schema = {"type": "string", "pattern": "^[a-zA-Z0-9-]*$", "minLength": 1, "maxLength": 255}
 _ACTIONS: Schema = {
     "type": "object",
-    "properties": {
-        "addTenantAccess": thing({"tenant": _PROJECT}),
-        "removeTenantAccess": thing({"tenant": _PROJECT}),
-    },
+    "properties": {"addTenantAccess": thing({"tenant": _PROJECT}), "removeTenantAccess": thing({"tenant": _PROJECT})},
 }
 _FILTERS = {
     **PAGE,

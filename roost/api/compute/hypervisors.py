@@ -226,12 +226,7 @@ async def _search(call: Call, *, servers: bool) -> Reply:
     return {"hypervisors": [_with_servers(call, _BRIEF.show(host, call.version), host, on) for host in found]}
 
 
-@routes.get(
-    "/os-hypervisors/{hypervisor_id}/search",
-    until="2.52",
-    rule=_RULE + "search",
-    response=_found,
-)
+@routes.get("/os-hypervisors/{hypervisor_id}/search", until="2.52", rule=_RULE + "search", response=_found)
 async def search(call: Call) -> Reply:
     """List the hypervisors with this in their names."""
     return await _search(call, servers=False)

@@ -115,10 +115,7 @@ async def index(call: Call) -> Reply:
     async with call.services.database.autocommit() as connection:
         listed = [_LISTED.show(row, call.version) for row in await keypairs.index(connection, user_id, page)]
     following = next_page(call, listed, "name") if paged else []
-    return {
-        "keypairs": [{"keypair": view} for view in listed],
-        **({"keypairs_links": following} if following else {}),
-    }
+    return {"keypairs": [{"keypair": view} for view in listed], **({"keypairs_links": following} if following else {})}
 
 
 def _one(version: Version) -> Schema:

@@ -19,15 +19,7 @@ from roost.api.permissions import ADMIN, MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.compute.answers import explain, plans
-from roost.compute.answers.plans import (
-    Change,
-    ChangeMembers,
-    ChangePolicies,
-    Create,
-    Displace,
-    GroupPlan,
-    PlanOutcome,
-)
+from roost.compute.answers.plans import Change, ChangeMembers, ChangePolicies, Create, Displace, GroupPlan, PlanOutcome
 from roost.compute.groups.groups import Group
 from roost.compute.scheduling.request import CreateRequest, NewServer
 from roost.errors import Invalid

@@ -258,10 +258,7 @@ ACTIONS: Mapping[str, Action] = {
         MANAGER,
         "Move a server to another host.",
         _migrate,
-        _bodies(
-            ("2.1", _NOTHING),
-            ("2.56", _maybe(host=_HOST)),
-        ),
+        _bodies(("2.1", _NOTHING), ("2.56", _maybe(host=_HOST))),
     ),
     "os-migrateLive": Action(
         "os_compute_api:os-migrate-server:migrate_live",
@@ -317,8 +314,7 @@ ACTIONS: Mapping[str, Action] = {
         "Lock a server against changes.",
         _lock,
         _bodies(
-            ("2.1", _NOTHING),
-            ("2.73", _maybe(locked_reason={"type": "string", "minLength": 1, "maxLength": 255})),
+            ("2.1", _NOTHING), ("2.73", _maybe(locked_reason={"type": "string", "minLength": 1, "maxLength": 255}))
         ),
     ),
     "unlock": Action("os_compute_api:os-lock-server:unlock", MEMBER, "Unlock a server.", _unlock, _ANYTHING),
@@ -423,12 +419,7 @@ RULES = (
     Permission("os_compute_api:os-shelve:unshelve_to_host", ADMIN, "Bring a shelved server back to a certain host."),
 )
 
-_ONE = {
-    "type": "object",
-    "minProperties": 1,
-    "maxProperties": 1,
-    "properties": dict.fromkeys(ACTIONS, _NOTHING),
-}
+_ONE = {"type": "object", "minProperties": 1, "maxProperties": 1, "properties": dict.fromkeys(ACTIONS, _NOTHING)}
 
 
 @routes.post(

@@ -97,8 +97,7 @@ _LIMITS: dict[str, Schema] = dict.fromkeys(map(str, placement.Limit), _LIMIT)
 _PLACE: dict[str, Schema] = {"scope": schemas.STRING, "identifier": schemas.STRING}
 _AS_LIMITS = {schemas.NOUN: "limit"}
 _NESTED_POLICY = thing(
-    {"name": {"type": "string", "enum": _TYPES}},
-    {"rules": thing({}, {"max_server_per_host": _LIMIT}, **_AS_LIMITS)},
+    {"name": {"type": "string", "enum": _TYPES}}, {"rules": thing({}, {"max_server_per_host": _LIMIT}, **_AS_LIMITS)}
 )
 _SCOPED_POLICIES = array(
     {"type": "string", "minLength": 1, "maxLength": 1024}, minItems=1, uniqueItems=True, maxItems=_MOST_POLICIES
@@ -390,10 +389,9 @@ async def update(call: Call) -> Reply:
 async def act(call: Call) -> Reply:
     """Add an existing server to a group (`add_instance`) or take it out (`remove_instance`); nothing moves."""
     ((action, subject),) = call.body.items()
-    change, rule = {
-        "add_instance": (members.add, ADD_INSTANCE),
-        "remove_instance": (members.remove, REMOVE_INSTANCE),
-    }[action]
+    change, rule = {"add_instance": (members.add, ADD_INSTANCE), "remove_instance": (members.remove, REMOVE_INSTANCE)}[
+        action
+    ]
     call.permit(rule)
     more = {"partition": subject["partition"]} if "partition" in subject else {}
     async with call.services.database.begin() as connection:

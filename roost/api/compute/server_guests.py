@@ -158,16 +158,7 @@ _CONSOLE = thing({"remote_console": thing(dict.fromkeys(("protocol", "type", "ur
     since="2.6",
     rule=_CONSOLES,
     owned=True,
-    body=thing(
-        {
-            "remote_console": thing(
-                {
-                    "protocol": {"enum": [*_TYPES]},
-                    "type": _KINDS,
-                }
-            )
-        }
-    ),
+    body=thing({"remote_console": thing({"protocol": {"enum": [*_TYPES]}, "type": _KINDS})}),
     response=_CONSOLE,
 )
 async def create_console(call: Call) -> Reply:

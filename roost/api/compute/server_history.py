@@ -101,9 +101,7 @@ _BYTES: tuple[ShownField[object], ...] = tuple(
     for part in ("total", "processed", "remaining")
 )
 _LIVE = FieldTable[ServerMigration](
-    *_MOVE.fields,
-    ShownField("server_uuid", STRING, lambda move: move.server_id),
-    *_BYTES,
+    *_MOVE.fields, ShownField("server_uuid", STRING, lambda move: move.server_id), *_BYTES
 )
 
 
@@ -142,10 +140,7 @@ async def index(call: Call) -> Reply:
 
 
 @routes.get(
-    "/servers/{server_id}/os-instance-actions/{request_id}",
-    rule=_ACTIONS + "show",
-    owned=True,
-    response=_shown,
+    "/servers/{server_id}/os-instance-actions/{request_id}", rule=_ACTIONS + "show", owned=True, response=_shown
 )
 async def show(call: Call) -> Reply:
     """Show what one request did to a server, and how it went."""

@@ -59,10 +59,7 @@ def _view(call: Call, held: Any) -> dict[str, Any]:
 
 
 @routes.get(
-    "",
-    rule=_RULE + "index",
-    owned=True,
-    response=lambda version: thing({"volumeAttachments": array(_shape(version))}),
+    "", rule=_RULE + "index", owned=True, response=lambda version: thing({"volumeAttachments": array(_shape(version))})
 )
 async def index(call: Call) -> Reply:
     """The volumes of a server."""

@@ -58,18 +58,8 @@ METADATA: Schema = {
     "patternProperties": {"^[a-zA-Z0-9-_:. ]{1,255}$": {"type": "string", "maxLength": 255}},
     "additionalProperties": False,
 }
-_HOSTNAME: Schema = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": 63,
-    "pattern": "^[a-zA-Z0-9][a-zA-Z0-9-]*$",
-}
-_FULL_HOSTNAME: Schema = {
-    "type": "string",
-    "minLength": 2,
-    "maxLength": 255,
-    "pattern": "^[a-zA-Z0-9][a-zA-Z0-9-.]*$",
-}
+_HOSTNAME: Schema = {"type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-zA-Z0-9][a-zA-Z0-9-]*$"}
+_FULL_HOSTNAME: Schema = {"type": "string", "minLength": 2, "maxLength": 255, "pattern": "^[a-zA-Z0-9][a-zA-Z0-9-.]*$"}
 _ZONE: Schema = {"anyOf": [NAME, {"type": "null"}]}
 DESCRIPTION: Schema = {
     "type": ["string", "null"],
@@ -80,15 +70,7 @@ DESCRIPTION: Schema = {
 TAG: Schema = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": "^[^,/]*$"}
 _TAGS: Schema = array(TAG, maxItems=50)
 _NETWORKS: Schema = array(
-    thing(
-        {},
-        {
-            "uuid": schemas.UUID,
-            "port": {"type": ["string", "null"]},
-            "fixed_ip": STRING,
-            "tag": STRING,
-        },
-    )
+    thing({}, {"uuid": schemas.UUID, "port": {"type": ["string", "null"]}, "fixed_ip": STRING, "tag": STRING})
 )
 _BLOCK_DEVICE = thing(
     {},
@@ -153,8 +135,7 @@ def _create_schema(properties: Mapping[str, Schema], required_networks: bool) ->
     if required_networks:
         required["networks"] = optional.pop("networks")
     return thing(
-        {"server": thing(required, optional)},
-        {"os:scheduler_hints": _HINTS, "OS-SCH-HNT:scheduler_hints": _HINTS},
+        {"server": thing(required, optional)}, {"os:scheduler_hints": _HINTS, "OS-SCH-HNT:scheduler_hints": _HINTS}
     )
 
 

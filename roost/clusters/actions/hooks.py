@@ -26,11 +26,7 @@ _AT_ONCE = 8
 
 def message(step: NodeStep) -> dict[str, str | None]:
     """What the owner of a node needs to know to let it go."""
-    return {
-        "lifecycle_action_token": step.id,
-        "node_id": step.node_id,
-        "lifecycle_transition_type": "termination",
-    }
+    return {"lifecycle_action_token": step.id, "node_id": step.node_id, "lifecycle_transition_type": "termination"}
 
 
 def send(work: Work, plan: ActionPlan) -> None:

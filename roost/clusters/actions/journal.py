@@ -201,12 +201,7 @@ async def _execute(connection: AsyncConnection, statement: sa.Executable, rows: 
 
 
 def _plan_row(work: Work) -> Row:
-    return {
-        "id": work.id,
-        "plan": work.planned.to_json(),
-        "data": work.data,
-        "outputs": work.outputs.to_json(),
-    }
+    return {"id": work.id, "plan": work.planned.to_json(), "data": work.data, "outputs": work.outputs.to_json()}
 
 
 def _new_nodes(entry: Planned) -> list[Row]:

@@ -170,11 +170,7 @@ async def _keep_unreplaced(work: Work, steps: Sequence[NodeStep]) -> list[NodeSt
 
 
 def _batches(
-    work: Work,
-    cloud: Cloud,
-    profiles: Mapping[str, Profile],
-    steps: Sequence[NodeStep],
-    found: Mapping[str, NodeView],
+    work: Work, cloud: Cloud, profiles: Mapping[str, Profile], steps: Sequence[NodeStep], found: Mapping[str, NodeView]
 ) -> Iterator[NodeBatch]:
     def alike(step: NodeStep) -> str:
         shared = replace(step.inputs, index=None, placement=None, replaced_by=None)

@@ -70,10 +70,7 @@ class AffinityPolicy(Policy):
     """Makes the servers of a cluster members of a server group."""
 
     TYPE = "senlin.policy.affinity"
-    VERSIONS = {
-        "1.0": [{"status": SUPPORTED, "since": "2016.10"}],
-        "1.1": [{"status": SUPPORTED, "since": "2026.11"}],
-    }
+    VERSIONS = {"1.0": [{"status": SUPPORTED, "since": "2016.10"}], "1.1": [{"status": SUPPORTED, "since": "2026.11"}]}
     PROFILE_TYPE = ["os.nova.server-1.0"]
     PRIORITY = 300
     ORDER = 1

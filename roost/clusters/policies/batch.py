@@ -1,14 +1,6 @@
 """Batch: an update goes through a cluster in batches, so that enough nodes stay in service."""
 
-from roost.clusters.policies.base import (
-    BEFORE,
-    CHECK_OK,
-    EXPERIMENTAL,
-    UPDATE_PAUSE,
-    UPDATE_PLAN,
-    ActionView,
-    Policy,
-)
+from roost.clusters.policies.base import BEFORE, CHECK_OK, EXPERIMENTAL, UPDATE_PAUSE, UPDATE_PLAN, ActionView, Policy
 from roost.clusters.spec import Integer, InvalidSpec
 from roost.clusters.states import ActionName
 

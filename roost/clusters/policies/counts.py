@@ -4,12 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roost.clusters import sizes
-from roost.clusters.policies.base import (
-    CREATION_COUNT,
-    DELETION_COUNT,
-    ActionView,
-    NodeView,
-)
+from roost.clusters.policies.base import CREATION_COUNT, DELETION_COUNT, ActionView, NodeView
 from roost.clusters.states import ActionName
 
 RECREATE = "RECREATE"

@@ -30,10 +30,7 @@ class DeletionPolicy(Policy):
     """Chooses the nodes that go when a cluster shrinks."""
 
     TYPE = "senlin.policy.deletion"
-    VERSIONS = {
-        "1.0": [{"status": SUPPORTED, "since": "2016.04"}],
-        "1.1": [{"status": SUPPORTED, "since": "2018.01"}],
-    }
+    VERSIONS = {"1.0": [{"status": SUPPORTED, "since": "2016.04"}], "1.1": [{"status": SUPPORTED, "since": "2018.01"}]}
     PRIORITY = 400
     TARGET = [
         (BEFORE, ActionName.CLUSTER_SCALE_IN),
@@ -45,9 +42,7 @@ class DeletionPolicy(Policy):
     WRITES = [DELETION_COUNT, DELETION_CANDIDATES, DELETION_DESTROY, DELETION_GRACE, DELETION_REDUCE, HOOKS]
     spec_schema = {
         "criteria": String(
-            "Criteria used in selecting candidates for deletion.",
-            default=RANDOM,
-            constraints=[AllowedValues(CRITERIA)],
+            "Criteria used in selecting candidates for deletion.", default=RANDOM, constraints=[AllowedValues(CRITERIA)]
         ),
         "destroy_after_deletion": Boolean(
             "Whether a node should be completely destroyed after deletion, or only leave the cluster.", default=True

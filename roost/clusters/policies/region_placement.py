@@ -42,7 +42,7 @@ class RegionPlacementPolicy(Policy):
                     "cap": Integer("Nodes that the region holds at most; -1 is no limit.", default=-1),
                 },
             ),
-        ),
+        )
     }
 
     def check_spec(self) -> None:

@@ -5,15 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roost.clusters.policies.base import (
-    BEFORE,
-    CHECK_OK,
-    CREATION_COUNT,
-    DELETION_COUNT,
-    ActionView,
-    DataKey,
-    NodeView,
-)
+from roost.clusters.policies.base import BEFORE, CHECK_OK, CREATION_COUNT, DELETION_COUNT, ActionView, DataKey, NodeView
 from roost.clusters.policies.counts import SizeChange, unplaced
 from roost.clusters.spec import InvalidSpec
 from roost.clusters.states import ActionName

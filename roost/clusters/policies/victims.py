@@ -43,11 +43,7 @@ def _age(node: NodeView) -> float:
 
 
 def select(
-    nodes: Iterable[NodeView],
-    count: int,
-    by: Order,
-    regions: Mapping[str, int] | None,
-    zones: Mapping[str, int] | None,
+    nodes: Iterable[NodeView], count: int, by: Order, regions: Mapping[str, int] | None, zones: Mapping[str, int] | None
 ) -> list[NodeView]:
     """The nodes that go: from each region and zone as many as the plans of the policies before have, else `count`."""
     if regions and zones:

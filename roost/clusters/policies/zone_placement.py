@@ -59,9 +59,7 @@ class ZonePlacementPolicy(Policy):
             min_version="1.1",
         ),
         "rebalance_budget": Integer(
-            "Nodes moved at once: each is made in its new zone before the old one goes.",
-            default=1,
-            min_version="1.1",
+            "Nodes moved at once: each is made in its new zone before the old one goes.", default=1, min_version="1.1"
         ),
     }
 

@@ -73,12 +73,7 @@ class Profile(SpecType):
         raise NotImplementedError
 
     async def recover(
-        self,
-        cloud: Cloud,
-        nodes: Sequence[NodeView],
-        operation: str,
-        params: Mapping[str, Any],
-        cluster_id: str | None,
+        self, cloud: Cloud, nodes: Sequence[NodeView], operation: str, params: Mapping[str, Any], cluster_id: str | None
     ) -> list[NodeOutcome]:
         """Bring these nodes back by RECREATE, REBUILD or REBOOT."""
         raise NotImplementedError

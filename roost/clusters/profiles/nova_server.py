@@ -318,12 +318,7 @@ class ServerProfile(Profile):
         return await cloud.update_server(server_id, name=renamed, metadata=metadata or None)
 
     async def recover(
-        self,
-        cloud: Cloud,
-        nodes: Sequence[NodeView],
-        operation: str,
-        params: Mapping[str, Any],
-        cluster_id: str | None,
+        self, cloud: Cloud, nodes: Sequence[NodeView], operation: str, params: Mapping[str, Any], cluster_id: str | None
     ) -> list[NodeOutcome]:
         """Recreate servers, rebuild them from their image, or reboot them."""
         if operation.upper() == Recovery.RECREATE:
@@ -362,8 +357,7 @@ class ServerProfile(Profile):
     async def join(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str) -> list[NodeOutcome]:
         """Note the cluster in the servers' metadata, and leave the rest of it alone."""
         return await _each(
-            nodes,
-            lambda node, server_id: cloud.update_server(server_id, metadata=dict(_membership(node, cluster_id))),
+            nodes, lambda node, server_id: cloud.update_server(server_id, metadata=dict(_membership(node, cluster_id)))
         )
 
     async def leave(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[NodeOutcome]:

@@ -38,12 +38,7 @@ class UnsupportedProfile(Profile):
         return self._refused(nodes)
 
     async def recover(
-        self,
-        cloud: Cloud,
-        nodes: Sequence[NodeView],
-        operation: str,
-        params: Mapping[str, Any],
-        cluster_id: str | None,
+        self, cloud: Cloud, nodes: Sequence[NodeView], operation: str, params: Mapping[str, Any], cluster_id: str | None
     ) -> list[NodeOutcome]:
         """Refused."""
         return self._refused(nodes)

@@ -270,12 +270,7 @@ async def _move(
 
 @asynccontextmanager
 async def _placing(
-    connection: AsyncConnection,
-    change: _Change,
-    aggregate_id: int,
-    host_ids: Collection[int],
-    zone: str,
-    scope_id: int,
+    connection: AsyncConnection, change: _Change, aggregate_id: int, host_ids: Collection[int], zone: str, scope_id: int
 ) -> AsyncIterator[None]:
     """Change where hosts belong, and put into words what the database refuses."""
     try:

@@ -189,12 +189,7 @@ class LiveFleet:
             self._remove(host_id)
 
     async def can_take(
-        self,
-        connection: AsyncConnection,
-        needs: Mapping[int, Sequence[Resources]],
-        *,
-        wait: bool,
-        forced: bool = False,
+        self, connection: AsyncConnection, needs: Mapping[int, Sequence[Resources]], *, wait: bool, forced: bool = False
     ) -> bool:
         """Lock the hosts; whether all of them can take what is wanted of them. Those that cannot are read again."""
         rows = await claims.lock_hosts(connection, needs, wait=wait)

@@ -76,12 +76,7 @@ async def relocate(
 
 
 def _request(
-    live: LiveFleet,
-    server: Server,
-    resources: Resources,
-    group: CachedGroup | None,
-    target: str | None,
-    may_stay: bool,
+    live: LiveFleet, server: Server, resources: Resources, group: CachedGroup | None, target: str | None, may_stay: bool
 ) -> Request:
     source = None if server.host_id is None else live.index(server.host_id)
     return Request(
