@@ -62,7 +62,7 @@ statements = 0
 
 
 def count_statements() -> None:
-    """Count every statement that this process sends, whoever sends it."""
+    """Count every statement that this process sends."""
     execute = psycopg.AsyncCursor.execute
 
     async def counted(self: Any, *args: Any, **more: Any) -> Any:

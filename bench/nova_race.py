@@ -104,7 +104,7 @@ def main() -> None:
     arguments, _ = parser.parse_known_args()
     lab = replace(lab_settings.load(), hosts=HOSTS)
     if not control.is_up(lab):
-        print("The lab is not up, so nobody races: make lab")
+        print("The lab is not up: run make lab first")
         return
     outcomes: list[Outcome] = []
 

@@ -77,7 +77,7 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             "drain_seconds",
             default=0.0,
             min=0.0,
-            help="Seconds for which an API that is told to stop (SIGTERM) goes on serving, while /readiness says 503, "
+            help="Seconds for which an API keeps serving after SIGTERM, while /readiness says 503, "
             "so that load balancers send requests elsewhere first. Five seconds later at the latest it has ended.",
         ),
         cfg.FloatOpt(
@@ -220,7 +220,7 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
         cfg.StrOpt(
             "driver",
             default="noop",
-            choices=[("noop", "tell nobody"), ("messagingv2", "send through oslo.messaging")],
+            choices=[("noop", "send none"), ("messagingv2", "send through oslo.messaging")],
             help="Whom to tell of changes to server groups.",
         ),
         cfg.StrOpt(

@@ -2,7 +2,7 @@
 
 RoostError
 ├── Invalid             the request cannot be carried out as written
-├── Unauthorized        nobody we know is asking
+├── Unauthorized        the caller did not identify itself
 ├── Forbidden           somebody is asking who may not
 │   └── OverQuota       ... because the project has used up its share
 ├── NotFound            the thing does not exist, or not for this caller

@@ -62,7 +62,7 @@ def span(name: str, *causes: str | None, **attributes: Any) -> AbstractContextMa
 
 
 def part(name: str, **attributes: Any) -> AbstractContextManager[_Attributes]:
-    """A span inside of another; nothing where there is none, so that what goes on all the time makes no traces."""
+    """A span inside the current one; does nothing outside a span, so background polling makes no traces."""
     return nullcontext({}) if current() is None else span(name, current(), **attributes)
 
 

@@ -13,7 +13,7 @@ class LabMechanismDriver(api.MechanismDriver):
 
     @property
     def connectivity(self) -> str:
-        """What Neutron is told of it."""
+        """What Neutron stores of it."""
         return str(portbindings.CONNECTIVITY_L2)
 
     def bind_port(self, context: api.PortContext) -> None:

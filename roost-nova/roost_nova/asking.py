@@ -87,7 +87,7 @@ class Asker:
             except Silent as error:
                 logger.warning("Roost does not say which servers it made members of groups: %s", error)
             finally:
-                # From now, not from before the wait: or those who come next would wait as well.
+                # From now, not from before the wait, or the next callers would wait as well.
                 self._adopted_until = time.monotonic() + self._cache_seconds
                 self._refreshing.release()
         return self._adopted

@@ -30,7 +30,7 @@ class Api:
     says_wrong_method: bool = False
     """Answers 405 to a method that a path does not have; else 404, as if the path did not exist."""
     over_quota: int = 403
-    """The status for those who have used up their share."""
+    """The status when a caller has used up its share."""
     request_id_header: str | None = None
     also_json: tuple[str, ...] = ()
     """What else its clients call JSON; '' is nothing at all."""

@@ -21,7 +21,7 @@ READER = "rule:project_reader_or_admin"
 ANYONE = "@"
 
 _PERSONAS = [
-    policy.RuleDefault("admin_api", "role:admin", "Whoever runs the cloud."),
+    policy.RuleDefault("admin_api", "role:admin", "The operators of the cloud."),
     policy.RuleDefault("project_manager_api", "role:manager and project_id:%(project_id)s", "A project's manager."),
     policy.RuleDefault("project_member_api", "role:member and project_id:%(project_id)s", "Who changes a project."),
     policy.RuleDefault("project_reader_api", "role:reader and project_id:%(project_id)s", "Who reads a project."),

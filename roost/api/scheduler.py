@@ -89,7 +89,7 @@ def _wanted(asked: dict[str, Any]) -> Wanted:
         asked["user_id"],
         Resources(**asked["resources"]),
         asked.get("count", 1),
-        # A number beyond any partition is none that there is.
+        # No group has so many partitions, so a larger number matches none.
         None if partition is None else min(partition, MOST_PARTITIONS + 1),
         asked.get("token"),
     )

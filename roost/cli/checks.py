@@ -52,7 +52,7 @@ def _checks(settings: Settings) -> Iterator[Callable[[], object]]:
 
 
 def _unknown_permissions(settings: Settings) -> Iterator[str]:
-    """Names in policy.yaml that nothing asks for: neither a permission nor a rule that another one uses."""
+    """Names in policy.yaml that have no effect: not a permission, and not used by another rule."""
     known = {rule.name for rule in default_rules()}
     Permissions(settings, default_rules())
     found = settings.source.find_file(settings.source.oslo_policy.policy_file)

@@ -103,7 +103,7 @@ def _make(clouds: Clouds) -> Iterator[str]:
     from roost.client import Client
 
     if any(_own(connection.compute.server_groups()) for connection in clouds.values()):
-        raise Conflict("The demo is there already: `roost demo --clean` removes it.")
+        raise Conflict("The demo already exists: `roost demo --clean` removes it.")
     for group in GROUPS:
         connection = clouds[group.cloud]
         client = Client(connection)
@@ -176,5 +176,5 @@ def _until(done: Callable[[], bool], what: str) -> None:
     end = time.monotonic() + _SECONDS
     while not done():
         if time.monotonic() > end:
-            raise Unavailable(f"Waited {_SECONDS:.0f} seconds in vain for {what}; is an engine running?")
+            raise Unavailable(f"Gave up after {_SECONDS:.0f} seconds without {what}; is an engine running?")
         time.sleep(_POLL_SECONDS)

@@ -42,7 +42,7 @@ async def _forget(settings: Settings, group_ids: list[str] | None) -> int:
     front = choice.front(settings, database)
     try:
         if front is None:
-            raise Invalid("This Roost stands in front of no Nova: [clusters] cloud is not openstack.")
+            raise Invalid("This Roost is not in front of a Nova: [clusters] cloud is not openstack.")
         groups, hosts = await front.forget(group_ids)
     finally:
         if front is not None:

@@ -92,7 +92,7 @@ def _report(settings: Settings, arrivals: Iterable[Arrival], tokens: dict[str, s
         if arrival.comes and "alarm_url" in arrival.row.get("channel", {}):
             yield from (f"    {line}" for line in _addresses(settings, arrival, tokens.get(arrival.id)))
     if settings.auth_strategy != "keystone":
-        yield "Projects and users are Keystone's, and [auth] strategy is not keystone: nobody can use what comes."
+        yield "Projects and users are Keystone's, and [auth] strategy is not keystone: no user can reach the clusters."
     if not settings.in_front_of_nova:
         yield "Servers are Nova's, and [clusters] cloud is not openstack: the nodes have no servers here."
     yield ", ".join(f"{number} x {noun} {words.get(fate, fate)}" for (noun, fate), number in counted.items()) + "."

@@ -57,7 +57,7 @@ def print_description(settings: Settings, name: str) -> None:
 
 
 def description(kind: type[Policy], version: str) -> str:
-    """What a type can be told, which actions it is asked about, and what it reads and writes, in Markdown."""
+    """A type's properties, the actions it takes part in, and what it reads and writes, in Markdown."""
     status = kind.VERSIONS[version][-1]
     lines = [
         f"`{kind.TYPE}-{version}`: {status['status']} since {status['since']}, priority {kind.PRIORITY}, for profiles "

@@ -153,7 +153,7 @@ _KINDS = {"policy": ("policies", _POLICY, _POLICY_TEST), "profile": ("profiles",
 def write(kind: str, name: str, parent: Path) -> Path:
     """Write a package for a policy or a profile type into a new folder; where it is."""
     if not re.fullmatch(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", name):
-        raise Invalid(f"'{name}' is no name for a package: use lower-case words with hyphens, such as night-watch.")
+        raise Invalid(f"'{name}' cannot name a package: use lower-case words with hyphens, such as night-watch.")
     group, code, test = _KINDS[kind]
     module = name.replace("-", "_")
     words = {
@@ -167,7 +167,7 @@ def write(kind: str, name: str, parent: Path) -> Path:
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
-        raise Invalid(f"{folder} is there already.") from None
+        raise Invalid(f"{folder} already exists.") from None
     (folder / "tests").mkdir()
     (folder / "pyproject.toml").write_text(_PYPROJECT.format(**words))
     (folder / f"{module}.py").write_text(code.format(**words))

@@ -2,7 +2,7 @@
 
 Hosts, aggregates, groups and where members are come from Nova. A round reads what changed, in a number of requests that
 does not grow with the number of servers; one engine does it at a time. Between rounds, a group is read again before a
-scheduler is told that its rules leave no host.
+scheduler gets the answer that its rules leave no host.
 """
 
 import asyncio

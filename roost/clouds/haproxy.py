@@ -30,7 +30,7 @@ class Haproxy:
 
     program: str
     folder: Path
-    """Its own, which nobody else may read."""
+    """A private folder of this process."""
     vip: Address
     method: str = "ROUND_ROBIN"
     limit: int = -1
@@ -81,7 +81,7 @@ def usable(vip: Address) -> bool:
 
 
 def configuration(vip: Address, members: Sequence[Address], method: str, limit: int) -> str:
-    """What HAProxy is told. Only one process at a time may have the address, as with the forwarder."""
+    """HAProxy's configuration. Only one process at a time may have the address, as with the forwarder."""
     within = [f"    tcp-request connection reject if {{ fe_conn gt {limit} }}"] if limit >= 0 else []
     reachable = [member for member in members if _HOST.fullmatch(member[0]) and _is_port(member[1])]
     lines = [
@@ -114,7 +114,7 @@ def _ends_with_us() -> list[str]:
 
 
 def free(address: Address) -> bool:
-    """Whether nobody listens at an address, and this process could."""
+    """Whether an address is free, so that this process can listen there."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

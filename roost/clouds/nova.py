@@ -280,7 +280,7 @@ class Nova:
         ]
 
     async def shows_server(self, token: str, server_id: str) -> bool:
-        """Whether a server is there for whoever has this token."""
+        """Whether the owner of this token can see a server."""
         answer = await self.ask("GET", _server_path(server_id), token=token)
         return answer.status != 404 and bool(answer.accepted())
 

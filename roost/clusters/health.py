@@ -67,7 +67,7 @@ def registration(policy: HealthPolicy) -> dict[str, Any]:
 
 
 async def hurry(connection: AsyncConnection, node_ids: Sequence[str]) -> int:
-    """Look at once at the clusters of these nodes (of none: at all) that want to hear of events; how many there are."""
+    """Check now the clusters of these nodes (all clusters, if none are given) that follow events; returns how many."""
     change = health_registry.update().where(health_registry.c.check_type == LIFECYCLE_EVENTS)
     if node_ids:
         own = sa.select(nodes.c.cluster_id).where(nodes.c.id.in_(node_ids))

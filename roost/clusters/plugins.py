@@ -175,7 +175,7 @@ def _load(policy_lines: tuple[str, ...], profile_lines: tuple[str, ...]) -> Plug
 
 
 class _Offer(NamedTuple):
-    """A class that is offered as a type: by whom, and of which package."""
+    """A class offered as a type, with the place and the package that offer it."""
 
     place: str
     package: str

@@ -45,7 +45,7 @@ async def _resize(request: RequestContext, cluster_id: str, inputs: Mapping[str,
         whole = {key: int(given[key]) for key in ("min_size", "max_size", "min_step") if given.get(key) is not None}
         exact = {"number": float(given["number"])} if given.get("number") is not None else {}
         if not all(map(math.isfinite, exact.values())):
-            raise ValueError(f"'{given['number']}' is no number of nodes")
+            raise ValueError(f"'{given['number']}' is not a number of nodes")
     except (TypeError, ValueError, OverflowError) as error:
         raise BadRequest(f"The inputs of the resize cannot be understood: {error}.") from None
     return await clusters.resize(request, cluster_id, {**given, **whole, **exact})
@@ -74,7 +74,7 @@ def check_action(action: str) -> None:
 
 
 ALERT_STATUS = "alert_status"
-"""The parameter of a webhook that says at which status of an alert it acts. It is none of the action's inputs."""
+"""The parameter of a webhook that says at which status of an alert it acts. It is not an input of the action."""
 ALERT_STATUSES = ("firing", "resolved")
 
 
@@ -140,7 +140,7 @@ async def update(request: RequestContext, identity: str, given: Mapping[str, Any
 
 
 async def delete(request: RequestContext, identity: str) -> None:
-    """Forget a receiver: its address leads nowhere from now on."""
+    """Delete a receiver: its address answers 404 from now on."""
     row = await find(request, identity)
     await request.connection.execute(receivers.delete().where(receivers.c.id == row.id))
 

@@ -1,7 +1,7 @@
 """Addresses that users name and the engine calls: the pages of a health policy, the webhooks of a deletion policy.
 
 Such an address must not lead into the operator's own network, unless the operator allows it. What is checked is the
-address that is connected to, so that neither a name nor a redirection gets around it; proxies are not used.
+address that is connected to, so no name or redirection gets around it; proxies are not used.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ def is_public(address: str) -> bool:
 
 
 def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that a translator (NAT64) or a machine of old would make of the last 32 bits."""
+    """The IPv4 address that a translator (NAT64) or an old host would read in the last 32 bits."""
     if any(address in network for network in _TRANSLATED):
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return None

@@ -54,7 +54,7 @@ async def update(connection: AsyncConnection, domain_id: str, changes: dict[str,
     """Change a domain; while it is disabled, its users cannot sign in."""
     await show(connection, domain_id)
     if domain_id == DOMAIN_ID and not changes.get("enabled", True):
-        raise Forbidden("The default domain cannot be disabled: those who run this Roost are in it.")
+        raise Forbidden("The default domain cannot be disabled: the operators of this Roost are in it.")
     after = await rows.change(connection, domains, changes, _taken(str(changes.get("name"))), id=domain_id)
     await tokens.recheck(connection)
     return after

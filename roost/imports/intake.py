@@ -42,7 +42,7 @@ _PORTION = 5000
 
 
 async def present(connection: AsyncConnection, data: SenlinData) -> Present:
-    """What Roost has of all this. Nobody else imports until this transaction ends."""
+    """What Roost already has of this import. No other import runs until this transaction ends."""
     await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(int(AdvisoryLock.IMPORT))))
     asked = _ids(data)
     ids = {}

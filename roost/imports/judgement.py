@@ -108,7 +108,7 @@ class _Court:
     members: dict[str, list[SenlinRow]] = field(default_factory=dict)
     profiles: dict[str, SenlinRow] = field(default_factory=dict)
     policies: dict[str, Policy | str] = field(default_factory=dict)
-    """Each policy, or why it is none."""
+    """Each policy, or why it cannot be one here."""
     attached: dict[str, list[Policy]] = field(default_factory=dict)
     """The policies that each cluster has in Roost, or gets."""
     clusters: dict[str, ClusterView] = field(default_factory=dict)
@@ -349,7 +349,7 @@ def _completed(given: SenlinRow) -> SenlinRow:
 
 
 def _settled(row: SenlinRow, status: str) -> tuple[str, ...]:
-    """Give a row a status at rest; what to say if that is another one than before."""
+    """Give a row a settled status; returns what to report if the status changed."""
     was = row["status"] or "INIT"
     row["status"] = was if was in _AT_REST else status
     if was in _AT_REST:
@@ -359,7 +359,7 @@ def _settled(row: SenlinRow, status: str) -> tuple[str, ...]:
 
 
 def _restored(types: Mapping[str, type[Any]], row: SenlinRow, kept: str) -> Any:
-    """The profile or policy that a row stands for, or why it is none."""
+    """The profile or policy that a row describes, or why Roost cannot use it."""
     kind: type[SpecType] | None = types.get(row["type"])
     if kind is None:
         return f"no installed package offers type {row['type']}"

@@ -92,7 +92,7 @@ def _engine(url: str) -> sa.Engine:
     try:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError:
-        raise Invalid("--from is no address of a database: write mysql+pymysql://USER:PASSWORD@HOST/senlin.") from None
+        raise Invalid("--from is not a database address: write mysql+pymysql://USER:PASSWORD@HOST/senlin.") from None
     if parsed.drivername == "sqlite":
         path = f"file:{parsed.database}?mode=ro"
         return sa.create_engine(parsed, creator=lambda: sqlite3.connect(path, uri=True))

@@ -117,7 +117,7 @@ async def _given(connection: AsyncConnection, project_id: str, address: str) -> 
 
 
 async def _outside(connection: AsyncConnection, name_or_id: str) -> Any:
-    """An external network; these are for everybody."""
+    """An external network; every project may use it."""
     table = tables.networks
     which = sa.or_(table.c.name == name_or_id, sa.cast(table.c.id, sa.Text) == name_or_id)
     found = (await connection.execute(sa.select(table).where(table.c.external, which))).first()

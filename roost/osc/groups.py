@@ -150,7 +150,7 @@ class RemoveServer(_OfMember, ShowOne):
 
 
 class AuditServerGroup(Lister):
-    """Show which policies are broken, where, by whom, by how much and since when."""
+    """Show which policies are broken, where, by which members, by how much and since when."""
 
     options = (
         one_of(

@@ -23,7 +23,7 @@ def make_client(manager: Any) -> Client:
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add the option that clusters had of old, unless python-senlinclient brings it; only version 1 exists."""
+    """Add python-senlinclient's option, unless it is installed itself; only version 1 exists."""
     other = _other_version()
     if other is None:
         parser.add_argument(

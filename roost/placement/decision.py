@@ -26,7 +26,7 @@ class WorkBudget:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A server that already runs: neither what it holds nor its membership counts against it."""
+    """A server that already runs: its own resources and membership do not count against it."""
 
     host: int
     held: Resources

@@ -1,6 +1,6 @@
 """The fleet: all hosts as NumPy columns, changed one event at a time and never rebuilt.
 
-A host is a small integer, its place in every column. A snapshot shares the columns; whoever writes to a shared column
+A host is a small integer, its place in every column. A snapshot shares the columns; a writer to a shared column
 first, the fleet or the snapshot, copies that one column.
 """
 
@@ -50,7 +50,7 @@ class Resources(NamedTuple):
 
 
 class Column(Generic[Values]):
-    """One value a host, shared between snapshots until somebody writes."""
+    """One value per host, shared between snapshots until the first write."""
 
     __slots__ = ("_blank", "_shared", "values")
 
@@ -60,7 +60,7 @@ class Column(Generic[Values]):
         self._shared = False
 
     def fork(self) -> "Column[Values]":
-        """The same values for a snapshot: from now on neither side writes in place."""
+        """The same values for a snapshot: from now on both sides copy before they write."""
         other = Column(self.values, self._blank)
         self._shared = other._shared = True
         return other
@@ -97,7 +97,7 @@ class ScopeColumn:
         self.version = next(_VERSIONS)
         """Changes whenever a host enters or leaves an aggregate; snapshots keep it as long as they are the same."""
         self.outside = outside
-        """How many hosts are in no aggregate of this scope: where it is 0, nobody needs to look for them."""
+        """How many hosts are in no aggregate of this scope; 0 saves looking for them."""
 
     def fork(self) -> "ScopeColumn":
         other = ScopeColumn(self.column.fork(), self.indexes, self.outside)
@@ -238,7 +238,7 @@ class Fleet:
         return column
 
     def division(self, scope: str) -> Division:
-        """How a scope divides the hosts; a scope nobody has joined leaves all of them outside."""
+        """How a scope divides the hosts; in a scope without aggregates, all hosts are outside."""
         size = self.size
         if scope == HOST:
             return Division(self._numbers[:size], size, 0)
@@ -260,7 +260,7 @@ class Fleet:
     ) -> int:
         """A host appears, with an aggregate for each scope it is in; its number is returned."""
         if name in self._indexes:
-            raise ValueError(f"there is a host '{name}' already")
+            raise ValueError(f"host '{name}' already exists")
         self._own_names()
         host = self._spare.pop() if self._spare else self._append()
         self._names[host] = name
@@ -315,7 +315,7 @@ class Fleet:
         self._set_capacity(host, total, Resources(*shifted))
 
     def set_room(self, hosts: Ints, total: Sequence[Ints], free: Sequence[Ints]) -> None:
-        """What many hosts have and have left changes at once, as somebody else counts it: a column a resource."""
+        """Set what many hosts have and have left, as counted elsewhere: one column per resource."""
         share = np.full(len(hosts), 100)
         for kept, left, whole, unused in zip(self._total, self._free, total, free, strict=True):
             kept.put(hosts, whole)

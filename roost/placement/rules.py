@@ -57,7 +57,7 @@ class RuleError(ValueError):
 
 
 class UnknownType(RuleError):
-    """The word before the first colon is none of the four types."""
+    """The word before the first colon is not one of the four types."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"'{name}' is not a type of rule; use one of {', '.join(TYPES)}")

@@ -90,7 +90,7 @@ class Connection(psycopg.AsyncConnection[Any]):
             raise
 
     def abandon(self) -> None:
-        """End the connection from this side. Whoever waits for an answer sees it break."""
+        """End the connection from this side. A task that waits for an answer gets an error."""
         with suppress(OSError, psycopg.OperationalError), socket.socket(fileno=os.dup(self.pgconn.socket)) as own:
             own.shutdown(socket.SHUT_RDWR)
 

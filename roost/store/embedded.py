@@ -153,7 +153,7 @@ class EmbeddedPostgres:
         unfinished.rename(self._data)
 
     def _end_leftover(self) -> None:
-        """A Roost that was killed leaves its PostgreSQL behind. We hold the folder's lock, so it is nobody's."""
+        """A Roost that was killed leaves its PostgreSQL behind. We hold the folder's lock, so no process uses it."""
         identity = self._data / "postmaster.pid"
         if self._answers():
             os.kill(int(identity.read_text().split()[0]), signal.SIGINT)
@@ -183,7 +183,7 @@ class EmbeddedPostgres:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # Ctrl-C goes to the whole foreground group; the database must outlive those who still write to it.
+                # Ctrl-C goes to the whole foreground group; the database must outlive all its writers.
                 start_new_session=True,
             )
 
@@ -282,7 +282,7 @@ def _private_file(path: Path, mode: str) -> IO[Any]:
 
 
 def _make_private(folder: Path) -> None:
-    """Make the folder, readable by the account that PostgreSQL runs as and by nobody else."""
+    """Make the folder, readable only by the account that PostgreSQL runs as."""
     account = _account()
     owners = {os.geteuid(), *([account.pw_uid] if account else [])}
     try:

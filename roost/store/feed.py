@@ -104,7 +104,7 @@ async def _begins_after(connection: AsyncConnection, table: sa.Table, number: in
 
 
 async def forget_old(connection: AsyncConnection, tables: Iterable[sa.Table], keep: int = _KEPT) -> None:
-    """Drop the changes that no process will ask for: one that is further behind begins anew."""
+    """Drop the changes that no process will ask for: a process that is further behind starts over."""
     for table in tables:
         last = sa.select(sa.func.max(table.c.number)).scalar_subquery()
         await connection.execute(table.delete().where(table.c.number <= last - keep))

@@ -34,12 +34,12 @@ class Grouped(Generic[Item, Answer]):
         except asyncio.CancelledError:
             await asyncio.wait([future])
             if not future.cancelled():
-                future.exception()  # nobody else will look at it
+                future.exception()  # no caller will look at it
             raise
 
     async def _serve(self) -> None:
         try:
-            await asyncio.sleep(0)  # whoever is about to call, calls now
+            await asyncio.sleep(0)  # let tasks that are about to call do so
             while self._waiting:
                 together, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
                 await self._round(together)

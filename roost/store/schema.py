@@ -62,7 +62,7 @@ class Status:
 
 def upgrade(url: str, to: str = "head", tell: Callable[[str], None] = lambda _: None) -> None:
     """Apply every migration that the database does not have yet, up to the given revision; others may go on using it.
-    `tell` hears of each.
+    `tell` is called with each.
 
     A database that is newer than this program is left as it is; it must serve this program."""
     with connect(url) as connection:
@@ -91,15 +91,15 @@ def _migrate(connection: sa.Connection, to: str, tell: Callable[[str], None]) ->
             connection.rollback()
             time.sleep(_PAUSE_SECONDS)
     raise Unavailable(
-        f"The schema is at {read(connection).current}: the next migration never got hold of its tables, which somebody "
-        "uses in a long transaction (pg_stat_activity shows who). Nothing is half done: try again."
+        f"The schema is at {read(connection).current}: the next migration could not lock its tables, because a long "
+        "transaction uses them (see pg_stat_activity). Nothing is half done: try again."
     )
 
 
 def take_turn(connection: sa.Connection) -> None:
-    """Wait until nobody else changes the schema, and keep it so until the connection is closed.
+    """Wait for the turn to change the schema, and keep it until the connection is closed.
 
-    Asked for again and again: whoever waited inside the database would hold up the indexes that are built there."""
+    It polls: a session that waits inside the database would hold up the building of indexes."""
     take = sa.text("SELECT pg_try_advisory_lock(:key)")
     while not connection.scalar(take, {"key": int(AdvisoryLock.SCHEMA)}):
         connection.rollback()
@@ -141,8 +141,8 @@ def release(version: str) -> tuple[int, ...]:
 
 @contextmanager
 def connect(url: str) -> Iterator[sa.Connection]:
-    """A connection to the database, without limits on what it does; raises an error that a person can read for an
-    address that is none, or leads nowhere."""
+    """A connection to the database, without limits on what it does; raises an error with a readable message
+    if the address is malformed or nothing answers."""
     parameters = Address.parse(url).connecting(application_name("roost", "schema"))
     engine = sa.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(**parameters))
     try:

@@ -40,7 +40,7 @@ EVERYTHING: Changes = dict.fromkeys(KINDS)
 
 @dataclass(slots=True, eq=False)
 class Watcher:
-    """One who looks on, and what it has not seen yet."""
+    """A watcher, and the changes it has not seen yet."""
 
     wants: Callable[[WatchedChange], bool]
     _unseen: dict[str, frozenset[str] | None] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Watcher:
 
 
 class Watch:
-    """All who look on in this process."""
+    """All watchers in this process."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""What volumes and snapshots have in common: lists with filters, and what is said about them."""
+"""What volumes and snapshots have in common: lists with filters, and changes of name, description and metadata."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,13 +45,13 @@ class StoredKind:
         return await pages.read(connection, visible, order, page, *conditions, named=columns.id)
 
     async def change(self, connection: AsyncConnection, row: Any, values: Mapping[str, Any]) -> None:
-        """Change what is said about one."""
+        """Change the name or description of one."""
         await rows.change(connection, self.table, values, id=row.id)
 
     async def edit_metadata(
         self, connection: AsyncConnection, row: Any, edit: Callable[[dict[str, str]], dict[str, str]]
     ) -> dict[str, str]:
-        """Change the metadata of one; of two who do at once, neither undoes the other."""
+        """Change the metadata of one; concurrent changes do not undo each other."""
         locked = await rows.find(connection, self.table, lock=True, id=row.id)
         edited = edit(dict(locked.metadata if locked is not None else {}))
         await self.change(connection, row, {"metadata": edited})

@@ -21,7 +21,7 @@ QUOTAS: Mapping[str, int] = {
     "snapshots": 10,
     "gigabytes": 1000,
     "per_volume_gigabytes": -1,
-    # Not served: there is none of them.
+    # Not served: these do not exist here.
     "backups": 0,
     "backup_gigabytes": 0,
     "groups": 0,

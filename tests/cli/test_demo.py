@@ -45,7 +45,7 @@ def test_it_has_all_that_it_promises_and_leaves_nothing(served: Served, connecti
     again = run(served)
     assert (again.returncode, again.stderr) == (
         1,
-        "roost: The demo is there already: `roost demo --clean` removes it.\n",
+        "roost: The demo already exists: `roost demo --clean` removes it.\n",
     )
     assert run(served, "--clean").returncode == 0
     for connection in connections.values():

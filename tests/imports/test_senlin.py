@@ -246,7 +246,7 @@ def test_events_older_than_what_roost_keeps_do_not_come(senlin: SenlinStore, dat
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("nonsense", "--from is no address of a database"),
+        ("nonsense", "--from is not a database address"),
         ("postgresql://u:geheim@h/senlin", "A Senlin database is in MySQL or MariaDB, not in postgresql"),
         ("mysql+pymysql://u:geheim@127.0.0.1:1/senlin", "mysql+pymysql://u:***@127.0.0.1:1/senlin cannot be read"),
         ("sqlite:////nowhere/senlin.db", "cannot be read"),

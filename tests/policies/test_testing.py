@@ -112,4 +112,4 @@ def test_a_new_package_passes_the_suite(
     with pytest.raises(SystemExit) as again:
         main([kind, "new", f"night-{kind}", "--into", str(tmp_path)])
     assert again.value.code == 1
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err

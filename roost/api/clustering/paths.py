@@ -9,7 +9,7 @@ _PART = re.compile(r"\.?(?:\[(\d+|\*)\]|([^.\[\]]+))")
 
 
 def follow(path: str, value: Any) -> list[Any]:
-    """Everything that the path leads to; nothing where it leads nowhere."""
+    """Every value that the path leads to, if any."""
     found = [value]
     for part in _parts(path):
         found = [further for each in found for further in _step(each, part)]

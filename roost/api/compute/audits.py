@@ -1,7 +1,7 @@
 """Audits of everything: every group in which a rule is broken, as they are found; for operators.
 
-The answer is a stream of lines, each a JSON object of its own, so that the first is there before the last is found and
-neither side has to hold them all.
+The answer is a stream of lines, each a JSON object of its own, so the first arrives before the last is found, and
+no side has to hold them all.
 """
 
 import json
@@ -29,7 +29,7 @@ RULES = (Permission(ALL, ADMIN, "See which rules are broken in the server groups
 
 @routes.get("/os-server-groups/audit", since=FIRST, rule=ALL)
 async def index(call: Call) -> Reply:
-    """Stream a line for every group in which a rule is broken: which, where, by whom, by how much, since when."""
+    """Stream a line for each group with broken rules: which, where, by which members, by how much, since when."""
     async with call.services.database.autocommit() as connection:
         broken = await call.services.violations.now(connection)
         since, scopes = await audit.since(connection), await load_scopes(connection)

@@ -1,4 +1,4 @@
-"""Extensions: a notion of old. Everything has long been part of the API; the list names what of it is served."""
+"""Extensions, a legacy concept: all are part of the API now, and the list names those that are served."""
 
 from roost.api.permissions import ANYONE, Permission
 from roost.api.routes import Call, Reply, Table

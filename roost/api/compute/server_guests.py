@@ -106,7 +106,7 @@ async def console_output(call: Call, connection: AsyncConnection, server: Server
 
 
 async def trigger_crash_dump(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
-    """Have the guest dump its memory: there is none, so only the history shows it."""
+    """Have the guest dump its memory. No guest runs here, so only the history shows it."""
     servers.check(server, "trigger_crash_dump", frozenset({"active", "paused", "rescued", "error"}), actor(call))
     await servers.record(connection, server.id, "trigger_crash_dump", actor(call), done=True)
 

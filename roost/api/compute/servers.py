@@ -352,7 +352,7 @@ async def _list(call: Call, view: Callable[[Call, Server, Companions], dict[str,
 
 
 async def _found(call: Call, connection: AsyncConnection, filters: Filters) -> Sequence[Server]:
-    """The servers of a page. Deleted ones are listed to operators who ask for them, and to whoever asks what changed
+    """The servers of a page. Deleted ones are listed to operators who ask for them, and to callers who ask what changed
     since: after those that are there."""
     asked = "deleted" in call.query and call.caller.is_admin
     gone = _truth(call.query["deleted"], "deleted") if asked else False

@@ -1,4 +1,4 @@
-"""Networks through compute, as clients asked for them before 2.36: those of the network API, in the words of old."""
+"""Networks through compute, as clients asked for them before 2.36: those of the network API, in the legacy format."""
 
 from typing import Any
 

@@ -47,7 +47,7 @@ async def show(call: Call) -> Reply:
 
 @routes.get("/v2", public=True, response=_ONE)
 async def show_legacy(call: Call) -> Reply:
-    """The major version of old."""
+    """The legacy major version."""
     return {"version": _detailed(call.base, "v2.0")}
 
 

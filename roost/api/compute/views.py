@@ -20,7 +20,7 @@ BOOLEAN_WORD: Schema = {**BOOLEAN, "type": "string", "enum": [word for word in B
 
 
 def open_query(**known: Schema) -> Schema:
-    """A query in which unknown keys are ignored, as Nova did of old."""
+    """A query in which unknown keys are ignored, as early versions of Nova do."""
     return {"type": "object", "properties": known}
 
 

@@ -39,7 +39,7 @@ def change(action: ActionView) -> SizeChange | str:
 
 
 def unplaced(action: ActionView, wanted: SizeChange) -> frozenset[str]:
-    """The nodes that a plan is made for: they may be members already, but are nowhere yet."""
+    """The nodes that a plan is made for: they may be members already, but have no server yet."""
     if action.action in (ActionName.NODE_CREATE, ActionName.CLUSTER_CREATE):
         return frozenset(node.id for node in action.cluster.nodes if not node.physical_id)
     return wanted.replaced

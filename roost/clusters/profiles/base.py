@@ -94,7 +94,7 @@ class Profile(SpecType):
 
     @classmethod
     async def adopt(cls, cloud: Cloud, physical_id: str) -> dict[str, Any] | str:
-        """The properties of a profile that something which exists could have been made from, or why there are none."""
+        """The properties of a profile that would make this existing resource, or why there is no such profile."""
         return f"Profile type {cls.TYPE} cannot adopt what exists."
 
 

@@ -153,7 +153,7 @@ class View:
         return "freeing capacity on one host"
 
     def _amount(self, remedy: Remedy) -> int:
-        """How much of it. Exact numbers would tell a tenant how full a host is, and so what strangers do there."""
+        """How much of it. Exact numbers would show a tenant how full a host is, and so what other tenants do there."""
         exact = self.real or remedy.change not in (RemedyKind.ASK_FOR_FEWER, RemedyKind.FREE_CAPACITY)
         return remedy.amount if exact else 1 << (max(1, remedy.amount).bit_length() - 1)
 

@@ -266,7 +266,7 @@ async def hold_planned(
     scheduler: Scheduler, group: Group, change: Create, generation: str, owner: str, hold: Hold
 ) -> tuple[GroupPlan, list[str]]:
     """Hold the places of a plan for servers that a Nova is to make; raises `Changed` if they would come elsewhere. They
-    are decided anew as those of a drain are."""
+    are decided again, like those of a drain."""
     for _ in range(_TRIES):
         async with scheduler.database.begin() as connection, connection.begin_nested() as savepoint:
             version = await connection.scalar(sa.select(server_groups.c.version).where(server_groups.c.id == group.id))

@@ -113,7 +113,7 @@ async def create(connection: AsyncConnection, values: Mapping[str, Any], most: i
     await connection.execute(_LOCK, {"project_id": values["project_id"]})
     mine = sa.select(sa.func.count()).where(images.c.project_id == values["project_id"])
     if (await connection.scalar(mine) or 0) >= most:
-        raise OverQuota(f"The project has {most} images already, which is as many as it may have.")
+        raise OverQuota(f"Quota exceeded: the project already has {most} images.")
     taken = Conflict(f"Image ID {values['id']} already exists!")
     return await rows.add(connection, images, {"size": 0, **values}, taken)
 
@@ -131,7 +131,7 @@ async def complete(connection: AsyncConnection, image: Any, data: Mapping[str, A
         raise TooLarge(f"The images of a project may take up {most} bytes altogether.")
     changed = {**data, "status": "active", "stored": True, "updated_at": sa.func.now()}
     if await rows.change(connection, images, changed, id=image.id, status="queued") is None:
-        raise Conflict(f"The data of image {image.id} is there already.")
+        raise Conflict(f"Image {image.id} already has data.")
 
 
 async def room(connection: AsyncConnection, project_id: str | None, most: int) -> int:

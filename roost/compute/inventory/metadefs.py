@@ -63,7 +63,7 @@ async def delete(connection: AsyncConnection, row: Any) -> None:
 def check_unprotected(row: Any) -> None:
     """Raise `Forbidden` if nothing of a namespace may be deleted."""
     if row.protected:
-        raise Forbidden(f"Metadata definition namespace {row.namespace} is protected, and nothing of it is deleted.")
+        raise Forbidden(f"Metadata definition namespace {row.namespace} is protected and cannot be deleted.")
 
 
 async def keep(connection: AsyncConnection, row: Any, column: str, held: Mapping[str, Any]) -> None:

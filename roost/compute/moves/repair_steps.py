@@ -217,7 +217,7 @@ async def _start(
 
 
 async def _set(connection: AsyncConnection, step: RepairMove, reached: StepState) -> None:
-    """Write down how far a step has come, unless another engine has seen it go on meanwhile."""
+    """Record the progress of a step, unless another engine has recorded later progress."""
     if reached == StepState(step.state, step.reason, step.request_id):
         return
     ended = reached.state != "running"

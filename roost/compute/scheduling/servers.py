@@ -369,7 +369,7 @@ async def delete(connection: AsyncConnection, server: Server, actor: Actor) -> N
 
 
 async def update(connection: AsyncConnection, server_id: str, values: Mapping[str, Any]) -> None:
-    """Change what a server is called, or what is said about it."""
+    """Change a server's name or description."""
     if values:
         changed = servers.update().where(servers.c.id == server_id)
         await connection.execute(changed.values(**values, updated_at=sa.func.now()))

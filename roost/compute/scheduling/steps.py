@@ -92,7 +92,7 @@ Step = Transition | Resized | Deletion
 
 
 def read(data: Mapping[str, Any] | None) -> Step | None:
-    """The step of a server, None for a server at rest; raises `ValueError` with a sentence for anything else."""
+    """The step of a server, None if it has none; raises `ValueError` with a message for anything else."""
     if data is None:
         return None
     try:

@@ -1,6 +1,6 @@
 """Networks, their subnets, the ports on them and the addresses that these hold, and security groups.
 
-An address is one port's (`pk_port_addresses`), whoever asks for it at the same time. The ports of servers on the
+An address belongs to one port (`pk_port_addresses`), also under concurrent requests. The ports of servers on the
 network that servers get when they name none are made and removed with the servers, by triggers on `servers`.
 """
 

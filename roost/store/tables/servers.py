@@ -19,7 +19,7 @@ server_groups = sa.Table(
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("project_id", sa.Text, nullable=False),
     sa.Column("user_id", sa.Text, nullable=False),
-    # Raised by whoever changes the group's policies, its members, or a member's claims, with the row locked: a process
+    # Every change of the group's policies, members or claims raises it, with the row locked: a process
     # that remembers the members of a version need not read them again.
     sa.Column("version", sa.BigInteger, nullable=False, server_default="1"),
     # In front of a Nova: when Nova stopped listing the group. It is hidden and keeps its rules, in case it comes back.
@@ -78,7 +78,7 @@ servers = sa.Table(
     sa.Column("power_state", sa.Integer, nullable=False, server_default="0"),
     sa.Column("locked", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("locked_reason", sa.Text),
-    # What the engine does next, and when: null for a server at rest.
+    # What the engine does next, and when; null if there is nothing to do.
     sa.Column("due_at", sa.DateTime(timezone=True)),
     # What it takes to finish or undo the step under way: the other host, the other flavor, the state to return to.
     sa.Column("step", JSONB),

@@ -1,11 +1,11 @@
-"""Whoever looks on is told what changed, in the transaction that changes it."""
+"""Notify watchers of changes, in the transaction that makes them."""
 
 from alembic import op
 
 revision = "0005"
 down_revision = "0004"
 
-# The table, what its changes are called, and the column of the ids that are told.
+# The table, what its changes are called, and the column of the ids to send.
 _TABLES = (
     ("servers", "servers", "host_id"),
     ("server_groups", "groups", "id"),
@@ -22,7 +22,7 @@ _ROWS = {
     ),
     "DELETE": ("REFERENCING OLD TABLE AS went", "went"),
 }
-# A notification holds 8,000 bytes; what does not fit is told as "any of them".
+# A notification holds 8,000 bytes; longer lists are sent as "any of them".
 _TELL = """
     CREATE FUNCTION roost_tell(kind text, project text, ids text) RETURNS void LANGUAGE sql AS $$
         SELECT pg_notify('roost_watch', kind || ':' || project || ':' ||
