@@ -16,7 +16,11 @@ from roost.clouds import base
 from roost.compute.groups import notifications
 from roost.compute.scheduling import attempt
 from roost.placement import rules
+from roost.placement.audit import audit
+from roost.placement.decision import Request
+from roost.placement.fleet import Fleet, Resources
 from roost.placement.phrases import phrase
+from roost.placement.scheduler import place
 from roost.store.tables.servers import server_group_policies, servers
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +35,26 @@ def test_every_limit_is_described_and_documented(limit: rules.Limit) -> None:
     assert rule.limits == {limit: 7}
     assert "7" in phrase(rule)
     assert f"`{limit}`" in DOCS["server-groups.md"]
+
+
+def three_racks() -> Fleet:
+    """A rack of four hosts, and two of a single host that holds one server."""
+    fleet = Fleet()
+    for at, rack in enumerate("aaaabc"):
+        room = 4 if rack == "a" else 1
+        fleet.add_host(f"h{at}", Resources(room, room, room), aggregates={"rack": rack})
+    return fleet
+
+
+@pytest.mark.parametrize("limit", list(rules.Limit))
+def test_every_limit_is_enforced_and_audited(limit: rules.Limit) -> None:
+    scope = "host" if limit is rules.Limit.MAX_SERVER_PER_HOST else "rack"
+    low, high = (rules.Rule.parse(f"anti-affinity:{scope}", {limit: value}) for value in (2, 3))
+    one = Resources(1, 1, 1)
+    decisions = [place(three_racks(), Request(one, 18, (rule,), least=1)) for rule in (low, high)]
+    fewer, more = ((len(each.hosts), len(set(each.partitions))) for each in decisions)
+    assert fewer < more, "its value makes no difference to how many servers find a place, or in how many partitions"
+    assert audit(three_racks(), [low], dict.fromkeys("xyz", 0), {"x": 1, "y": 2, "z": 1}).violations
 
 
 def test_every_policy_type_has_its_page_and_its_tests() -> None:
@@ -79,6 +103,7 @@ def test_every_cloud_driver_is_offered_and_conforms() -> None:
     conformance = (ROOT / "tests" / "clouds" / "test_conformance.py").read_text()
     offered = set(re.findall(r'"(\w+)"', re.search(r"fixture\(params=\[(.*?)\]", conformance)[1]))  # type: ignore[index]
     assert offered == drivers
+    assert [name for name in sorted(drivers) if f"`{name}`" not in DOCS["openstack.md"]] == []
 
 
 def test_every_notification_is_documented() -> None:
