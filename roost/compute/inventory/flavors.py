@@ -180,7 +180,7 @@ class FlavorSize(Protocol):
     def ephemeral_gb(self) -> int: ...
 
 
-def resources_of(flavor: sa.Row[Any] | FlavorSize) -> Resources:
+def resources_of(flavor: FlavorSize) -> Resources:
     """What a server of this flavor takes of a host."""
     return Resources(flavor.vcpus, flavor.memory_mb, flavor.disk_gb + flavor.ephemeral_gb)
 
@@ -201,7 +201,7 @@ class ServerFlavor:
     extra_specs: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, flavor: sa.Row[Any] | Flavor) -> "ServerFlavor":
+    def of(cls, flavor: Flavor) -> "ServerFlavor":
         """The copy that a new server keeps of a flavor."""
         return cls(
             *resources_of(flavor),

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.compute.inventory import claims, quotas, zones
+from roost.compute.inventory import claims, flavors, quotas, zones
 from roost.compute.inventory.claims import Claim, Usage
 from roost.compute.inventory.flavors import ServerFlavor
 from roost.compute.inventory.live_fleet import announce_claims
@@ -18,20 +18,19 @@ from roost.compute.scheduling import servers
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.compute.scheduling.servers import Actor, Server
 from roost.compute.scheduling.steps import NO_STATE, RUNNING, SHUTDOWN, Resized, Transition, other_flavor
-from roost.errors import Conflict, Invalid, OverQuota
-from roost.store.tables.compute import flavor_access, flavors, hosts
+from roost.errors import Conflict, Invalid, NotFound, OverQuota
+from roost.store.tables.compute import hosts
 from roost.store.tables.servers import migrations
 
 _MOVABLE = frozenset({"active", "stopped"})
 
 
-async def _host(connection: AsyncConnection, name: str, *, must_run: bool = False) -> sa.Row[Any]:
-    row = (await connection.execute(sa.select(hosts).where(hosts.c.name == name))).one_or_none()
-    if row is None:
+async def _check_host(connection: AsyncConnection, name: str, *, must_run: bool = False) -> None:
+    down = await connection.scalar(sa.select(hosts.c.forced_down).where(hosts.c.name == name))
+    if down is None:
         raise Invalid(f"Compute host {name} could not be found.")
-    if must_run and row.forced_down:
+    if must_run and down:
         raise Invalid(f"Compute service of {name} is unavailable at this time.")
-    return row
 
 
 async def _record_move(
@@ -58,7 +57,7 @@ async def migrate(
     """Move a server to another host, to be confirmed afterwards."""
     servers.check(server, "migrate", _MOVABLE, actor)
     if target is not None:
-        await _host(connection, target)
+        await _check_host(connection, target)
         if target == server.host:
             raise Invalid(f"Cannot migrate to the host ({target}) where the server exists.")
     host_id = await relocate(connection, scheduler, server, server.flavor.size, target=target)
@@ -80,12 +79,10 @@ async def resize(
 
 
 async def _flavor(connection: AsyncConnection, flavor_id: str, project_id: str) -> ServerFlavor:
-    allowed = sa.select(flavor_access.c.flavor_id).where(flavor_access.c.project_id == project_id)
-    query = sa.select(flavors).where(flavors.c.id == flavor_id, sa.or_(flavors.c.is_public, flavors.c.id.in_(allowed)))
-    row = (await connection.execute(query)).one_or_none()
-    if row is None:
-        raise Invalid(f"Flavor {flavor_id} could not be found.")
-    return ServerFlavor.of(row)
+    try:
+        return ServerFlavor.of(await flavors.show(connection, flavor_id, project_id=project_id))
+    except NotFound as error:
+        raise Invalid(error.message) from None
 
 
 async def _check_quota(
@@ -222,7 +219,7 @@ async def live_migrate(
     and rules."""
     servers.check(server, "os-migrateLive", frozenset({"active", "paused"}), actor)
     if target is not None:
-        await _host(connection, target, must_run=forced)
+        await _check_host(connection, target, must_run=forced)
         if target == server.host:
             raise Invalid(f"Unable to migrate instance ({server.id}) to current host ({target}).")
     host_id = await relocate(connection, scheduler, server, server.flavor.size, target=target, forced=forced)
@@ -254,7 +251,7 @@ async def evacuate(
     if not server.host_down:
         raise Invalid(f"Compute service of {server.host} is still in use.")
     if target is not None:
-        await _host(connection, target, must_run=forced)
+        await _check_host(connection, target, must_run=forced)
         if target == server.host:
             raise Invalid("The target host can't be the same one.")
     host_id = await relocate(connection, scheduler, server, server.flavor.size, target=target, forced=forced)
@@ -306,7 +303,7 @@ async def unshelve(
     """Bring a shelved server back, to any host that its group allows."""
     servers.check(server, "unshelve", frozenset({"shelved", "shelved_offloaded"}), actor)
     if target is not None:
-        await _host(connection, target)
+        await _check_host(connection, target)
     if zone is not None and not await zones.exists(connection, zone):
         raise Invalid("The requested availability zone is not available")
     if zone is not None or any_zone:
