@@ -39,7 +39,7 @@ def race(person: Person, group: str) -> tuple[Counter[str], list[str]]:
 
 
 def test_a_crowd_that_asks_at_once_finds_a_host_each(
-    lab: Settings, front: Front, somebody: Person, many_hosts: None, capsys: pytest.CaptureFixture[str]
+    lab: Settings, front: Front, many_hosts: None, somebody: Person, capsys: pytest.CaptureFixture[str]
 ) -> None:
     restart_scheduler(lab)
     alone = straight_to_nova(somebody)
