@@ -352,11 +352,11 @@ def _policy(text: str) -> dict[str, str]:
 
 async def attack(apis: list[str], seconds: float, servers: int) -> None:
     """The process of the attackers: says when it begins, and at the end what it saw."""
-    os.setpriority(os.PRIO_PROCESS, 0, 19)
     async with tenant(apis, "demo", Connections()) as hostile:
         attackers = Attackers(hostile)
         await attackers.set_up(servers)
         hostile.seen = Seen()
+        os.setpriority(os.PRIO_PROCESS, 0, 19)
         print("attacking", flush=True)
         await attackers.attack(time.monotonic() + seconds)
     seen = hostile.seen
