@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import StreamingResponse
 
 from roost.api import schemas
@@ -50,6 +51,8 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
 
 # Lists
 
+_WORDED = ["rules", "broken"]
+"""What a list of groups says beside its columns."""
 _RESERVED = {"q", "sort", "limit", "marker", "format", "broken"}
 _NAMES = sorted({name for kind in lists.KINDS.values() for name in kind.filters} - _RESERVED)
 _LIST_QUERY: Schema = {
@@ -72,13 +75,9 @@ async def show_list(call: Call) -> Reply:
     """List one kind of thing, filtered, sorted and paged."""
     asked = await _asked(call)
     limit = min(int(call.query.get("limit") or 100), _MOST_ROWS)
-    of_groups = asked.kind is lists.KINDS["groups"]
-    broken = await _broken(call) if of_groups else []
-    async with call.services.database.autocommit() as connection:
-        rows = await lists.read(connection, asked, PageRequest(limit, call.query.get("marker")))
+    rows = await _page(call, asked, PageRequest(limit, call.query.get("marker")))
+    async with call.services.database.begin() as connection:
         total = await lists.count(connection, asked)
-        if of_groups:
-            await _describe(call, connection, rows, Counter(each.group_id for each in broken))
     columns = list(asked.kind.shown(asked.project_id is None))
     view = {"kind": call.path["kind"], "columns": columns, "total": total, "rows": [_shown(row) for row in rows]}
     return {"list": view}
@@ -109,8 +108,17 @@ async def _broken(call: Call) -> list[BrokenRule]:
     return [each.shown(identifiers) for each in broken if _project(call) in (None, each.project_id)]
 
 
-async def _describe(call: Call, connection: Any, rows: list[dict[str, Any]], broken: Counter[str]) -> None:
-    """Say in words what the rules of the groups of a page are, and how many of them are broken."""
+async def _page(call: Call, asked: ListRequest, page: PageRequest) -> list[dict[str, Any]]:
+    """One page of a list; of groups, with what their rules are in words, and how many of them are broken."""
+    async with call.services.database.begin() as connection:
+        rows = await lists.read(connection, asked, page)
+        if asked.kind is lists.KINDS["groups"]:
+            await _describe(call, connection, rows)
+    return rows
+
+
+async def _describe(call: Call, connection: AsyncConnection, rows: list[dict[str, Any]]) -> None:
+    broken = Counter(each.group_id for each in await call.services.violations.now(connection))
     rules = await groups.rules_of(connection, [row["id"] for row in rows])
     identifiers = await server_groups.identifiers(call, connection, call.caller.project_id or "")
     for row in rows:
@@ -133,26 +141,22 @@ async def export(call: Call) -> Reply:
     name = f"{call.path['kind']}.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     # A question that cannot be answered is refused here, before the answer begins.
-    rows = await _exported(call, asked, None)
+    rows = await _page(call, asked, PageRequest(_PAGE_OF_EXPORT))
     return StreamingResponse(_lines(call, asked, form, rows), media_type=kind, headers=headers)
-
-
-async def _exported(call: Call, asked: ListRequest, marker: str | None) -> list[dict[str, Any]]:
-    async with call.services.database.begin() as connection:
-        return await lists.read(connection, asked, PageRequest(_PAGE_OF_EXPORT, marker))
 
 
 async def _after(call: Call, asked: ListRequest, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The page after this one: after its last row that there still is, since others may delete them meanwhile."""
     for row in reversed(rows):
         with suppress(UnknownMarker):
-            return await _exported(call, asked, str(row["id"]))
+            return await _page(call, asked, PageRequest(_PAGE_OF_EXPORT, str(row["id"])))
     return []
 
 
 async def _lines(call: Call, asked: ListRequest, form: str, rows: list[dict[str, Any]]) -> AsyncIterator[str]:
     """The whole list from its first page on, page by page, so that it is never held at once."""
     columns, first = list(asked.kind.shown(asked.project_id is None)), True
+    columns += _WORDED if asked.kind is lists.KINDS["groups"] else []
     yield _csv(columns) if form == "csv" else "["
     while True:
         shown = [_shown(row) for row in rows]
@@ -192,7 +196,8 @@ _FOUND = thing({"q": schemas.STRING, "results": array(thing({"kind": schemas.STR
 async def search(call: Call) -> Reply:
     """Find anything by the beginning of a word of its name, by its id, its address or its project."""
     query = call.query["q"]
-    async with call.services.database.autocommit() as connection:
+    # In a transaction, for which the search chooses how PostgreSQL plans.
+    async with call.services.database.begin() as connection:
         found = await lists.search(connection, query, _project(call), _MOST_FOUND)
     results = [{"kind": kind, "rows": [_shown(row) for row in rows]} for kind, rows in found.items()]
     return {"search": {"q": query, "results": results}}
@@ -265,7 +270,8 @@ async def show_history(call: Call) -> Reply:
         min(int(call.query.get("limit") or 100), _MOST_ROWS),
     )
     async with call.services.database.autocommit() as connection:
-        rows = [_shown(row) for row in await history.feed(connection, asked)]
+        # To the microsecond, so that the last of a page says where the next begins.
+        rows = [dict(row) | {"at": row["at"].isoformat()} for row in await history.feed(connection, asked)]
     if project_id is not None:
         for row in rows:
             row["host"] = row["source"] = None

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import UUID, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.store.database import Database
@@ -15,7 +15,7 @@ from roost.store.tables.answers import violations
 from roost.store.tables.clusters import events
 from roost.store.tables.compute import hosts
 from roost.store.tables.history import happenings, samples
-from roost.store.tables.servers import instance_actions, migrations, servers
+from roost.store.tables.servers import instance_actions, migrations, server_groups, servers
 from roost.store.uuids import is_uuid
 
 logger = logging.getLogger(__name__)
@@ -25,8 +25,6 @@ KINDS = (
     *("host_down", "host_up", "host_disabled", "host_enabled", "action"),
 )
 SAMPLE_SECONDS = 60
-
-_LISTED = ("at", "kind", "project_id", "server_id", "name", "group_id", "cluster_id", "host", "source", "detail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,8 @@ class FeedRequest:
 
 
 async def feed(connection: AsyncConnection, request: FeedRequest) -> Sequence[Mapping[str, Any]]:
-    """The latest events first."""
+    """The latest events first; and with the last of a page all that happened in the same moment, so that the next page
+    begins before it."""
     none = sa.null()
     parts = []
     if request.cluster_id is None:
@@ -67,7 +66,9 @@ async def feed(connection: AsyncConnection, request: FeedRequest) -> Sequence[Ma
     if not parts:
         return []
     merged = sa.union_all(*(sa.select(part.subquery()) for part in parts)).subquery()
-    rows = await connection.execute(sa.select(merged).order_by(merged.c.at.desc()).limit(request.limit))
+    named = merged.outerjoin(server_groups, server_groups.c.id == sa.cast(merged.c.group_id, UUID(as_uuid=False)))
+    query = sa.select(merged, server_groups.c.name.label("group")).select_from(named)
+    rows = await connection.execute(query.order_by(merged.c.at.desc()).fetch(request.limit, with_ties=True))
     return [dict(row._mapping) for row in rows]
 
 
@@ -94,7 +95,7 @@ def _placed(request: FeedRequest) -> sa.Select[Any]:
         )
         .select_from(instance_actions.join(servers, servers.c.id == instance_actions.c.server_id))
         .outerjoin(hosts, hosts.c.id == servers.c.host_id)
-        .where(instance_actions.c.action == "create", instance_actions.c.message.is_(None))
+        .where(instance_actions.c.action == sa.literal_column("'create'"), instance_actions.c.message.is_(None))
     )  # fmt: skip
     if request.host is not None:
         query = query.where(hosts.c.name == request.host, first.is_(None))
@@ -106,7 +107,7 @@ def _placed(request: FeedRequest) -> sa.Select[Any]:
         query = query.where(servers.c.project_id == request.project_id)
     if request.before is not None:
         query = query.where(instance_actions.c.start_time < request.before)
-    return query.order_by(instance_actions.c.id.desc()).limit(request.limit)
+    return query.order_by(instance_actions.c.start_time.desc()).fetch(request.limit, with_ties=True)
 
 
 def _uuid(text: str) -> str | None:
@@ -128,7 +129,7 @@ def _part(
             query = query.where(happenings.c.server_id == _uuid(request.server_id))
         if request.host is not None:
             query = query.where(sa.or_(happenings.c.host == request.host, happenings.c.source == request.host))
-    return query.order_by(at.desc()).limit(request.limit)
+    return query.order_by(at.desc()).fetch(request.limit, with_ties=True)
 
 
 # Figures over time

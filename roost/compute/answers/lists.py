@@ -39,6 +39,9 @@ class ListKind:
     """The project that a row belongs to; without one, only operators see the list."""
     private: frozenset[str] = frozenset()
     """Columns that only operators see."""
+    state: str = "status"
+    states: frozenset[str] = frozenset()
+    """States that are found by their names, as the filter `state` has them."""
 
     @property
     def id(self) -> sa.Column[Any]:
@@ -49,19 +52,28 @@ class ListKind:
         """The columns that the caller sees."""
         return {name: each for name, each in self.columns.items() if operator or name not in self.private}
 
-    def matching(self, query: str) -> sa.ColumnElement[bool]:
-        """Whether a row has the words of a search."""
+    def matching(self, query: str) -> list[sa.Select[Any]]:
+        """The rows that a search finds, each way by its own index: by their words, by the name of their state, and by
+        that of their project."""
+        wanted = query.lower().strip()
+        ways = [self._worded(query)]
+        ways += [_equals("state", self.filters[self.state], each) for each in self.states if each.lower() == wanted]
+        if self.owner is not None:
+            ways.append(self.owner.in_(sa.select(projects.c.id).where(sa.func.lower(projects.c.name) == wanted)))
+        return [sa.select(self.id.label("id")).where(way).correlate(None) for way in ways]
+
+    def _worded(self, query: str) -> sa.ColumnElement[bool]:
         if self.words is None:
             begin = query.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
             text = (sa.func.lower(self.table.c.name), sa.cast(self.id, sa.Text))
             inside = sa.func.lower(self.table.c.name).like(f"%{begin}")
             return sa.or_(inside, *(each.like(begin) for each in text))
-        found = sa.select(self.id.label("id")).where(words.matching(self.words, query))
-        return self.id.in_(found.correlate(None))
+        return words.matching(self.words, query)
 
 
 _STATUS = {"building": "BUILD", "stopped": "SHUTOFF", "resized": "VERIFY_RESIZE", "shelved": "SHELVED"}
 _SERVER_STATUS = sa.case(_STATUS, value=servers.c.vm_state, else_=sa.func.upper(servers.c.vm_state))
+_CLUSTER_STATES = frozenset({"ACTIVE", "CRITICAL", "ERROR", "WARNING", "CREATING", "DELETING", "RECOVERING"})
 _HOST_STATE = sa.case((hosts.c.forced_down, "down"), (sa.not_(hosts.c.enabled), "disabled"), else_="up")
 
 
@@ -88,6 +100,7 @@ _count_failed = (
     .scalar_subquery()
 )
 _count_hosts = sa.select(sa.func.count()).where(aggregate_hosts.c.aggregate_id == aggregates.c.id).scalar_subquery()
+_count_aggregates = sa.select(sa.func.count()).where(aggregates.c.scope_id == scopes.c.id).scalar_subquery()
 _count_nodes = sa.select(sa.func.count()).where(nodes.c.cluster_id == clusters.c.id).scalar_subquery()
 
 KINDS: Mapping[str, ListKind] = {
@@ -122,6 +135,9 @@ KINDS: Mapping[str, ListKind] = {
         words.SERVERS,
         servers.c.project_id,
         frozenset({"host"}),
+        states=frozenset(
+            {"ACTIVE", "BUILD", "ERROR", "PAUSED", "RESCUED", "SHELVED", "SHUTOFF", "SUSPENDED", "VERIFY_RESIZE"}
+        ),
     ),
     "groups": ListKind(
         server_groups,
@@ -157,6 +173,8 @@ KINDS: Mapping[str, ListKind] = {
         },
         {"name": hosts.c.name, "state": _HOST_STATE, "zone": hosts.c.availability_zone},
         words.HOSTS,
+        state="state",
+        states=frozenset({"up", "disabled", "down"}),
     ),
     "aggregates": ListKind(
         aggregates,
@@ -169,6 +187,12 @@ KINDS: Mapping[str, ListKind] = {
             "hosts": _count_hosts,
         },
         {"id": aggregates.c.id, "scope": scopes.c.name, "zone": aggregates.c.availability_zone},
+    ),
+    "scopes": ListKind(
+        scopes,
+        scopes,
+        {"id": scopes.c.id, "name": scopes.c.name, "aggregates": _count_aggregates},
+        {"id": scopes.c.id},
     ),
     "clusters": ListKind(
         clusters,
@@ -185,6 +209,7 @@ KINDS: Mapping[str, ListKind] = {
         {"status": clusters.c.status, **_by_owner(clusters)},
         words.NAMED,
         clusters.c.project_id,
+        states=_CLUSTER_STATES,
     ),
     "nodes": ListKind(
         nodes,
@@ -202,6 +227,7 @@ KINDS: Mapping[str, ListKind] = {
         {"status": nodes.c.status, "cluster_id": nodes.c.cluster_id, **_by_owner(nodes)},
         words.NAMED,
         nodes.c.project_id,
+        states=_CLUSTER_STATES,
     ),
     "actions": ListKind(
         actions,
@@ -225,6 +251,7 @@ KINDS: Mapping[str, ListKind] = {
             "project_id": actions.c.project_id,
         },
         owner=actions.c.project_id,
+        states=frozenset({"RUNNING", "FAILED", "CANCELLED", "SUSPENDED"}),
     ),
     "projects": ListKind(
         projects,
@@ -284,6 +311,8 @@ async def _rows(
 
 async def count(connection: AsyncConnection, request: ListRequest) -> int:
     """How many the whole list has."""
+    if words.split(request.query):
+        await words.use_index(connection)
     columns = request.kind.shown(request.project_id is None)
     query = sa.select(sa.func.count()).select_from(request.kind.source)
     found = await connection.scalar(query.where(*_visible(request), *_conditions(request, columns)))
@@ -304,7 +333,7 @@ def _conditions(request: ListRequest, columns: Mapping[str, Column]) -> list[sa.
             raise Invalid(f"'{name}' is not a filter of this list; use one of {', '.join(sorted(kind.filters))}.")
         found.append(_equals(name, kind.filters[name], value))
     if words.split(request.query):
-        found.append(kind.matching(request.query))
+        found.append(kind.id.in_(sa.union_all(*kind.matching(request.query))))
     if request.broken is not None:
         found.append(kind.id.in_(list(request.broken)))
     return found
@@ -332,12 +361,10 @@ async def search(
         if project_id is not None and kind.owner is None:
             continue
         request = ListRequest(kind, project_id, {}, query)
-        matches = sa.select(kind.id).where(*_visible(request), kind.matching(query)).limit(limit)
-        exact = matches.where(sa.func.lower(kind.table.c.name) == query.lower().strip())
-        ids = list((await connection.scalars(exact)).all())
-        if len(ids) < limit:
-            more = await connection.scalars(matches)
-            ids += [each for each in more if each not in ids][: limit - len(ids)]
+        matches = [each.where(*_visible(request)).limit(limit) for each in kind.matching(query)]
+        exact = matches[0].where(sa.func.lower(kind.table.c.name) == query.lower().strip())
+        either = sa.union_all(*(each.subquery().select() for each in (exact, *matches)))
+        ids = list(dict.fromkeys((await connection.scalars(either)).all()))[:limit]
         if ids:
             rows = {row["id"]: row for row in await _rows(connection, kind, kind.shown(project_id is None), ids)}
             found[name] = [rows[each] for each in ids if each in rows]

@@ -12,6 +12,7 @@ from roost.compute.answers import audit
 from roost.compute.answers.violations import BrokenRule
 from roost.store.tables.clusters import actions, clusters, services
 from roost.store.tables.compute import hosts
+from roost.store.tables.history import happenings
 from roost.store.tables.servers import outbox, servers
 
 MOST = 100
@@ -180,6 +181,12 @@ async def _hosts(connection: AsyncConnection) -> Part:
     rows = await connection.execute(
         sa.select(*columns).where(hosts.c.forced_down).order_by(hosts.c.servers.desc(), hosts.c.name).limit(MOST)
     )
+    down = rows.all()
+    began = sa.select(happenings.c.host, sa.func.max(happenings.c.at)).where(
+        happenings.c.kind == "host_down", happenings.c.host.in_([row.name for row in down])
+    )
+    since: dict[str, datetime] = {}
+    since.update((name, at) for name, at in await connection.execute(began.group_by(happenings.c.host)))
     found = [
         Trouble(
             TroubleKind.HOST_DOWN,
@@ -187,10 +194,16 @@ async def _hosts(connection: AsyncConnection) -> Part:
             f"The host is down, with {row.servers} {'server' if row.servers == 1 else 'servers'} on it."
             + (f" {row.disabled_reason}" if row.disabled_reason else ""),
             ("hosts", row.name),
-            None,
-            (("Say that it is up again", f"openstack compute service set --up {row.name} nova-compute"),),
+            since.get(row.name),
+            (
+                (
+                    "See which servers to evacuate",
+                    f"openstack server list --all-projects --host {row.name}",
+                ),
+                ("Say that it is up again", f"openstack compute service set --up {row.name} nova-compute"),
+            ),
         )
-        for row in rows
+        for row in down
     ]
     return found, len(found) if len(found) < MOST else await _count(connection, hosts, hosts.c.forced_down)
 

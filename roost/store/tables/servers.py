@@ -155,6 +155,7 @@ instance_actions = sa.Table(
     sa.Column("start_time", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     sa.Column("finish_time", sa.DateTime(timezone=True)),
     sa.Column("message", sa.Text),
+    sa.Index("ix_instance_actions_create", "start_time", postgresql_where=sa.text("action = 'create'")),
 )
 
 migrations = sa.Table(

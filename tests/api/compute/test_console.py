@@ -3,11 +3,13 @@
 import csv
 import io
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from roost.api.compute import console
 from roost.compute.answers import history
+from roost.store.pages import PageRequest
 from roost.store.tables.servers import servers
 from tests.api.compute.conftest import Compute
 from tests.compute.cloud import NEWEST, Cloud
@@ -57,7 +59,7 @@ async def test_lists_are_filtered_sorted_and_paged(compute: Compute, cloud: Clou
 
 
 @pytest.mark.parametrize(
-    "kind", ["servers", "groups", "hosts", "aggregates", "clusters", "nodes", "actions", "projects"]
+    "kind", ["servers", "groups", "hosts", "aggregates", "scopes", "clusters", "nodes", "actions", "projects"]
 )
 async def test_every_list_can_be_sorted_by_every_column(compute: Compute, cloud: Cloud, kind: str) -> None:
     await cloud.boot(group=await cloud.group("anti-affinity"))
@@ -66,6 +68,8 @@ async def test_every_list_can_be_sorted_by_every_column(compute: Compute, cloud:
         first = (await listed(compute, kind, f"?sort={column}:desc&limit=1"))["rows"]
         if first:
             await listed(compute, kind, f"?sort={column}:desc&limit=1&marker={first[0]['id']}")
+    answer = await compute.ask("GET", f"/os-exports/{kind}?format=json", version=NEWEST, cloud=ADMIN)
+    assert answer.is_success, answer.text
 
 
 async def test_a_project_lists_its_own_and_not_where_it_is(compute: Compute, cloud: Cloud) -> None:
@@ -77,7 +81,7 @@ async def test_a_project_lists_its_own_and_not_where_it_is(compute: Compute, clo
     for query in ("?host=zone1-rack1-host1", "?sort=host"):
         status, _ = await compute.refusal("GET", f"/os-lists/servers{query}", version=NEWEST, cloud=DEMO)
         assert status == 400, query
-    for kind in ("hosts", "aggregates", "projects"):
+    for kind in ("hosts", "aggregates", "scopes", "projects"):
         status, _ = await compute.refusal("GET", f"/os-lists/{kind}", version=NEWEST, cloud=DEMO)
         assert status == 403, kind
 
@@ -91,21 +95,30 @@ async def test_what_cannot_be_listed_is_refused(compute: Compute, path: str) -> 
     assert message
 
 
+async def test_things_are_found_by_their_state(compute: Compute, cloud: Cloud) -> None:
+    await fail_one(cloud)
+    assert (await found(compute, "Error"))["servers"] == ["giant"]
+    assert await names(compute, "servers", "?q=error") == ["giant"]
+    assert await names(compute, "servers", "?q=active") == []
+    assert "servers" not in await found(compute, "error", ALT)
+    assert len((await found(compute, "up"))["hosts"]) == 1
+
+
 async def test_an_export_goes_on_when_the_last_of_a_page_is_deleted_meanwhile(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console, "_PAGE_OF_EXPORT", 2)
     made = [await cloud.boot(name=f"server{number}", settle=False) for number in range(5)]
-    whole = console._exported
+    whole = console._page
 
-    async def deleting(call: Any, asked: Any, marker: str | None) -> Any:
-        rows = await whole(call, asked, marker)
-        if marker is None:
+    async def deleting(call: Any, asked: Any, page: PageRequest) -> Any:
+        rows = await whole(call, asked, page)
+        if page.marker is None:
             async with cloud.database.begin() as connection:
                 await connection.execute(servers.delete().where(servers.c.id == rows[-1]["id"]))
         return rows
 
-    monkeypatch.setattr(console, "_exported", deleting)
+    monkeypatch.setattr(console, "_page", deleting)
     answer = await cloud.ask("GET", "/os-exports/servers?format=json")
     assert sorted(row["id"] for row in answer.json()) == sorted(made)
 
@@ -123,6 +136,13 @@ async def test_a_list_is_exported_whole_and_safely(compute: Compute, cloud: Clou
     assert [row["name"] for row in answer.json()] == ["=1+1", "b,c"]
 
 
+async def test_an_export_of_groups_says_their_rules_and_which_are_broken(compute: Compute, cloud: Cloud) -> None:
+    await cloud.group("anti-affinity:rack")
+    answer = await compute.ask("GET", "/os-exports/groups?format=json", version=NEWEST, cloud=ADMIN)
+    (row,) = answer.json()
+    assert (row["rules"], row["broken"]) == ("Never two in one rack", 0)
+
+
 async def test_anything_is_found_by_a_word_an_id_or_an_address(compute: Compute, cloud: Cloud) -> None:
     server = await cloud.boot(name="Shop-web-1", networks="auto")
     group = await cloud.group("anti-affinity")
@@ -136,6 +156,8 @@ async def test_anything_is_found_by_a_word_an_id_or_an_address(compute: Compute,
     assert "zone1-rack1-host1" in (await found(compute, "zone1-rack1"))["hosts"]
     assert "zone1-rack1" in (await found(compute, "zone1-rack1"))["aggregates"]
     assert "demo" in (await found(compute, "demo"))["projects"]
+    assert (await found(compute, "demo"))["servers"] == ["Shop-web-1"]
+    assert (await found(compute, "rack"))["scopes"] == ["rack"]
     assert await found(compute, "'; DROP TABLE servers; --") == {}
     assert await found(compute, "-") == {}
 
@@ -185,6 +207,18 @@ async def test_what_happened_is_told_to_whom_it_concerns(compute: Compute, cloud
     assert status == 403
     status, _ = await compute.refusal("GET", "/os-history?before=yesterday", version=NEWEST, cloud=ADMIN)
     assert status == 400
+
+
+async def test_the_feed_leaves_nothing_out_between_its_pages(compute: Compute, cloud: Cloud) -> None:
+    """Servers that are made together begin in one moment."""
+    await cloud.boot(name="many", min_count=7, max_count=7)
+    await cloud.boot(name="later")
+    seen: list[str] = []
+    page = await events(compute, "?kind=placed&limit=3")
+    while page:
+        seen += [each["name"] for each in page]
+        page = await events(compute, "?kind=placed&limit=3&before=" + quote(page[-1]["at"]))
+    assert sorted(seen) == sorted(["later", *(f"many-{number}" for number in range(1, 8))])
 
 
 async def test_a_broken_rule_begins_and_ends_in_the_history(compute: Compute, cloud: Cloud) -> None:
