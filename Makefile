@@ -109,11 +109,11 @@ ha-tools: /usr/sbin/haproxy /usr/sbin/pgbouncer /usr/bin/etcd /usr/bin/patroni /
 	@touch $@
 
 browser-test: install /usr/bin/chromium .venv-browser/.installed
-	PYTHONPATH=.venv-browser $(BIN)/python -m pytest tests/browser
+	PYTHONPATH=.venv-browser $(BIN)/python -m pytest tests/browser -n 2 --dist loadfile
 
 # The same tests, which also take the pictures in docs/images.
 pictures: install /usr/bin/chromium .venv-browser/.installed
-	ROOST_PICTURES=1 PYTHONPATH=.venv-browser $(BIN)/python -m pytest tests/browser/test_dashboard.py
+	ROOST_PICTURES=1 PYTHONPATH=.venv-browser $(BIN)/python -m pytest tests/browser/test_dashboard.py tests/browser/test_large.py
 
 # promtool comes with Debian's prometheus, which is unpacked and not installed: no server is to run here.
 .venv-prometheus/usr/bin/promtool .venv-prometheus/bin/prometheus-alertmanager: .ci/prometheus-alertmanager

@@ -8,11 +8,12 @@ const PAGES = {
 };
 
 /**
- * The address of a thing. Hosts are known by their names.
+ * The address of a thing. Hosts are known by their names, and scopes by what is in them.
  * @param {string} kind
  * @param {{id: any, name: string}} thing
  */
 export function addressOf(kind, thing) {
+  if (kind === "scopes") return `#/lists/aggregates?scope=${encodeURIComponent(thing.name)}`;
   const page = PAGES[/** @type {keyof typeof PAGES} */ (kind)] ?? "#/";
   return page + encodeURIComponent(kind === "hosts" ? thing.name : String(thing.id));
 }

@@ -1,13 +1,13 @@
 // Lists of everything: filtered, sorted and paged, all of it in the address; and as a file.
 
 import { button } from "./answers.js";
-import { html } from "./dom.js";
+import { html, refill } from "./dom.js";
 import { linkTo } from "./links.js";
 import { get, request } from "./session.js";
 import { moment } from "./words.js";
 
-const KINDS = ["servers", "groups", "hosts", "aggregates", "clusters", "nodes", "actions", "projects"];
-const OPERATORS = ["hosts", "aggregates", "projects"];
+const KINDS = ["servers", "groups", "hosts", "aggregates", "scopes", "clusters", "nodes", "actions", "projects"];
+const OPERATORS = ["hosts", "aggregates", "scopes", "projects"];
 const HIDDEN = ["id", "group_id", "project_id", "cluster_id", "server_id", "task"];
 /** The filters with a field of their own, by the kind of list. @type {Record<string, [string, string[]][]>} */
 const FILTERS = {
@@ -19,8 +19,11 @@ const FILTERS = {
   actions: [["status", ["RUNNING", "SUCCEEDED", "FAILED", "CANCELLED"]]],
   aggregates: [["scope", []], ["zone", []]],
 };
+/** What is in the address and is no filter. */
+const PAGING = ["sort", "limit", "marker"];
 /** Columns of sentences, which wrap. */
 const LONG = ["fault", "reason", "rules"];
+const MOST_ROWS = 1000;
 const LIST = "/compute/v2.1/os-lists/";
 const EXPORT = "/compute/v2.1/os-exports/";
 
@@ -30,21 +33,24 @@ export class Lists {
   constructor(page) {
     this._page = page;
     this.title = "Lists";
+    this.pause = 3_000;
   }
 
   /** @param {string[]} path @param {HTMLElement} panel @param {URLSearchParams} query */
   async open([kind = "servers"], panel, query) {
     this._shown = { kind, panel, query };
     const { list } = await get(`${LIST}${encodeURIComponent(kind)}?${query}`);
-    if (this._shown.panel !== panel || this._shown.kind !== kind) return;
+    if (this._shown.panel !== panel) return;
     const kinds = KINDS.filter((each) => this._page.fleet.all || !OPERATORS.includes(each));
     const tabs = kinds.map((each) => html("a", { href: `#/lists/${each}`, "aria-current": each === kind ? "page" : null }, each));
+    this._rows = html("div", {});
+    this._heading = html("h2", {});
+    this._fill(list);
     panel.replaceChildren(
-      html("h2", {}, `${list.total.toLocaleString("en")} ${kind}`),
+      this._heading,
       html("nav", { class: "kinds", "aria-label": "Lists" }, ...tabs),
       form(kind, query),
-      table(kind, list, query),
-      pager(kind, list, query),
+      this._rows,
       html(
         "p",
         { class: "buttons" },
@@ -52,6 +58,26 @@ export class Lists {
         button("Export as JSON", () => save(kind, query, "json")),
       ),
     );
+  }
+
+  /** Read the rows again when something has changed; what is typed into the filters stays. */
+  async changed() {
+    const shown = this._shown;
+    if (!shown) return;
+    const { list } = await get(`${LIST}${encodeURIComponent(shown.kind)}?${shown.query}`);
+    if (this._shown === shown) this._fill(list);
+  }
+
+  close() {
+    this._shown = undefined;
+  }
+
+  /** @param {any} list */
+  _fill(list) {
+    if (!this._shown || !this._heading || !this._rows) return;
+    const { kind, query } = this._shown;
+    this._heading.textContent = `${list.total.toLocaleString("en")} ${list.total === 1 ? kind.slice(0, -1) : kind}`;
+    refill(this._rows, [table(kind, list, query), pager(kind, list, query)]);
   }
 }
 
@@ -64,6 +90,8 @@ function go(kind, query) {
 function form(kind, query) {
   /** @type {[string, string[]][]} */
   const known = [["q", []], ...(FILTERS[kind] ?? [])];
+  // A link may ask for more than there are fields for: then that has a field too.
+  for (const name of query.keys()) if (!PAGING.includes(name) && !known.some(([each]) => each === name)) known.push([name, []]);
   const fields = known.map(([name, values]) => field(name, values, query));
   const node = html("form", { class: "filters" }, ...fields, html("button", {}, "Show"));
   node.addEventListener("submit", (event) => {
@@ -78,13 +106,14 @@ function form(kind, query) {
 
 /** @param {string} name @param {string[]} values @param {URLSearchParams} query */
 function field(name, values, query) {
-  const label = name === "q" ? "words" : name === "broken" ? "broken only" : name;
-  const options = ["", ...values].map((each) =>
-    html("option", { value: each, selected: each === (query.get(name) ?? "") }, each === "1" ? "yes" : each),
+  const label = name === "q" ? "words" : name === "broken" ? "broken only" : name.replaceAll("_", " ");
+  const now = query.get(name) ?? "";
+  const options = [...new Set(["", ...values, now])].map((each) =>
+    html("option", { value: each, selected: each === now }, each === "1" ? "yes" : each),
   );
   const input = values.length
     ? html("select", { name, id: `filter-${name}` }, ...options)
-    : html("input", { name, id: `filter-${name}`, value: query.get(name) ?? "" });
+    : html("input", { name, id: `filter-${name}`, value: now });
   return html("span", {}, html("label", { for: `filter-${name}` }, `${label} `), input);
 }
 
@@ -132,7 +161,7 @@ function cell(kind, row, name) {
 /** @param {string} kind @param {any} list @param {URLSearchParams} query */
 function pager(kind, list, query) {
   const last = list.rows.at(-1);
-  const limit = Number(query.get("limit") ?? 100);
+  const limit = Math.min(Number(query.get("limit") ?? 100), MOST_ROWS);
   const next = new URLSearchParams(query);
   if (last) next.set("marker", String(last.id));
   const first = new URLSearchParams(query);
@@ -153,6 +182,25 @@ async function save(kind, query, format) {
   wanted.set("format", format);
   const answer = await request("GET", `${EXPORT}${kind}?${wanted}`);
   download(await answer.blob(), `${kind}.${format}`);
+}
+
+/** Buttons that save rows that are on the page already. @param {string} name @param {any[]} rows */
+export function exports(name, rows) {
+  if (!rows.length) return null;
+  const columns = Object.keys(rows[0]);
+  const quoted = (/** @type {any} */ value) => `"${guarded(String(value ?? "")).replaceAll('"', '""')}"`;
+  const csv = () => [columns.join(","), ...rows.map((row) => columns.map((each) => quoted(row[each])).join(","))].join("\r\n");
+  return html(
+    "p",
+    { class: "buttons" },
+    button("Export as CSV", () => download(new Blob([csv()], { type: "text/csv" }), `${name}.csv`)),
+    button("Export as JSON", () => download(new Blob([JSON.stringify(rows)], { type: "application/json" }), `${name}.json`)),
+  );
+}
+
+/** A text that a spreadsheet does not take for a formula. @param {string} text */
+function guarded(text) {
+  return /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
 }
 
 /** Hand a file to the browser. @param {Blob} content @param {string} name */

@@ -16,6 +16,9 @@ import { count } from "./words.js";
 
 const SCOPE = "roost-scope";
 const BETWEEN_COUNTS = 3_000;
+const AGAIN = 2_000;
+/** How long a view rests between two changes, unless it says so itself. */
+const PAUSE = 300;
 const ENDED = "Your session has ended. Sign in again to go on where you were.";
 const narrow = matchMedia("(max-width: 900px)");
 
@@ -40,6 +43,11 @@ class Page {
     this._key = html("ul", { class: "key", "aria-label": "Signs on the map" });
     this._routed = () => this._route();
     this._stop = () => {};
+    /** What the view has not been told yet. @type {any} */
+    this._news = null;
+    this._telling = false;
+    /** Ends the view's rest. @type {(woken?: any) => void} */
+    this._wake = () => {};
     /** How many rules were broken when last drawn. @type {number|undefined} */
     this._broken = undefined;
     /** Whether the view could not be opened: then the next news are a reason to try again. */
@@ -62,10 +70,11 @@ class Page {
       this._key,
     );
     part("main").replaceChildren(
-      html("section", { class: "stage", "aria-label": "Map" }, html("h1", { class: "unseen" }, "Roost"), tools, this.map.node),
+      html("h1", { class: "unseen" }, "Roost"),
+      html("section", { class: "stage", "aria-label": "Map" }, tools, this.map.node),
       this._panel,
     );
-    part("tabs").hidden = false;
+    for (const name of ["tabs", "skip"]) part(name).hidden = false;
     part("finder").replaceChildren(searchField());
     window.addEventListener("hashchange", this._routed);
     await this._first();
@@ -110,7 +119,7 @@ class Page {
         if (change.aggregates !== undefined) this.fleet.refresh(change.aggregates).catch(failed);
         this._count();
         if (this._missed) this._route();
-        else this._view?.changed?.(change)?.catch(failed);
+        else this._tell(change);
       },
       state: (state) => {
         if (!first || state === "live") tellLive(state);
@@ -120,6 +129,24 @@ class Page {
     });
   }
 
+  /** Tell the view what changed, and that the map was drawn: at once, then together what comes meanwhile. @param {any} change */
+  async _tell(change) {
+    this._news = merged(this._news, change);
+    if (this._telling) return;
+    this._telling = true;
+    while (this._news) {
+      const { drawn, ...news } = this._news;
+      this._news = null;
+      if (Object.keys(news).length) await this._view?.changed?.(news)?.catch(failed);
+      if (drawn !== undefined) await this._view?.fleetChanged?.()?.catch(failed);
+      await new Promise((woken) => {
+        this._wake = woken;
+        setTimeout(woken, this._view?.pause ?? PAUSE);
+      });
+    }
+    this._telling = false;
+  }
+
   _fleetChanged() {
     this.map.show(this.fleet.scope, this.fleet.aggregates, this.fleet.groups);
     performance.mark("roost:drawn");
@@ -127,16 +154,18 @@ class Page {
     const broken = this.fleet.violationCount;
     if (this._broken !== undefined && broken !== this._broken) say(broken ? `${count(broken, "rule")} broken` : "Every rule holds");
     this._broken = broken;
-    this._view?.fleetChanged?.()?.catch(failed);
+    this._tell({ drawn: null });
   }
 
   async _route() {
-    const [place, asked = ""] = location.hash.replace(/^#\/?/, "").split("?");
+    const { hash } = location;
+    const [place, asked = ""] = hash.replace(/^#\/?/, "").split("?");
     const path = place.split("/").map(decodeURIComponent).filter(Boolean);
     const name = path[0] in this._views && path[0] !== "overview" ? path[0] : "overview";
     const view = this._views[/** @type {keyof Page["_views"]} */ (name)];
     if (this._view && this._view !== view) this._view.close?.();
     this._view = view;
+    this._wake();
     mark(name);
     part("main").classList.toggle("panel-first", true);
     part("main").classList.toggle("panel-wide", name === "lists" || name === "feed");
@@ -150,6 +179,7 @@ class Page {
       if (this._sheet !== sheet) return;
       this._missed = false;
       refill(this._panel, [sheet]);
+      this._panel.dataset.at = hash;
       this._panel.scrollTop = 0;
     } catch (error) {
       if (this._sheet !== sheet) return;
@@ -183,6 +213,15 @@ class Page {
     else location.hash = target;
     if (narrow.matches) this._panel.scrollIntoView();
   }
+}
+
+/** Two changes as one: of each kind the ids, or null for all of them. @param {any} before @param {any} after */
+function merged(before, after) {
+  const both = { ...before, ...after };
+  for (const kind of Object.keys(before ?? {})) {
+    if (kind in after) both[kind] = before[kind] && after[kind] && [...new Set([...before[kind], ...after[kind]])];
+  }
+  return both;
 }
 
 /** @param {string} name */
@@ -240,7 +279,7 @@ function signedOut(message = "") {
   page?.close();
   page = null;
   forget();
-  part("tabs").hidden = true;
+  for (const name of ["tabs", "skip"]) part(name).hidden = true;
   part("finder").replaceChildren();
   part("live").hidden = true;
   document.title = "Roost";
@@ -296,6 +335,7 @@ function door(message) {
 async function through(said, way) {
   said.textContent = "";
   const busy = said.closest("form")?.querySelector("button.main");
+  if (busy?.hasAttribute("aria-busy")) return;
   busy?.setAttribute("aria-busy", "true");
   try {
     await way();
@@ -330,5 +370,16 @@ part("skip").addEventListener("click", (event) => {
   part("panel")?.focus();
 });
 
-if (await resume()) await signedIn();
-else signedOut();
+/** Begin with the session that this browser has, once Roost answers. */
+async function begin() {
+  try {
+    if (await resume()) await signedIn();
+    else signedOut();
+  } catch (error) {
+    page?.close();
+    part("main").replaceChildren(html("p", { role: "status" }, `${/** @type {Error} */ (error).message} Trying again.`));
+    setTimeout(begin, AGAIN);
+  }
+}
+
+await begin();

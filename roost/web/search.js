@@ -16,7 +16,7 @@ export function searchField() {
     type: "search",
     id: "search",
     placeholder: "Search",
-    "aria-label": "Search servers, groups, hosts, clusters",
+    "aria-label": "Search servers, groups, hosts, scopes, clusters and nodes",
     autocomplete: "off",
     input: () => {
       clearTimeout(waiting);
@@ -53,7 +53,8 @@ async function look(text, found) {
     ),
   );
   found.hidden = false;
-  refill(found, sections.length ? sections : [html("p", { class: "muted", role: "status" }, `Nothing begins with "${query}".`)]);
+  const none = `No word, id, address, state or project is "${query}".`;
+  refill(found, sections.length ? sections : [html("p", { class: "muted", role: "status" }, none)]);
 }
 
 /** @param {string} kind @param {any} row */

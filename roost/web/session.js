@@ -140,7 +140,7 @@ export function mayOperate() {
   return session.roles.includes("admin");
 }
 
-/** Go on with the token that this browser kept, if it is still good. */
+/** Go on with the token that this browser kept, if it is still good. Without an answer, that is not known. */
 export async function resume(token = localStorage.getItem(KEPT)) {
   if (!token) return false;
   session.token = token;
@@ -149,7 +149,8 @@ export async function resume(token = localStorage.getItem(KEPT)) {
     remember(token, (await answer.json()).token);
     return Boolean(session.projectId);
   } catch (error) {
-    if (error instanceof Refused && error.status === 404 && (await probe(token))) return true;
+    if (!(error instanceof Refused) || error.status >= 429) throw error;
+    if (error.status === 404 && (await probe(token))) return true;
     forget();
     return false;
   }

@@ -40,6 +40,10 @@ export class Steering {
     this._cluster = null;
     /** @type {string} */
     this._offered = "";
+    /** What was known of the cluster when it was last read. @type {string|undefined} */
+    this._known = undefined;
+    /** Shows the preview again. @type {(() => Promise<any>)|undefined} */
+    this._again = undefined;
     const parts = [html("h3", {}, "Do"), this._form(), this._attaching(), this._box.node];
     this.node = html("section", { class: "doing", "aria-label": "Do" }, ...parts);
   }
@@ -47,8 +51,20 @@ export class Steering {
   /** What the page has read of the cluster and its policies. @param {any} cluster @param {any[]} bindings */
   know(cluster, bindings) {
     this._cluster = cluster;
+    const { nodes, desired_capacity: wanted, min_size: least, max_size: most } = cluster;
+    const now = JSON.stringify([nodes, wanted, least, most, bindings.map((each) => [each.policy_id, each.enabled])]);
+    if (this._known !== undefined && now !== this._known) this._outdate();
+    this._known = now;
     this._attached = new Set(bindings.map((each) => each.policy_id));
     this._offer().catch(() => {});
+  }
+
+  /** What was previewed before the cluster changed is not to be done. */
+  _outdate() {
+    const offer = this._box.node.querySelector(".offer");
+    if (!offer || offer.querySelector("[aria-busy]")) return;
+    const said = html("span", { class: "muted" }, "The cluster has changed since.");
+    offer.replaceChildren(said, button("Preview again", async () => this._again?.()));
   }
 
   /** Switch a policy on or off. @param {any} binding */
@@ -108,13 +124,16 @@ export class Steering {
   /** Show what a deed would come to. @param {any} body @param {string} line @param {string} title */
   async _rehearse(body, line, title) {
     const path = `${API}/clusters/${this._id}/actions`;
-    await preview(path, body, line, this._box, { title, act: async () => (await post(path, body)).action });
+    this._again = () => preview(path, body, line, this._box, { title, act: async () => (await post(path, body)).action });
+    await this._again();
   }
 
   async _remove() {
     const line = `openstack cluster delete ${this._id}`;
     const act = () => deleted(`${API}/clusters/${this._id}`);
-    await preview(`${API}/clusters/${this._id}/actions`, { delete: {} }, line, this._box, { title: "Delete it for good", act });
+    const title = "Delete it for good";
+    this._again = () => preview(`${API}/clusters/${this._id}/actions`, { delete: {} }, line, this._box, { title, act });
+    await this._again();
   }
 }
 
@@ -136,7 +155,7 @@ export async function preview(path, body, line, box, { title, act }) {
     ...rehearsed(plan),
     ...warnings.map((/** @type {string} */ each) => html("p", { class: "bad-text" }, each)),
     command(line),
-    plan.accepted && html("p", { class: "buttons" }, button(title, begin), button("Leave it", async () => box.tell())),
+    plan.accepted && html("p", { class: "buttons offer" }, button(title, begin), button("Leave it", async () => box.tell())),
   );
 }
 

@@ -8,6 +8,9 @@ import { get, mayChange, mayOperate, post, Refused, request } from "./session.js
 import { count, moment } from "./words.js";
 
 const COMPUTE = "/compute/v2.1";
+const RESIZE =
+  "Which host takes it is decided when you press the button: its own if that has room, or another that its group's rules allow. " +
+  "If there is none, Roost says why, and changes nothing.";
 
 /** @param {any[]} facts */
 export function factList(facts) {
@@ -67,21 +70,24 @@ function serverActions(row, flavors) {
   const options = flavors.map((/** @type {any} */ each) => html("option", { value: each.id }, each.name));
   const size = html("select", { "aria-label": "New flavor" }, ...options);
   const { node, tell: say } = answerBox();
+  const act = (/** @type {any} */ body) => post(`${COMPUTE}/servers/${row.id}/action`, body);
   const resize = () => {
     const { value, selectedOptions } = /** @type {HTMLSelectElement} */ (size);
     const name = selectedOptions[0].textContent ?? value;
     say(
-      html("p", {}, `${row.name} would become ${name}, on a host that has room and that its group's rules allow.`),
+      html("p", {}, `${row.name} would become ${name} in place of ${row.flavor}.`),
+      html("p", { class: "muted" }, RESIZE),
       command(`openstack server resize --flavor ${name} ${row.id}`),
       button("Resize it", async () => {
-        await post(`${COMPUTE}/servers/${row.id}/action`, { resize: { flavorRef: value } });
-        say(html("p", { class: "good" }, "It is being resized."));
+        await act({ resize: { flavorRef: value } });
+        say(html("p", { class: "good" }, "It is being resized. Then confirm it, or go back."));
       }),
     );
   };
   const remove = () =>
     say(
-      html("p", {}, `${row.name} would be deleted, with everything on it.`),
+      html("p", {}, `${row.name} would be deleted, with everything on its own disk. It cannot be brought back.`),
+      row.group && html("p", {}, `${row.group} would have one member less.`),
       command(`openstack server delete ${row.id}`),
       button("Delete it for good", async () => {
         await request("DELETE", `${COMPUTE}/servers/${row.id}`);
@@ -89,7 +95,19 @@ function serverActions(row, flavors) {
       }),
     );
   const buttons = html("p", { class: "buttons" }, size, button("Resize…", resize), button("Delete…", remove));
-  return [html("section", { class: "doing", "aria-label": "Do" }, html("h3", {}, "Do"), buttons, node)];
+  const parts = [html("section", { class: "doing", "aria-label": "Do" }, html("h3", {}, "Do"), buttons, node)];
+  return row.status === "VERIFY_RESIZE" ? [afterResize(row, act), ...parts] : parts;
+}
+
+/** A resize waits until the user has said whether it stays. @param {any} row @param {(body: any) => Promise<any>} act */
+function afterResize(row, act) {
+  const ways = { confirm: ["Keep it", { confirmResize: null }], revert: ["Go back to what it was", { revertResize: null }] };
+  const buttons = Object.entries(ways).flatMap(([name, [title, body]]) => [
+    command(`openstack server resize ${name} ${row.id}`),
+    html("p", { class: "buttons" }, button(String(title), () => act(body))),
+  ]);
+  const said = html("p", {}, `It has become ${row.flavor}. Until you decide, it takes up the room of both.`);
+  return html("section", { class: "doing", "aria-label": "After the resize" }, said, ...buttons, answerBox().node);
 }
 
 /**

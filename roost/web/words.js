@@ -134,5 +134,5 @@ export function moment(text) {
   if (!text) return "";
   const when = new Date(/[Z+]/.test(text.slice(10)) ? text : `${text}Z`);
   const time = when.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-  return when.toDateString() === new Date().toDateString() ? `today ${time}` : `${when.toISOString().slice(0, 10)} ${time}`;
+  return when.toDateString() === new Date().toDateString() ? `today ${time}` : `${when.toLocaleDateString("sv")} ${time}`;
 }

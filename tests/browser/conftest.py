@@ -23,6 +23,7 @@ import yaml
 
 from roost.compute.inventory import images
 from roost.store.embedded import EmbeddedPostgres
+from tests import commands
 from tests.conftest import Served, serve
 
 if TYPE_CHECKING:
@@ -59,6 +60,12 @@ class Client:
         answer = self.http.request(method, path, json=body, headers={"OpenStack-API-Version": version})
         assert answer.is_success, f"{method} {path}: {answer.text}"
         return answer.json() if answer.content else None
+
+    def token(self) -> str:
+        """Another token for the same, as a browser keeps it."""
+        identity = {"methods": ["token"], "token": {"id": self.http.headers["X-Auth-Token"]}}
+        body = {"auth": {"identity": identity, "scope": {"project": {"id": self.project_id}}}}
+        return self.http.post("/identity/v3/auth/tokens", json=body).headers["X-Subject-Token"]
 
     def group(self, name: str, *policies: dict[str, Any]) -> str:
         """A server group."""
@@ -288,12 +295,21 @@ def browser() -> "Iterator[Browser]":
 
 Visit = Callable[..., "Page"]
 
+_NOTE_COMMANDS = """
+window.commands = new Set();
+new MutationObserver(() => {
+    for (const each of document.querySelectorAll(".command code")) window.commands.add(each.textContent);
+}).observe(document, { childList: true, subtree: true });
+"""
+
 
 @pytest.fixture
-def visit(browser: "Browser", world: World) -> Iterator[Visit]:
-    """`page = visit(world.admin)`: a signed-in page. Any error on its console fails the test."""
+def visit(browser: "Browser", request: pytest.FixtureRequest) -> Iterator[Visit]:
+    """`page = visit(world.admin)`: a page of a signed-in browser. Any error on its console fails the test,
+    and so does any command that it ever showed and that `openstack` would refuse."""
     complaints: list[str] = []
-    contexts = []
+    contexts: list[Any] = []
+    pages: list[Page] = []
 
     def open_page(
         client: Client | None,
@@ -303,23 +319,32 @@ def visit(browser: "Browser", world: World) -> Iterator[Visit]:
         forgiving: bool = False,
         site: str | None = None,
     ) -> "Page":
-        context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")
+        site = site or request.getfixturevalue("world").served.url
+        kept = [{"name": "roost-token", "value": client.token()}] if client else []
+        context = browser.new_context(
+            viewport=size,
+            color_scheme=scheme,
+            reduced_motion="reduce",
+            storage_state={"cookies": [], "origins": [{"origin": site, "localStorage": kept}]},
+        )
         contexts.append(context)
         page = context.new_page()
+        pages.append(page)
         page.set_default_timeout(PATIENCE)
+        page.add_init_script(_NOTE_COMMANDS)
         if not forgiving:
             page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(f"{site or world.served.url}/{at}")
+        page.goto(f"{site}/{at}")
         if client is not None:
-            page.get_by_label("User").fill(client.name)
-            page.get_by_label("Password", exact=True).fill(client.password)
-            page.get_by_role("button", name="Sign in").click()
             page.locator("#live.live.live").wait_for()
             page.locator("svg.map .aggregate").first.wait_for(state="attached")
         return page
 
     yield open_page
+    lines = {line for page in pages if not page.is_closed() for line in page.evaluate("[...window.commands ?? []]")}
+    for line in sorted(lines):
+        commands.check(line)
     for context in contexts:
         context.close()
     assert complaints == []
@@ -367,6 +392,19 @@ def _pass_on(source: socket.socket, target: socket.socket) -> None:
         target.shutdown(socket.SHUT_WR)
 
 
+def counted(page: "Page", selector: str, number: int) -> None:
+    """Wait until there are so many of these."""
+    from playwright.sync_api import expect
+
+    expect(page.locator(selector)).to_have_count(number, timeout=PATIENCE)
+
+
+def look(page: "Page", at: str) -> None:
+    """Go to a view and wait until it is drawn."""
+    page.evaluate("at => { location.hash = at }", at)
+    page.wait_for_function("at => document.querySelector('#panel').dataset.at === at", arg=at)
+
+
 def picture(page: "Page", name: str) -> None:
     """A screenshot for the documentation, if `make pictures` asks for it."""
     if "ROOST_PICTURES" not in os.environ:
@@ -380,14 +418,13 @@ def _narrow(page: "Page") -> bool:
     return page.viewport_size is not None and page.viewport_size["width"] < 600
 
 
-def faults(page: "Page") -> list[str]:
-    """What axe finds that is serious or worse."""
+def faults(page: "Page", *only: str, without_map: bool = False) -> list[str]:
+    """What axe finds, however slight: by all its rules, or by some `only`."""
     # Evaluated, since the page's policy forbids to add a script.
-    page.evaluate(resources.files("axe_playwright_python").joinpath("axe.min.js").read_text())
-    found = page.evaluate("() => axe.run({ resultTypes: ['violations'] })")
-    return [
-        f"{each['id']}: {node['html']}"
-        for each in found["violations"]
-        if each["impact"] in ("serious", "critical")
-        for node in each["nodes"][:3]
-    ]
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(resources.files("axe_playwright_python").joinpath("axe.min.js").read_text())
+    rules = {"runOnly": list(only)} if only else {}
+    context = {"exclude": [["svg.map"]]} if without_map else {}
+    asked = {"resultTypes": ["violations"], **rules}
+    found = page.evaluate("([where, how]) => axe.run(where, how)", [context or "html", asked])
+    return [f"{each['id']}: {node['html']}" for each in found["violations"] for node in each["nodes"][:3]]

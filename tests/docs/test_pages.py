@@ -5,10 +5,8 @@ comment `<!-- not run: why -->` before the block; its syntax is checked. A block
 where the program is installed. A line `...` in an output stands for any lines.
 """
 
-import argparse
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -17,13 +15,11 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import pytest
 
-from roost.cli import main
+from tests import commands
 from tests.cli.test_processes import free_port
 from tests.conftest import Served, serve
 
@@ -222,37 +218,4 @@ def test_what_is_not_run_can_be_typed(page: str) -> None:
     for block in _BLOCK.finditer(TEXTS[page]):
         for step in steps(block["text"]) if block["kind"] == "console" and block["note"] else ():
             subprocess.run(["bash", "-n"], input=step.command, text=True, check=True)
-            words = shlex.split(step.command, comments=True)
-            if words[0] == "roost":
-                _parse(main.parser(), words[1:])
-            elif words[0] == "openstack":
-                entry, rest = _command(words[1:])
-                if entry.value.startswith("roost."):
-                    _parse(entry.load()(None, None).get_parser("openstack"), rest)
-
-
-def _parse(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    end = next((number for number, word in enumerate(words) if word in (">", "|", "&&")), len(words))
-    parser.parse_args(words[:end])
-
-
-@cache
-def _commands() -> dict[str, EntryPoint]:
-    groups = (
-        "openstack.common",
-        "openstack.compute.v2",
-        "openstack.identity.v3",
-        "openstack.roost.v1",
-        "openstack.extension",
-    )
-    return {entry.name.replace("_", " "): entry for group in groups for entry in entry_points(group=group)}
-
-
-def _command(words: list[str]) -> tuple[EntryPoint, list[str]]:
-    """The command that these words begin with, and the rest of them."""
-    while words[0].startswith("--os-"):
-        words = words[2:]
-    for length in range(len(words), 0, -1):
-        if " ".join(words[:length]) in _commands():
-            return _commands()[" ".join(words[:length])], words[length:]
-    raise AssertionError(f"openstack {' '.join(words)}: there is no such command")
+            commands.check(step.command)
