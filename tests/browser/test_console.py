@@ -115,7 +115,7 @@ def test_lists_and_the_feed_are_live_and_exported(visit: Visit, world: World) ->
 
 def test_many_troubles_of_one_kind_do_not_hide_another(visit: Visit, world: World) -> None:
     page = visit(world.admin)
-    nothing = {"sentence": "", "since": None, "remedies": []}
+    nothing: dict[str, Any] = {"sentence": "", "since": None, "remedies": []}
     failed = [
         {"kind": "server_failed", "name": f"lost-{n}", "subject": {"kind": "servers", "id": str(n)}, **nothing}
         for n in range(100)
@@ -274,7 +274,8 @@ def press(page: "Page", name: str, then: str) -> None:
     for _ in range(5):
         page.get_by_role("button", name=name).click()
         with contextlib.suppress(Exception):
-            return page.get_by_text(re.compile(then)).wait_for(timeout=15_000)
+            page.get_by_text(re.compile(then)).wait_for(timeout=15_000)
+            return
     raise AssertionError(f"{name} has no effect")
 
 
