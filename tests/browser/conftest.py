@@ -419,7 +419,7 @@ def _narrow(page: "Page") -> bool:
 
 
 def faults(page: "Page", *only: str, without_map: bool = False) -> list[str]:
-    """What axe finds, however slight: by all its rules, or by some `only`."""
+    """What axe finds that is serious or worse: by all its rules, or by some `only`."""
     # Evaluated, since the page's policy forbids to add a script.
     if not page.evaluate("'axe' in window"):
         page.evaluate(resources.files("axe_playwright_python").joinpath("axe.min.js").read_text())
