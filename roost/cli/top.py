@@ -33,7 +33,7 @@ Ask = Callable[[str], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class ViewLevel:
     """What is looked at: a view, or what is in one row of another."""
 
     view: str
@@ -47,11 +47,11 @@ class Row:
     """One line, and where Enter leads from it."""
 
     cells: tuple[Any, ...]
-    target: Level | None = None
+    target: ViewLevel | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ViewRows:
     """The rows of a level as far as they were read, and how many there are."""
 
     columns: tuple[str, ...]
@@ -65,7 +65,7 @@ class Listing:
 class Screen:
     """What the keys have chosen."""
 
-    levels: tuple[Level, ...] = (Level("wrong"),)
+    levels: tuple[ViewLevel, ...] = (ViewLevel("wrong"),)
     query: str = ""
     typing: bool = False
     sort: int = 0
@@ -75,18 +75,18 @@ class Screen:
     ended: bool = False
 
     @property
-    def level(self) -> Level:
+    def level(self) -> ViewLevel:
         """What is looked at."""
         return self.levels[-1]
 
-    def typed(self, key: str, listing: Listing) -> "Screen":
+    def typed(self, key: str, listing: ViewRows) -> "Screen":
         """What a key changes while this listing is shown."""
         if self.typing:
             return self._searched(key)
         if key.isdigit() and 1 <= int(key) <= len(VIEWS):
-            return self._to(Level(VIEWS[int(key) - 1]))
+            return self._to(ViewLevel(VIEWS[int(key) - 1]))
         if key == "\t":
-            return self._to(Level(VIEWS[(VIEWS.index(self.levels[0].view) + 1) % len(VIEWS)]))
+            return self._to(ViewLevel(VIEWS[(VIEWS.index(self.levels[0].view) + 1) % len(VIEWS)]))
         if key in ("\r", "\n"):
             target = listing.rows[self.at].target if self.at < len(listing.rows) else None
             return self if target is None else self._to(*self.levels, target)
@@ -110,7 +110,7 @@ class Screen:
         query = self.query[:-1] if key in ("\x7f", "\b") else self.query + key
         return replace(self, query=query if query.isprintable() else self.query, at=0)
 
-    def _to(self, *levels: Level) -> "Screen":
+    def _to(self, *levels: ViewLevel) -> "Screen":
         return replace(self, levels=levels, query="", sort=0, descends=True, at=0)
 
 
@@ -160,7 +160,7 @@ _LISTED: Mapping[str, Mapping[str, str]] = {
 """The columns of the views that the API lists, and what the API calls them."""
 
 
-def read(ask: Ask, picture: Picture, screen: Screen) -> Listing:
+def read(ask: Ask, picture: Picture, screen: Screen) -> ViewRows:
     """The rows of what is looked at, searched and sorted."""
     level = screen.level
     if level.view == "why":
@@ -172,16 +172,16 @@ def read(ask: Ask, picture: Picture, screen: Screen) -> Listing:
         asked = screen.query.lower()
         rows = [row for row in rows if any(asked in str(cell).lower() for cell in row.cells)]
     if level.view == "wrong" and not screen.sort:
-        return Listing(columns, rows, len(rows))
+        return ViewRows(columns, rows, len(rows))
     key = screen.sort % len(columns)
     rows = sorted(rows, key=lambda row: row.cells[key], reverse=screen.descends)
-    return Listing(columns, rows, len(rows), (columns[key], "↓" if screen.descends else "↑"))
+    return ViewRows(columns, rows, len(rows), (columns[key], "↓" if screen.descends else "↑"))
 
 
-def _listed(ask: Ask, picture: Picture, screen: Screen) -> Listing:
+def _listed(ask: Ask, picture: Picture, screen: Screen) -> ViewRows:
     view, columns = screen.level.view, _LISTED[screen.level.view]
     if view == "hosts" and not picture.all:
-        return Listing(("Only operators see hosts.",))
+        return ViewRows(("Only operators see hosts.",))
     sortable = [each for each in columns if each not in ("broken", "rules") and (each != "host" or picture.all)]
     column = sortable[screen.sort % len(sortable)]
     # Servers begin with the first name, all others with the most.
@@ -191,15 +191,15 @@ def _listed(ask: Ask, picture: Picture, screen: Screen) -> Listing:
     query = {"sort": order, "limit": limit, **({"q": screen.query} if screen.query else {}), **dict(screen.level.about)}
     found = ask(f"/os-lists/{view}?{urlencode(query)}")["list"]
     rows = [Row(tuple(row.get(name, "") for name in columns.values()), _into(view, row)) for row in found["rows"]]
-    return Listing(tuple(columns), rows, found["total"], (column, "↓" if descends else "↑"))
+    return ViewRows(tuple(columns), rows, found["total"], (column, "↓" if descends else "↑"))
 
 
-def _into(view: str, row: Mapping[str, Any]) -> Level:
+def _into(view: str, row: Mapping[str, Any]) -> ViewLevel:
     """Where a row of a list leads."""
     if view == "servers":
-        return Level("why", f"server {row['name']}", (("id", str(row["id"])),))
+        return ViewLevel("why", f"server {row['name']}", (("id", str(row["id"])),))
     own = ("group_id", str(row["id"])) if view == "groups" else ("host", str(row["name"]))
-    return Level("servers", f"{view[:-1]} {row['name']}", (own,))
+    return ViewLevel("servers", f"{view[:-1]} {row['name']}", (own,))
 
 
 def _wrong_rows(picture: Picture) -> tuple[tuple[str, ...], list[Row]]:
@@ -212,7 +212,7 @@ def _wrong_rows(picture: Picture) -> tuple[tuple[str, ...], list[Row]]:
     return ("kind", "name", "since", "what"), rows
 
 
-def _places_rows(ask: Ask, picture: Picture, level: Level) -> tuple[tuple[str, ...], list[Row]]:
+def _places_rows(ask: Ask, picture: Picture, level: ViewLevel) -> tuple[tuple[str, ...], list[Row]]:
     place = dict(level.about).get("place")
     if place is not None:
         return ("load", "host", "state", "zone", "servers"), _hosts_of(ask, picture.scope, place)
@@ -221,7 +221,7 @@ def _places_rows(ask: Ask, picture: Picture, level: Level) -> tuple[tuple[str, .
         name = each["name"] or each["id"]
         off, load = each.get("disabled") or 0, each.get("load") or 0.0
         cells = (load, name, each["zone"], each.get("host_count") or 0, off, each["servers"], each["violations"])
-        target = Level("hosts", f"{picture.scope} {name}", (("place", each["id"]),)) if picture.all else None
+        target = ViewLevel("hosts", f"{picture.scope} {name}", (("place", each["id"]),)) if picture.all else None
         rows.append(Row(cells, target))
     return ("load", picture.scope, "zone", "hosts", "off", "servers", "broken"), rows
 
@@ -238,20 +238,20 @@ def _host_row(zone: str, host: Mapping[str, Any]) -> Row:
     return Row((load, host["name"], state, zone, len(host["servers"])), _into("hosts", {"id": "", **host}))
 
 
-def _why(ask: Ask, server_id: str) -> Listing:
+def _why(ask: Ask, server_id: str) -> ViewRows:
     """Why a server is where it is, or nowhere, and what would help."""
     found = ask(f"/servers/{server_id}/explanation")["explanation"]
     if found is None:
-        return Listing(("Roost has no record of how it was placed.",))
+        return ViewRows(("Roost has no record of how it was placed.",))
     lines = [found["sentence"], *(each["sentence"] for each in found["refused"])]
     lines += [f"It would help: {each['sentence']}" for each in found["help"]]
-    return Listing(("why",), [Row((line,)) for line in lines], len(lines))
+    return ViewRows(("why",), [Row((line,)) for line in lines], len(lines))
 
 
 # What is drawn
 
 
-def draw(picture: Picture, listing: Listing, screen: Screen, width: int, height: int, trouble: str = "") -> Any:
+def draw(picture: Picture, listing: ViewRows, screen: Screen, width: int, height: int, trouble: str = "") -> Any:
     """The screen, cut to the terminal; what does not fit is counted."""
     from rich.table import Table
     from rich.text import Text
@@ -343,7 +343,7 @@ def run(cloud: str, scope: str, seconds: float, *, once: bool) -> int:
         return 0
     console = Console()
     for view in VIEWS[:3]:
-        screen = Screen((Level(view),))
+        screen = Screen((ViewLevel(view),))
         console.print(draw(picture, read(ask, picture, screen), screen, console.width, 40))
     return 0
 
@@ -352,13 +352,13 @@ def _follow(ask: Ask, picture: Picture, seconds: float) -> None:
     """Draw what the keys choose. The API is asked by another thread, so that keys work meanwhile."""
     from rich.live import Live
 
-    screen, listing, trouble = Screen(), Listing(()), ""
-    asked: tuple[Any, Future[tuple[Picture, Listing]]] | None = None
+    screen, listing, trouble = Screen(), ViewRows(()), ""
+    asked: tuple[Any, Future[tuple[Picture, ViewRows]]] | None = None
     shown: Any = None
     drawn: Any = None
     due = 0.0
 
-    def answer(now: Picture, chosen: Screen, whole: bool) -> tuple[Picture, Listing]:
+    def answer(now: Picture, chosen: Screen, whole: bool) -> tuple[Picture, ViewRows]:
         now = look(ask, now.scope) if whole else now
         return now, read(ask, now, chosen)
 

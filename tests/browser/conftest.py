@@ -427,4 +427,9 @@ def faults(page: "Page", *only: str, without_map: bool = False) -> list[str]:
     context = {"exclude": [["svg.map"]]} if without_map else {}
     asked = {"resultTypes": ["violations"], **rules}
     found = page.evaluate("([where, how]) => axe.run(where, how)", [context or "html", asked])
-    return [f"{each['id']}: {node['html']}" for each in found["violations"] for node in each["nodes"][:3]]
+    return [
+        f"{each['id']}: {node['html']}"
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"][:3]
+    ]

@@ -310,7 +310,7 @@ def views(world: World) -> dict[str, str]:
     """The address of a page of every kind."""
     (node, *_) = world.demo.ask("GET", f"/clustering/v1/nodes?cluster_id={world.cluster}")["nodes"]
     (action, *_) = world.demo.ask("GET", f"/clustering/v1/actions?target={world.cluster}")["actions"]
-    lists = ("servers", "groups", "hosts", "aggregates", "scopes", "clusters", "nodes", "actions", "projects")
+    lists = ("servers", "groups", "hosts", "actions")
     return {
         **{"overview": "#/", "groups": "#/groups", "clusters": "#/clusters", "feed": "#/feed"},
         **{f"list of {each}": f"#/lists/{each}" for each in lists},

@@ -14,7 +14,7 @@ import openstack
 import pytest
 from rich.console import Console
 
-from roost.cli.top import HELP, VIEWS, Level, Listing, Picture, Screen, draw, look, read
+from roost.cli.top import HELP, VIEWS, ViewLevel, ViewRows, Picture, Screen, draw, look, read
 from tests.conftest import Served
 
 TROUBLE = {
@@ -63,7 +63,7 @@ def picture(**more: Any) -> Picture:
 
 
 def at(view: str, **more: Any) -> Screen:
-    return Screen((Level(view),), **more)
+    return Screen((ViewLevel(view),), **more)
 
 
 def printed(screen: Screen, width: int = 100, height: int = 24, shown: Picture | None = None) -> str:
@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_counted_and_can_be_reached() -> None:
 
 
 def test_keys_search_sort_change_the_view_and_quit() -> None:
-    nothing = Listing(())
+    nothing = ViewRows(())
     screen = Screen()
     for key in "2/r2\r":
         screen = screen.typed(key, nothing)
@@ -147,7 +147,7 @@ def test_enter_leads_into_a_row_and_backspace_out_of_it(view: str, trail: list[s
         assert screen.level.view == expected
     assert "It would help: Add a rack." in printed(screen)
     for _ in trail:
-        screen = screen.typed("\x7f", Listing(()))
+        screen = screen.typed("\x7f", ViewRows(()))
     assert screen == at(view)
 
 
