@@ -14,7 +14,7 @@ import openstack
 import pytest
 from rich.console import Console
 
-from roost.cli.top import HELP, VIEWS, ViewLevel, ViewRows, Picture, Screen, draw, look, read
+from roost.cli.top import HELP, VIEWS, Picture, Screen, ViewLevel, ViewRows, draw, look, read
 from tests.conftest import Served
 
 TROUBLE = {
