@@ -16,14 +16,11 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import argon2
-import psycopg
 import yaml
 
-from roost.store.embedded import EmbeddedPostgres
-from tests.conftest import Served, serve
+from tests.conftest import Served
+from tests.suites.serving import start
 
 HERE = Path(__file__).parent
 BIN = HERE.parents[1] / ".venv-suites" / "bin"
@@ -89,7 +86,7 @@ def main() -> int:
 def _whole(suite: str, parts: list[str], messages: bool) -> bool:
     """Run a suite on a Roost of its own; whether anything came otherwise than expected."""
     with tempfile.TemporaryDirectory(prefix="roost-suites-", ignore_cleanup_errors=True) as folder:
-        served = serve(Path(folder) / "data")
+        served = start(Path(folder))
         try:
             _prepare(served, Path(folder))
             started = time.monotonic()
@@ -108,18 +105,8 @@ def _prepare(served: Served, folder: Path) -> None:
     clouds = {name: dict(written[ours]) for name, ours in CLOUDS.items()}
     system = {key: value for key, value in clouds["devstack-system-admin"]["auth"].items() if "project" not in key}
     clouds["devstack-system-admin"]["auth"] = {**system, "system_scope": "all"}
-    _sign_in_cheaply(served, list(written.values()))
     (folder / "CONTRIBUTING.rst").write_text("What the tests of openstacksdk upload: they run where its source is.\n")
     (folder / "clouds.yaml").write_text(yaml.safe_dump({"clouds": clouds}))
-
-
-def _sign_in_cheaply(served: Served, clouds: list[dict[str, Any]]) -> None:
-    """Every command and test signs in anew, and most of what Roost does for one would be Argon2."""
-    hasher = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    known = {cloud["auth"]["username"]: hasher.hash(cloud["auth"]["password"]) for cloud in clouds}
-    with psycopg.connect(EmbeddedPostgres(served.folder).url) as connection:
-        for name, password_hash in known.items():
-            connection.execute("UPDATE users SET password_hash = %s WHERE name = %s", (password_hash, name))
 
 
 def _run(names: list[str], folder: Path) -> list[Outcome]:

@@ -10,7 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.conftest import Served, serve
+from tests.conftest import Served
+from tests.suites.serving import start
 
 HERE = Path(__file__).parent
 HOME = HERE.parents[1] / ".venv-ansible"
@@ -19,7 +20,7 @@ HOME = HERE.parents[1] / ".venv-ansible"
 def main() -> int:
     """Serve, run twice, and stop; 0 if both runs end well and the second changes nothing."""
     with tempfile.TemporaryDirectory(prefix="roost-ansible-", ignore_cleanup_errors=True) as folder:
-        served = serve(Path(folder) / "data")
+        served = start(Path(folder))
         (Path(folder) / "image").write_bytes(b"an image" * 1000)
         try:
             made, again = (_run(served, Path(folder)) for _ in range(2))
