@@ -115,9 +115,10 @@ def status(url: str) -> Status:
 
 def read(connection: sa.Connection) -> Status:
     """The same, on a connection that is there already."""
+    needed = expected()  # reads every migration the first time: no transaction waits for that
     current = MigrationContext.configure(connection).get_current_revision()
     oldest = connection.scalar(sa.text("SELECT obj_description(to_regclass('alembic_version'))"))
-    return Status(current, oldest or "0", expected())
+    return Status(current, oldest or "0", needed)
 
 
 @functools.cache

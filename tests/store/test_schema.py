@@ -2,6 +2,8 @@
 
 import threading
 
+import psycopg
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine
@@ -42,3 +44,18 @@ def test_many_processes_may_upgrade_at_once(empty_url: str) -> None:
         thread.join()
     assert failures == []
     assert schema.status(empty_url)
+
+
+def test_no_transaction_waits_while_the_migrations_are_read(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That takes a second, and a minute on a machine that is busy with other things."""
+    found = []
+
+    def look() -> str:
+        query = "SELECT count(xact_start) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = %s"
+        with psycopg.connect(empty_url) as connection:
+            found.append(connection.execute(query, (connection.info.dbname,)).fetchone())
+        return "0001"
+
+    monkeypatch.setattr(schema, "expected", look)
+    assert schema.status(empty_url).problem
+    assert found == [(0,)]
