@@ -167,7 +167,16 @@ class Deployment:
         self.broker = self.folder / "broker.jsonl"
         self.broker.touch()
         self.postgres = EmbeddedPostgres(self.folder / "postgres", {"fsync": "off", "full_page_writes": "off"})
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
         self.postgres.start()
+        try:
+            self._start_processes()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start_processes(self) -> None:
         schema.upgrade(self.postgres.url)
         settings = self.folder / "roost.conf"
         settings.write_text(self.settings)
@@ -177,17 +186,11 @@ class Deployment:
         with self.sql() as connection:
             connection.execute(_FULL_DISK)
             connection.execute(_WITNESS)
-        self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, daemon=True).start()
         self.apis += [self._process("api", number + 1, settings) for number in range(self.api_processes)]
         self.engines += [self._process("engine", number + 1, settings) for number in range(2)]
-        try:
-            for each in self.processes:
-                each.start()
-            self.wait_until_served()
-        except BaseException:
-            self.stop()
-            raise
+        for each in self.processes:
+            each.start()
+        self.wait_until_served()
 
     @property
     def processes(self) -> list[Process]:

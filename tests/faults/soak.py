@@ -54,8 +54,8 @@ def soak(seed: int, apis: int, minutes: float, ledger: Path) -> bool:
     drill = Drill(Path(tempfile.mkdtemp(prefix="roost-soak-")) / "drill", seed, apis)
     begun = time.monotonic()
     entry = {"began": datetime.now(UTC).isoformat(timespec="seconds"), "commit": _commit(), "apis": apis}
+    drill.start()
     try:
-        drill.start()
         for number in range(seed, sys.maxsize):
             if time.monotonic() - begun > minutes * 60:
                 break

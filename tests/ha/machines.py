@@ -263,18 +263,24 @@ class Datacenter:
     # A backup, and a new cluster out of it
 
     def back_up(self) -> None:
-        """Copy the primary while it works."""
+        """Copy the primary while it works, in place of an earlier copy."""
+        shutil.rmtree(self._backup / "base", ignore_errors=True)
         command = [str(POSTGRESQL / "pg_basebackup"), "-d", self.url("replicator:secret-of-replicator", "")]
         command += ["-D", str(self._backup / "base"), "--checkpoint=fast"]
         subprocess.run(command, check=True, capture_output=True, **_unprivileged("pg_basebackup"))
 
     def restore(self, moment: str) -> "list[Machine]":
-        """Two new machines, db4 and db5, with everything that was committed until a moment."""
-        machines = [self._machine(f"db{number}", number) for number in (4, 5)]
+        """Two new machines with everything that was committed until a moment."""
+        first = 20 + len(self._restored)
+        machines = [self._machine(f"db{number}", number) for number in (first, first + 1)]
+        scope = f"restored{first}"
+        archive = self._backup / scope
+        archive.mkdir()
+        _give(archive)
         for machine in machines:
-            text = self._adapted("ha/patroni.yml", machine)
+            text = self._adapted("ha/patroni.yml", machine).replace(f"{self._backup}/wal", str(archive))
             more = self._adapted("ha/restore.yml", machine).replace("2026-01-31 12:00:00+00", moment)
-            text = text.replace("scope: roost", "scope: restored").replace("bootstrap:\n", more, 1)
+            text = text.replace("scope: roost", f"scope: {scope}").replace("bootstrap:\n", more, 1)
             (machine.folder / "patroni.yml").write_text(text)
             machine.commands["patroni"] = ["/usr/bin/patroni", "patroni.yml"]
             _give(machine.folder)
