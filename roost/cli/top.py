@@ -355,6 +355,7 @@ def _follow(ask: Ask, picture: Picture, seconds: float) -> None:
     screen, listing, trouble = Screen(), ViewRows(()), ""
     asked: tuple[Any, Future[tuple[Picture, ViewRows]]] | None = None
     shown: Any = None
+    pressed: list[str] = []
     drawn: Any = None
     due = 0.0
 
@@ -364,7 +365,7 @@ def _follow(ask: Ask, picture: Picture, seconds: float) -> None:
 
     with _keys() as wait, Live(screen=True, auto_refresh=False) as live, ThreadPoolExecutor(1) as worker:
         while not screen.ended:
-            question = (screen.levels, screen.query, screen.sort, screen.descends, screen.at // _PAGE)
+            question = _question(screen)
             if asked is None and (question != shown or time.monotonic() >= due):
                 whole = time.monotonic() >= due
                 asked = question, worker.submit(answer, picture, screen, whole)
@@ -379,5 +380,12 @@ def _follow(ask: Ask, picture: Picture, seconds: float) -> None:
             size = shutil.get_terminal_size()
             if drawn != (drawn := (picture, listing, screen, size, trouble)):
                 live.update(draw(picture, listing, screen, size.columns, size.lines, trouble), refresh=True)
-            for key in wait(_TICK):
-                screen = screen.typed(key, listing)
+            pressed += wait(_TICK)
+            # Enter waits for the rows that were asked for last.
+            while pressed and (pressed[0] not in "\r\n" or screen.typing or _question(screen) == shown):
+                screen = screen.typed(pressed.pop(0), listing)
+
+
+def _question(screen: Screen) -> tuple[Any, ...]:
+    """What the API is to be asked for."""
+    return screen.levels, screen.query, screen.sort, screen.descends, screen.at // _PAGE
