@@ -50,4 +50,7 @@ async def use_index(connection: AsyncConnection) -> None:
     PostgreSQL thinks that the words of a row cost nothing to compute, and where a few rows are wanted would rather
     compute them for every row: half a second for 100,000 servers.
     """
+    session = (await connection.get_raw_connection()).driver_connection
+    assert session is not None
+    assert not session.autocommit, "the setting would end with its statement"
     await connection.execute(sa.text("SET LOCAL enable_seqscan = off"))
