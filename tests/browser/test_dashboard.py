@@ -310,10 +310,10 @@ def views(world: World) -> dict[str, str]:
     """The address of a page of every kind."""
     (node, *_) = world.demo.ask("GET", f"/clustering/v1/nodes?cluster_id={world.cluster}")["nodes"]
     (action, *_) = world.demo.ask("GET", f"/clustering/v1/actions?target={world.cluster}")["actions"]
-    lists = ("servers", "groups", "hosts", "actions")
     return {
         **{"overview": "#/", "groups": "#/groups", "clusters": "#/clusters", "feed": "#/feed"},
-        **{f"list of {each}": f"#/lists/{each}" for each in lists},
+        "lists": "#/lists/servers",
+        **{f"list of {each}": f"#/lists/{each}" for each in ("groups", "hosts", "actions")},
         **{"group": f"#/groups/{world.database}", "cluster": f"#/clusters/{world.cluster}"},
         **{"node": f"#/node/{node['id']}", "action": f"#/action/{action['id']}"},
         "project": f"#/project/{world.demo.project_id}",
