@@ -271,8 +271,9 @@ async def _prepare(url: str) -> None:
     async with database.begin() as connection:
         unlimited = dict.fromkeys(("instances", "cores", "ram", "server_groups", "server_group_members"), -1)
         await quotas.change_class(connection, quotas.DEFAULT_CLASS, unlimited)
-        for number in range(PROJECTS):
-            await users.ensure(connection, f"tenant{number}", "bench", f"tenant{number}", "member")
+        ids = await users.ensure(connection, {f"tenant{number}": "bench" for number in range(PROJECTS)})
+        for name, user_id in ids.items():
+            await users.grant_in(connection, user_id, name, "member")
     await database.close()
 
 

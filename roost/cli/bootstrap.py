@@ -46,8 +46,9 @@ def fill(settings: Settings, passwords: dict[str, str], topology: str | None) ->
 
 async def _fill(settings: Settings, passwords: dict[str, str], topology: str | None) -> None:
     async with _transaction(settings) as connection:
+        ids = await users.ensure(connection, {user.name: passwords[user.name] for user in USERS})
         for user in USERS:
-            await users.ensure(connection, user.name, passwords[user.name], user.project, user.role)
+            await users.grant_in(connection, ids[user.name], user.project, user.role)
         await _stock(connection, topology)
 
 
@@ -79,10 +80,8 @@ async def _bootstrap(settings: Settings, name: str, project: str, topology: str 
     async with _transaction(settings) as connection:
         known = await users.find(connection, name=name)
         password = given or secrets.token_urlsafe(18)
-        if known is None or given:
-            await users.ensure(connection, name, password, project, "admin")
-        else:
-            await users.grant_in(connection, known.id, project, "admin")
+        ids = {name: known.id} if known and not given else await users.ensure(connection, {name: password})
+        await users.grant_in(connection, ids[name], project, "admin")
         lines = list(_said(name, project, known is not None, None if given else password))
         if settings.in_front_of_nova:
             return lines

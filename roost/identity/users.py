@@ -7,7 +7,7 @@ import secrets
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -40,14 +40,24 @@ _turns = FairTurns(at_once=_AT_ONCE, each=16, waiting=128)
 """Whose password is checked next: the addresses that ask take turns."""
 
 
-async def ensure(connection: AsyncConnection, name: str, password: str, project: str, role: str) -> None:
-    """Make sure that this user exists, has this password, and this role in this project."""
-    found = await find(connection, name=name)
-    if found is None:
-        found = await create(connection, name, password)
-    elif not await matches(found.password_hash, password):
-        await update(connection, found.id, {"password": password})
-    await grant_in(connection, found.id, project, role)
+async def ensure(connection: AsyncConnection, passwords: Mapping[str, str]) -> dict[str, str]:
+    """Make sure that users of these names exist and have these passwords; returns their ids."""
+    found = {name: await find(connection, name=name) for name in passwords}
+    # Argon2 is slow by design: they are worked on side by side.
+    changed = await asyncio.gather(*(_changed_hash(found[name], password) for name, password in passwords.items()))
+    ids = {}
+    for (name, user), password_hash in zip(found.items(), changed, strict=True):
+        if user is None:
+            user = await _add(connection, name, str(password_hash))
+        elif password_hash is not None:
+            await _change(connection, user.id, {"password_hash": password_hash})
+        ids[name] = user.id
+    return ids
+
+
+async def _changed_hash(user: Any | None, password: str) -> str | None:
+    """What is to be kept of a password, if that is not what is kept already."""
+    return None if user is not None and await matches(user.password_hash, password) else await hashed(password)
 
 
 async def grant_in(connection: AsyncConnection, user_id: str, project: str, role: str) -> None:
@@ -79,7 +89,12 @@ async def show(connection: AsyncConnection, user_id: str) -> Any:
 
 async def create(connection: AsyncConnection, name: str, password: str | None, **more: Any) -> Any:
     """Make a user; without a password it cannot sign in until it is given one."""
-    password_hash = await hashed(password if password is not None else secrets.token_urlsafe(32))
+    return await _add(
+        connection, name, await hashed(password if password is not None else secrets.token_urlsafe(32)), **more
+    )
+
+
+async def _add(connection: AsyncConnection, name: str, password_hash: str, **more: Any) -> Any:
     await domains.hold(connection, more.get("domain_id", domains.DOMAIN_ID))
     row = {"id": uuid.uuid4().hex, "name": name, "password_hash": password_hash, **more}
     return await rows.add(connection, users, row, Conflict(duplicate("user", name)))
@@ -91,10 +106,14 @@ async def update(connection: AsyncConnection, user_id: str, changes: dict[str, A
     columns = {key: value for key, value in changes.items() if key != "password"}
     if "password" in changes:
         columns["password_hash"] = await hashed(changes["password"])
-    await rows.change(connection, users, columns, Conflict(duplicate("user", str(changes.get("name")))), id=user_id)
+    await _change(connection, user_id, columns)
+    return await show(connection, user_id)
+
+
+async def _change(connection: AsyncConnection, user_id: str, columns: dict[str, Any]) -> None:
+    await rows.change(connection, users, columns, Conflict(duplicate("user", str(columns.get("name")))), id=user_id)
     if columns.keys() & {"password_hash", "enabled"}:
         await tokens.revoke_all(connection, user_id)
-    return await show(connection, user_id)
 
 
 async def delete(connection: AsyncConnection, user_id: str) -> None:

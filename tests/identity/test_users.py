@@ -51,22 +51,25 @@ async def test_a_disabled_user_cannot_sign_in(database: Database) -> None:
 
 async def test_ensuring_a_user_twice_changes_nothing_and_keeps_its_tokens(database: Database) -> None:
     async with database.begin() as connection:
-        await users.ensure(connection, "ada", "lovelace", "engines", "member")
-        user = await users.show(connection, (await users.index(connection, name="ada"))[0].id)
+        ids = await users.ensure(connection, {"ada": "lovelace", "charles": "babbage"})
+        await users.grant_in(connection, ids["ada"], "engines", "member")
+        user = await users.show(connection, ids["ada"])
         (project,) = await projects.of_user(connection, user.id)
         secret = await tokens.issue(connection, user.id, project.id, ("password",), tokens.expiry(60))
-        await users.ensure(connection, "ada", "lovelace", "engines", "member")
+        assert await users.ensure(connection, {"ada": "lovelace", "charles": "babbage"}) == ids
+        await users.grant_in(connection, ids["ada"], "engines", "member")
         assert await users.show(connection, user.id) == user
         assert await tokens.find(connection, secret) is not None
 
 
 async def test_ensuring_another_password_ends_the_tokens_of_the_old_one(database: Database) -> None:
     async with database.begin() as connection:
-        await users.ensure(connection, "ada", "lovelace", "engines", "member")
-        (user,) = await users.index(connection, name="ada")
+        ids = await users.ensure(connection, {"ada": "lovelace"})
+        await users.grant_in(connection, ids["ada"], "engines", "member")
+        user = await users.show(connection, ids["ada"])
         (project,) = await projects.of_user(connection, user.id)
         secret = await tokens.issue(connection, user.id, project.id, ("password",), tokens.expiry(60))
-        await users.ensure(connection, "ada", "byron", "engines", "member")
+        await users.ensure(connection, {"ada": "byron"})
         assert await tokens.find(connection, secret) is None
         assert await users.is_right(await users.show(connection, user.id), "byron")
 
