@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from roost.errors import Unavailable
+from roost.errors import RoostError, Unavailable
 from roost.placement.phrases import counted
 
 _VERSION = "2.1003"
@@ -91,7 +91,7 @@ class Screen:
             target = listing.rows[self.at].target if self.at < len(listing.rows) else None
             return self if target is None else self._to(*self.levels, target)
         if key in ("\x7f", "\b", "\x1b", "\x1b[D"):
-            return self._to(*(self.levels[:-1] or self.levels)) if len(self.levels) > 1 else self
+            return self._to(*self.levels[:-1]) if len(self.levels) > 1 else self
         steps = {"\x1b[A": -1, "\x1b[B": 1, "\x1b[5~": -20, "\x1b[6~": 20}
         if key in steps:
             return replace(self, at=max(0, min(len(listing.rows) - 1, self.at + steps[key])))
@@ -350,6 +350,7 @@ def run(cloud: str, scope: str, seconds: float, *, once: bool) -> int:
 
 def _follow(ask: Ask, picture: Picture, seconds: float) -> None:
     """Draw what the keys choose. The API is asked by another thread, so that keys work meanwhile."""
+    from keystoneauth1.exceptions import ClientException
     from rich.live import Live
 
     screen, listing, trouble = Screen(), ViewRows(()), ""
@@ -374,7 +375,7 @@ def _follow(ask: Ask, picture: Picture, seconds: float) -> None:
                 shown, trouble = asked[0], ""
                 try:
                     picture, listing = asked[1].result()
-                except Exception as error:  # It goes on when Roost answers again.
+                except (RoostError, ClientException) as error:  # It goes on when Roost answers again.
                     trouble = f"{type(error).__name__}: {error}"
                 asked = None
             size = shutil.get_terminal_size()

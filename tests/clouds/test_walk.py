@@ -11,7 +11,7 @@ from roost_nova.asking import Asker
 
 from tests.clouds.conftest import Cloud
 from tests.nova.schedulers import offer
-from tests.nova.test_plugin import Group, Loaded, Spec, loaded, passed  # noqa: F401
+from tests.nova.test_plugin import Group, Spec, loading, passed
 from tests.test_architecture import traced
 
 
@@ -35,19 +35,14 @@ class OverHttp:
         return answer.json()["choice"]
 
 
-async def test_a_create_in_front_of_a_nova_takes_the_walk(
-    cloud: Cloud,
-    loaded: Loaded,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from roost_nova import plugin
-
+async def test_a_create_in_front_of_a_nova_takes_the_walk(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     asker = Asker(OverHttp(cloud, loop), 60, 1, 0)
-    monkeypatch.setattr(plugin, "_asker", lambda: asker)
     group = await cloud.tenant.group("anti-affinity:rack")
     owner = (await cloud.tenant.ask("GET", f"/os-server-groups/{group}")).json()["server_group"]
-    with traced("Create a server in front of a Nova") as trace, ThreadPoolExecutor(1) as scheduler:
+    walk = "Create a server in front of a Nova"
+    with loading(monkeypatch) as loaded, traced(walk) as trace, ThreadPoolExecutor(1) as scheduler:
+        monkeypatch.setattr("roost_nova.plugin._asker", lambda: asker)
         server = await cloud.tenant.boot(group)
         spec = Spec(server, Group(group), owner["project_id"], owner["user_id"])
         hosts = offer(await cloud.host(server))

@@ -3,6 +3,7 @@
 import sys
 import types
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -87,8 +88,9 @@ class Loaded:
         return roost_nova.ScopedGroupWeigher()
 
 
-@pytest.fixture
-def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loaded]:
+@contextmanager
+def loading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loaded]:
+    """The plug-in as a Nova has it, of which only what the plug-in imports is there."""
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[], default_config_dirs=[])
     base = type("Base", (), {})
@@ -116,6 +118,12 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loaded]:
     monkeypatch.setattr(plugin, "_asker", lambda: asker)
     yield Loaded(conf, asker)
     del sys.modules["roost_nova.plugin"], roost_nova.plugin
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loaded]:
+    with loading(monkeypatch) as plugin:
+        yield plugin
 
 
 def passed(loaded_filter: Any, hosts: list[HostState], spec: Spec, index: int = 0) -> list[HostState]:
