@@ -33,6 +33,8 @@ export class Fleet {
     this._wanted = undefined;
     /** @type {Promise<void>|null} */
     this._asking = null;
+    /** How often the fleet was divided anew: answers from before are dropped. */
+    this._division = 0;
   }
 
   /** Whether the viewer may name the aggregates on the map. */
@@ -52,9 +54,11 @@ export class Fleet {
   async divide(scope) {
     this.scope = scope;
     this.opened = new Set();
+    const division = ++this._division;
     await this._load();
-    if (this.all && this.hosts && this.hosts <= FEW_HOSTS) {
+    if (division === this._division && this.all && this.hosts && this.hosts <= FEW_HOSTS) {
       this.opened = null;
+      this._division++;
       await this._load();
     }
   }
@@ -116,6 +120,7 @@ export class Fleet {
 
   async _load() {
     const fleet = await this._get([]);
+    if (!fleet) return;
     this.groups = new Map();
     this._take(fleet);
     this.aggregates = this.named ? fleet.aggregates : numbered(fleet);
@@ -126,6 +131,7 @@ export class Fleet {
   async _update(wanted) {
     if (!wanted.size) return;
     const fleet = await this._get([...wanted]);
+    if (!fleet) return;
     const fresh = new Map(fleet.aggregates.map((/** @type {Aggregate} */ each) => [keyOf(each), each]));
     const known = new Set(this.aggregates.map(keyOf));
     if ([...fresh.keys()].some((key) => !known.has(/** @type {string} */ (key)))) return this._load();
@@ -152,13 +158,15 @@ export class Fleet {
     return stale;
   }
 
-  /** @param {string[]} only */
+  /** The fleet, unless it was divided anew meanwhile. @param {string[]} only */
   async _get(only) {
+    const division = this._division;
     const query = new URLSearchParams(this.scope ? { scope: this.scope } : {});
     for (const id of only) query.append("only", id);
     for (const id of this.opened ?? ["all"]) query.append("open", id);
     if (this.group) query.set("group", this.group);
-    return (await get(`/compute/v2.1/os-fleet?${query}`)).fleet;
+    const { fleet } = await get(`/compute/v2.1/os-fleet?${query}`);
+    return division === this._division ? fleet : null;
   }
 
   /** @param {any} fleet */

@@ -6,7 +6,7 @@ import { html, refill, set } from "./dom.js";
 import { hueOf, titleOf } from "./map.js";
 import { followMoves, isUnderWay } from "./moves.js";
 import { back } from "./overview.js";
-import { Places } from "./places.js";
+import { arrangement, Places } from "./places.js";
 import { composer } from "./composer.js";
 import { historyOf } from "./feed.js";
 import { command, linkTo } from "./links.js";
@@ -29,6 +29,8 @@ export class Groups {
     this._filter = "";
     /** The names of the members, by id. @type {Map<string, string>} */
     this._names = new Map();
+    /** What was known of the group when it was last read. @type {string|undefined} */
+    this._known = undefined;
   }
 
   /**
@@ -61,7 +63,6 @@ export class Groups {
     if (!this._id) {
       if (groups !== undefined) await this._mark();
     } else if (groups === null || groups?.includes(this._id) || change.aggregates !== undefined) {
-      if (groups?.includes(this._id)) this._outdate();
       await this._facts(this._id);
     }
   }
@@ -112,6 +113,7 @@ export class Groups {
     this._head = html("div", {});
     this._seen = html("div", {});
     this._answer = html("div", { class: "answer", role: "status" });
+    this._known = undefined;
     this._page.map.arrows([]);
     const [questions] = await Promise.all([this._questions(id), this._facts(id)]);
     if (this._id !== id) return;
@@ -133,6 +135,7 @@ export class Groups {
     const fleet = this._page.fleet;
     const places = new Places(fleet);
     const where = (/** @type {any} */ member, /** @type {string} */ scope) => placeOf(member, scope, fleet, places);
+    this._learn([group.policies, arrangement(audit.members)]);
     this._head?.replaceChildren(
       html("h2", {}, html("span", { class: `swatch ${hueOf(group.id)}` }), group.name),
       html("p", { class: "rules" }, group.meaning.sentence),
@@ -294,6 +297,13 @@ export class Groups {
     this._offered = html("p", { class: "buttons" }, button(name, apply), this._never());
     this._again = again;
     return this._offered;
+  }
+
+  /** What the page has read of the group. @param {any} read */
+  _learn(read) {
+    const now = JSON.stringify(read);
+    if (this._known !== undefined && now !== this._known) this._outdate();
+    this._known = now;
   }
 
   /** What was planned before the group changed is not to be applied. */

@@ -54,3 +54,18 @@ function letters(index) {
   const last = String.fromCharCode(65 + (index % 26));
   return index < 26 ? last : letters(Math.floor(index / 26) - 1) + last;
 }
+
+/**
+ * Which members share which places. Hidden identifiers are new in each audit, so they count by the order in which they appear.
+ * @param {{instance_id: string, placements: Record<string, string>}[]} members
+ */
+export function arrangement(members) {
+  /** @type {Map<string, number>} */
+  const numbers = new Map();
+  const known = (/** @type {string} */ id) => {
+    if (!MADE_UP.test(id)) return id;
+    if (!numbers.has(id)) numbers.set(id, numbers.size);
+    return numbers.get(id);
+  };
+  return members.map((each) => [each.instance_id, ...Object.values(each.placements).map(known)]);
+}

@@ -20,7 +20,7 @@ from tests.browser.conftest import (
 )
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 MARKS = "svg.map .mark"
 # Which of the views, beside those that the tests below come to, are shown in the documentation.
@@ -89,6 +89,25 @@ def test_the_map_can_be_skipped(visit: Visit, world: World) -> None:
 def test_the_map_is_divided_by_any_scope(visit: Visit, world: World) -> None:
     page = visit(world.admin)
     page.get_by_label("Divide by").select_option("switch")
+    counted(page, "svg.map .aggregate", 6)
+    counted(page, "svg.map .host", 48)
+
+
+def test_a_late_answer_does_not_undo_the_division_of_the_map(visit: Visit, world: World) -> None:
+    page = visit(world.admin)
+    counted(page, "svg.map .host", 48)
+    whole = re.compile(r"os-fleet\?scope=rack&open=all")
+    late: list[Route] = []
+    page.route(whole, lambda route: late.append(route))
+    look(page, f"#/groups/{world.database}")
+    until(lambda: page.evaluate("1") and late)
+    page.get_by_label("Divide by").select_option("switch")
+    counted(page, "svg.map .aggregate", 6)
+    with page.expect_response(whole) as answered:
+        for each in late:
+            each.continue_()
+    answered.value.finished()
+    look(page, "#/groups")
     counted(page, "svg.map .aggregate", 6)
     counted(page, "svg.map .host", 48)
 
