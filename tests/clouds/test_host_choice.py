@@ -1,6 +1,7 @@
 """Clusters with scoped rules on a Nova that refuses hosts which Roost chose: the next host, and never a broken rule."""
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -180,7 +181,9 @@ async def test_what_nova_refuses_everywhere_is_a_reason_and_leaves_nothing() -> 
     outcomes = await made(nova, 2)
     assert nova.there == {}
     assert all(str(outcome.error).startswith("No valid host was found.") for outcome in outcomes)
-    assert all("Nova refused 12 of them." in str(outcome.error) for outcome in outcomes)
+    # The rule may leave the last hosts to one server alone: the other has its answer before these are tried.
+    said = " ".join(str(outcome.error) for outcome in outcomes)
+    assert max(map(int, re.findall(r"Nova refused (\d+) of them", said))) == 12
 
 
 async def test_more_servers_than_the_rule_has_places_for() -> None:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from roost import config
 from roost.api.app import App, make_services
 from roost.api.auth import RoostAuthenticator
-from roost.clouds.base import CloudError, ServerOutcome, ServerRequest
+from roost.clouds.base import CloudError, CloudServer, ServerOutcome, ServerRequest
 from roost.clouds.embedded import EmbeddedCloud, EmbeddedClouds
 from roost.clusters import engine as cluster_engine
 from roost.compute.scheduling import lifecycle
@@ -39,6 +39,8 @@ class Faults:
     """How many more times the cloud does not answer at all."""
     before_create: Callable[[], Any] | None = None
     after_create: Callable[[], Any] | None = None
+    after_lookup: Callable[[], Any] | None = None
+    """Once it was looked up which servers nodes have."""
     keep: set[str] = field(default_factory=set)
     """Servers that cannot be deleted."""
 
@@ -57,6 +59,11 @@ class FaultyCloud(EmbeddedCloud):
         outcomes = {outcome.node_id: outcome for outcome in made}
         await _pause(faults.after_create)
         return [outcomes.get(one.node_id) or ServerOutcome(one.node_id, None, reasons[one.node_id]) for one in requests]
+
+    async def find_servers(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
+        found = await EmbeddedCloud.find_servers(self, node_ids)
+        await _pause(_FAULTS[id(self.database)].after_lookup)
+        return found
 
     async def delete_servers(self, server_ids: Sequence[str], *, force: bool = False) -> dict[str, str]:
         kept = [server_id for server_id in server_ids if server_id in _FAULTS[id(self.database)].keep]

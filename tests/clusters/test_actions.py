@@ -154,6 +154,11 @@ async def test_an_action_cancelled_by_force_leaves_no_server_that_no_node_knows(
     assert (await house.get(f"/actions/{identifier}"))["status"] == "CANCELLED"
     deleted = await house.done(await house.call("DELETE", f"/clusters/{cluster['id']}?force=true"))
     assert deleted["status"] == "SUCCEEDED"
+    await _make_and_unmake(house, gate)
+
+
+async def _make_and_unmake(house: House, gate: Gate) -> None:
+    """Let servers be made that nothing waits for any more; they must go again."""
     made = house.faults.after_create = Gate()
     made.open.set()
     gate.open.set()
@@ -162,6 +167,35 @@ async def test_an_action_cancelled_by_force_leaves_no_server_that_no_node_knows(
         if not await house.servers():
             break
         await asyncio.sleep(0.05)
+    assert await house.servers() == set()
+
+
+async def test_a_server_that_comes_while_its_node_is_being_deleted_goes_too(house: House) -> None:
+    cluster = await house.cluster(0)
+    gate = house.faults.before_create = Gate()
+    await house.post(f"/clusters/{cluster['id']}/actions", {"scale_out": {"count": 2}})
+    await gate.reached.wait()
+    looked = house.faults.after_lookup = Gate()
+    deletion = await house.call("DELETE", f"/clusters/{cluster['id']}?force=true")
+    await looked.reached.wait()
+    house.faults.after_lookup = None
+    await _make_and_unmake(house, gate)
+    looked.open.set()
+    assert (await house.done(deletion))["status"] == "SUCCEEDED"
+    assert await house.servers() == set()
+
+
+async def test_a_server_that_a_recovery_made_too_late_goes_with_its_node(house: House) -> None:
+    cluster = await house.cluster(1)
+    gate = house.faults.after_create = Gate()
+    [node] = await house.members(cluster)
+    recovery = await house.post(f"/nodes/{node['id']}/actions", {"recover": {"operation": "RECREATE"}})
+    await gate.reached.wait()
+    house.faults.after_create = None
+    identifier = recovery.headers["location"].rpartition("/")[2]
+    await house.call("PATCH", f"/actions/{identifier}?force=true", {"action": {"status": "CANCELLED"}})
+    gate.open.set()
+    assert (await house.done(await house.call("DELETE", f"/clusters/{cluster['id']}")))["status"] == "SUCCEEDED"
     assert await house.servers() == set()
 
 

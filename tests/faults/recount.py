@@ -230,7 +230,7 @@ def locks(truth: Truth) -> Iterator[str]:
         if row["owner"] is not None
     )
     for session in truth["sessions"]:
-        if session["since"] > LONGEST_TRANSACTION:
+        if session["since"] is not None and session["since"] > LONGEST_TRANSACTION:
             yield f"a session is {session['state']}, and holds its locks, since {session['since']}: {session['query']}"
 
 

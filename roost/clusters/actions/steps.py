@@ -430,7 +430,10 @@ def _own_report(work: Work) -> Report:
 
 async def forget_unmade(work: Work, context: PlanningContext, doomed: Sequence[str]) -> None:
     """Forget new nodes that could not be made, and whatever the cloud may have left of them."""
-    async with work.engine.database.begin() as connection:
+    async with work.write() as connection:
+        # As for any deletion: an attempt that was overtaken while it made them sees that they will not stay.
+        going = nodes.update().where(state.among(nodes.c.id, doomed)).values(status=NodeStatus.DELETING)
+        await connection.execute(going)
         found = await state.nodes_by_id(connection, doomed)
         rows = await state.profiles_by_id(connection, [node.profile_id for node in found.values()])
     gone: list[str] = []
@@ -444,6 +447,8 @@ async def forget_unmade(work: Work, context: PlanningContext, doomed: Sequence[s
         gone += [outcome.node_id for outcome in outcomes if outcome.ok]
     async with work.write() as connection:
         await connection.execute(nodes.delete().where(state.among(nodes.c.id, gone)))
+        stays = nodes.update().where(state.among(nodes.c.id, found.keys() - gone)).values(status=NodeStatus.ERROR)
+        await connection.execute(stays)
 
 
 async def close(connection: AsyncConnection, work: Work, status: ActionStatus, reason: str) -> None:
@@ -480,13 +485,17 @@ async def release_nodes(connection: AsyncConnection, node_ids: Sequence[str], re
 
 
 async def clear_away(work: Work) -> None:
-    """Unmake what this attempt made for nodes that are no more: it was overtaken while the cloud was at it."""
+    """Unmake what this attempt made for nodes that are gone or going: it was overtaken while the cloud was at it.
+
+    A node that is to stay now, and is deleted later, is deleted with what was made here.
+    """
     batch = work.in_hand
     if batch is None:
         return
     async with work.engine.database.begin() as connection:
         found = await state.nodes_by_id(connection, [node.id for node in batch.nodes])
-    orphans = [node for node in batch.nodes if node.id not in found]
+    stay = {node.id for node in found.values() if node.status != NodeStatus.DELETING}
+    orphans = [node for node in batch.nodes if node.id not in stay]
     if orphans:
         await batch.profile.delete(batch.cloud, orphans)
 

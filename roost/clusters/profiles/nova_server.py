@@ -236,20 +236,20 @@ class ServerProfile(Profile):
         )
 
     async def delete(self, cloud: Cloud, nodes: Sequence[NodeView], *, force: bool = False) -> list[NodeOutcome]:
-        """Delete all servers at once, also one of which the node does not know yet."""
-        unknown = [node.id for node in nodes if not node.physical_id]
-        found = await cloud.find_servers(unknown) if unknown else {}
-        servers = {node.id: node.physical_id or (found[node.id].id if node.id in found else None) for node in nodes}
-        reasons = await cloud.delete_servers([server for server in servers.values() if server], force=force)
-        going = [node for node in nodes if servers[node.id] not in reasons]
+        """Delete all servers at once, also those that nodes do not know yet: an action that was cut short left them."""
+        found = await cloud.find_servers([node.id for node in nodes])
+        servers = {
+            node.id: {node.physical_id, found[node.id].id if node.id in found else None} - {None} for node in nodes
+        }
+        reasons = await cloud.delete_servers([each for some in servers.values() for each in some if each], force=force)
+        going = [node for node in nodes if not servers[node.id] & reasons.keys()]
         others = [each for node in going for each in _ports_of_senlin(node)]
         if going and (others or any(map(_asks_of_port, self.spec_data["networks"] or ()))):
             await cloud.release_ports([node.id for node in going], others)
         outcomes = []
         for node in nodes:
-            server = servers[node.id]
-            reason = reasons.get(server) if server else None
-            outcomes.append(NodeOutcome(node.id, reason is None, server if reason else None, reason or ""))
+            stuck = next(iter(servers[node.id] & reasons.keys()), None)
+            outcomes.append(NodeOutcome(node.id, stuck is None, stuck, reasons[stuck] if stuck else ""))
         return outcomes
 
     async def check(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[NodeOutcome]:
