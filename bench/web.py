@@ -130,18 +130,24 @@ def _interactions(page: "Page", admin: Any) -> dict[str, tuple[float, float]]:
     server = admin.ask("GET", "/compute/v2.1/servers?all_tenants=1&limit=1")["servers"][0]
     (group,) = admin.ask("GET", "/compute/v2.1/os-lists/groups?limit=1")["list"]["rows"]
     (rack,) = admin.ask("GET", "/compute/v2.1/os-lists/aggregates?scope=rack&limit=1")["list"]["rows"]
+    sorted_by = "document.querySelector('[aria-sort] a[href*=%s]')"
     heading = "document.querySelector('.panel h2')?.textContent.includes(%s)"
     deeds = {
         "open a list of servers": ("location.hash = '#/lists/servers'", heading % "' servers'"),
-        "sort it by host": (
-            "location.hash = '#/lists/servers?sort=host'",
-            "document.querySelector('[aria-sort] a[href*=host]')",
+        **{
+            f"sort it by {name}": (f"location.hash = '#/lists/servers?sort={name}'", sorted_by % name)
+            for name in ("host", "zone", "status", "flavor", "project")
+        },
+        "find a project in it": (
+            "location.hash = '#/lists/servers?q=demo'",
+            "document.querySelector('#filter-q')?.value === 'demo'",
         ),
         "filter it by state": ("location.hash = '#/lists/servers?status=ERROR'", heading % "'0 servers'"),
         "open a host": (f"location.hash = '#/host/{rack['name']}-host1'", heading % "'-host1'"),
         "open a rack": (f"location.hash = '#/aggregate/{rack['id']}'", heading % f"'{rack['name']}'"),
         "open a server": (f"location.hash = '#/server/{server['id']}'", heading % f"'{server['name']}'"),
         "open a group": (f"location.hash = '#/groups/{group['id']}'", heading % f"'{group['name']}'"),
+        "sort the groups by members": ("location.hash = '#/lists/groups?sort=members:desc'", sorted_by % "members"),
         "open the groups": ("location.hash = '#/groups'", heading % "'Server groups'"),
         "open the history": ("location.hash = '#/feed'", heading % "'What happened'"),
         "open the overview": ("location.hash = '#/'", heading % "'wrong'"),

@@ -28,7 +28,11 @@ class SortKey:
     @property
     def order(self) -> sa.ColumnElement[Any]:
         """What ORDER BY takes. Without nulls, the plain form lets PostgreSQL use an index."""
-        order = self.column.desc() if self.descends else self.column.asc()
+        return self.order_by(self.column)
+
+    def order_by(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+        """The same order, of a column with the same values."""
+        order = column.desc() if self.descends else column.asc()
         if not self._nullable:
             return order
         return order.nulls_last() if self.descends else order.nulls_first()
@@ -41,6 +45,12 @@ class SortKey:
             return sa.and_(self.column > value)
         below = self.column < value
         return sa.or_(below, self.column.is_(None)) if self._nullable else below
+
+    def since(self, value: Any) -> sa.ColumnElement[bool]:
+        """The rows with this value and those that follow it, in a form with which an index scan begins there."""
+        if self._nullable:
+            return sa.true()
+        return self.column <= value if self.descends else self.column >= value
 
     def same(self, value: Any) -> sa.ColumnElement[bool]:
         """The rows with this value."""
@@ -73,15 +83,33 @@ async def read(
     page: PageRequest,
     *conditions: sa.ColumnElement[bool],
     named: sa.Column[Any],
+    ways: Sequence[sa.ColumnElement[bool]] = (),
 ) -> Sequence[sa.Row[Any]]:
     """Read a page. `visible` selects what the caller may see, `conditions` filter it, and `named` is the column that a
-    marker refers to: a marker may be any visible item, filtered out or not. The last key must be unique."""
-    query = visible.where(*conditions).order_by(*(key.order for key in keys)).limit(page.limit)
-    if page.offset:
-        query = query.offset(page.offset)
+    marker refers to: a marker may be any visible item, filtered out or not. The last key must be unique. With `ways`,
+    an item is read if it meets one of these conditions; none may meet two. Each is read by an index of its own."""
+    query = visible.where(*conditions)
     if page.marker is not None:
         query = query.where(await _after_marker(connection, visible, keys, page.marker, named))
+    query = _united(query, keys, page.limit, ways) if len(ways) > 1 else _ordered(query.where(*ways), keys, page.limit)
+    if page.offset:
+        query = query.offset(page.offset)
     return await every_row(await connection.execute(query))
+
+
+def _ordered(query: sa.Select[Any], keys: Sequence[SortKey], limit: int | None) -> sa.Select[Any]:
+    return query.order_by(*(key.order for key in keys)).limit(limit)
+
+
+def _united(
+    query: sa.Select[Any], keys: Sequence[SortKey], limit: int | None, ways: Sequence[sa.ColumnElement[bool]]
+) -> sa.Select[Any]:
+    """The first of all from the first of each way."""
+    columns = [key.column.label(f"key{place}") for place, key in enumerate(keys)]
+    firsts = [_ordered(query.add_columns(*columns).where(way), keys, limit).subquery().select() for way in ways]
+    found = sa.union_all(*firsts).subquery()
+    order = [key.order_by(found.c[f"key{place}"]) for place, key in enumerate(keys)]
+    return sa.select(*(found.c[column.key] for column in query.selected_columns)).order_by(*order).limit(limit)
 
 
 async def every_row(result: sa.CursorResult[Any]) -> Sequence[sa.Row[Any]]:
@@ -112,7 +140,7 @@ async def _after_marker(
     after: sa.ColumnElement[bool] = sa.false()
     for key, value in zip(reversed(keys), reversed(last), strict=True):
         after = sa.or_(key.after(value), sa.and_(key.same(value), after))
-    return after
+    return sa.and_(keys[0].since(last[0]), after)
 
 
 def _could_name(column: sa.Column[Any], marker: str) -> bool:

@@ -11,12 +11,14 @@ from sqlalchemy.dialects.postgresql import TSQUERY
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 SERVERS = (
-    "name || ' ' || CAST(id AS text) || ' ' || project_id || ' ' "
-    "|| translate(CAST(jsonb_path_query_array(addresses, '$.*[*].addr') AS text), '[]\"', '   ')"
+    "{table}.name || ' ' || CAST({table}.id AS text) || ' ' || {table}.project_id || ' ' "
+    "|| translate(CAST(jsonb_path_query_array({table}.addresses, '$.*[*].addr') AS text), '[]\"', '   ')"
 )
-GROUPS = "name || ' ' || CAST(id AS text) || ' ' || project_id"
-HOSTS = "name || ' ' || CAST(uuid AS text) || ' ' || address || ' ' || availability_zone"
-NAMED = "name || ' ' || id || ' ' || project_id"
+GROUPS = "{table}.name || ' ' || CAST({table}.id AS text) || ' ' || {table}.project_id"
+HOSTS = (
+    "{table}.name || ' ' || CAST({table}.uuid AS text) || ' ' || {table}.address || ' ' || {table}.availability_zone"
+)
+NAMED = "{table}.name || ' ' || {table}.id || ' ' || {table}.project_id"
 """Clusters and nodes."""
 
 _SEPARATORS = "-_/,"
@@ -37,11 +39,11 @@ def split(query: str) -> list[str]:
     return [word for word in re.split(rf"[{re.escape(_SEPARATORS)}\s]+", query.lower()) if word][:MOST_WORDS]
 
 
-def matching(text: str, query: str) -> sa.ColumnElement[bool]:
-    """Whether every word of the query begins a word of the row."""
+def matching(text: str, table: str, query: str) -> sa.ColumnElement[bool]:
+    """Whether every word of the query begins a word of the table's row."""
     quoted = (word.replace("\\", "\\\\").replace("'", "''") for word in split(query))
     asked = sa.cast(sa.literal(" & ".join(f"'{word}':*" for word in quoted)), TSQUERY)
-    return sa.literal_column(expression(text)).op("@@", is_comparison=True)(asked)
+    return sa.literal_column(expression(text.format(table=table))).op("@@", is_comparison=True)(asked)
 
 
 async def use_index(connection: AsyncConnection) -> None:

@@ -24,6 +24,7 @@ const PAGING = ["sort", "limit", "marker"];
 /** Columns of sentences, which wrap. */
 const LONG = ["fault", "reason", "rules"];
 const MOST_ROWS = 1000;
+const ROWS = "50";
 const LIST = "/compute/v2.1/os-lists/";
 const EXPORT = "/compute/v2.1/os-exports/";
 
@@ -39,7 +40,7 @@ export class Lists {
   /** @param {string[]} path @param {HTMLElement} panel @param {URLSearchParams} query */
   async open([kind = "servers"], panel, query) {
     this._shown = { kind, panel, query };
-    const { list } = await get(`${LIST}${encodeURIComponent(kind)}?${query}`);
+    const list = await load(kind, query);
     if (this._shown.panel !== panel) return;
     const kinds = KINDS.filter((each) => this._page.fleet.all || !OPERATORS.includes(each));
     const tabs = kinds.map((each) => html("a", { href: `#/lists/${each}`, "aria-current": each === kind ? "page" : null }, each));
@@ -64,7 +65,7 @@ export class Lists {
   async changed() {
     const shown = this._shown;
     if (!shown) return;
-    const { list } = await get(`${LIST}${encodeURIComponent(shown.kind)}?${shown.query}`);
+    const list = await load(shown.kind, shown.query);
     if (this._shown === shown) this._fill(list);
   }
 
@@ -79,6 +80,13 @@ export class Lists {
     this._heading.textContent = `${list.total.toLocaleString("en")} ${list.total === 1 ? kind.slice(0, -1) : kind}`;
     refill(this._rows, [table(kind, list, query), pager(kind, list, query)]);
   }
+}
+
+/** One page of a list. @param {string} kind @param {URLSearchParams} query */
+async function load(kind, query) {
+  const asked = new URLSearchParams(query);
+  if (!asked.has("limit")) asked.set("limit", ROWS);
+  return (await get(`${LIST}${encodeURIComponent(kind)}?${asked}`)).list;
 }
 
 /** @param {string} kind @param {URLSearchParams} query */
@@ -161,7 +169,7 @@ function cell(kind, row, name) {
 /** @param {string} kind @param {any} list @param {URLSearchParams} query */
 function pager(kind, list, query) {
   const last = list.rows.at(-1);
-  const limit = Math.min(Number(query.get("limit") ?? 100), MOST_ROWS);
+  const limit = Math.min(Number(query.get("limit") ?? ROWS), MOST_ROWS);
   const next = new URLSearchParams(query);
   if (last) next.set("marker", String(last.id));
   const first = new URLSearchParams(query);

@@ -28,7 +28,8 @@ async def test_words_are_found_by_their_beginnings(database: Database, query: st
         # The id is searched as well: a random one may begin with the 2 that this name lacks.
         row = {"id": str(uuid.UUID(int=0)), "name": "Shop-web-1/o'x", "project_id": "p", "user_id": "u"}
         await connection.execute(server_groups.insert().values(**row))
-        names = await connection.scalars(sa.select(server_groups.c.name).where(words.matching(words.GROUPS, query)))
+        matches = words.matching(words.GROUPS, "server_groups", query)
+        names = await connection.scalars(sa.select(server_groups.c.name).where(matches))
         assert bool(names.all()) is found
 
 
@@ -40,7 +41,7 @@ async def test_every_table_is_searched_through_its_index(database: Database) -> 
 
 
 async def plan_of(connection: AsyncConnection, table: str, text: str) -> str:
-    query = sa.select(sa.literal(1)).select_from(sa.text(table)).where(words.matching(text, "a'b web"))
+    query = sa.select(sa.literal(1)).select_from(sa.text(table)).where(words.matching(text, table, "a'b web"))
     compiled = query.compile(connection.engine, compile_kwargs={"literal_binds": True})
     rows = await connection.execute(sa.text(f"EXPLAIN {compiled}".replace(":", "\\:")))
     return "\n".join(row[0] for row in rows)

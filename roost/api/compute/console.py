@@ -75,9 +75,11 @@ async def show_list(call: Call) -> Reply:
     """List one kind of thing, filtered, sorted and paged."""
     asked = await _asked(call)
     limit = min(int(call.query.get("limit") or 100), _MOST_ROWS)
-    rows = await _page(call, asked, PageRequest(limit, call.query.get("marker")))
+    page = PageRequest(limit, call.query.get("marker"))
     async with call.services.database.begin() as connection:
-        total = await lists.count(connection, asked)
+        rows = await _page(call, connection, asked, page)
+        whole = page.marker is None and len(rows) < limit
+        total = len(rows) if whole else await lists.count(connection, asked)
     columns = list(asked.kind.shown(asked.project_id is None))
     view = {"kind": call.path["kind"], "columns": columns, "total": total, "rows": [_shown(row) for row in rows]}
     return {"list": view}
@@ -108,12 +110,11 @@ async def _broken(call: Call) -> list[BrokenRule]:
     return [each.shown(identifiers) for each in broken if _project(call) in (None, each.project_id)]
 
 
-async def _page(call: Call, asked: ListRequest, page: PageRequest) -> list[dict[str, Any]]:
+async def _page(call: Call, connection: AsyncConnection, asked: ListRequest, page: PageRequest) -> list[dict[str, Any]]:
     """One page of a list; of groups, with what their rules are in words, and how many of them are broken."""
-    async with call.services.database.begin() as connection:
-        rows = await lists.read(connection, asked, page)
-        if asked.kind is lists.KINDS["groups"]:
-            await _describe(call, connection, rows)
+    rows = await lists.read(connection, asked, page)
+    if asked.kind is lists.KINDS["groups"]:
+        await _describe(call, connection, rows)
     return rows
 
 
@@ -141,7 +142,8 @@ async def export(call: Call) -> Reply:
     name = f"{call.path['kind']}.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     # A question that cannot be answered is refused here, before the answer begins.
-    rows = await _page(call, asked, PageRequest(_PAGE_OF_EXPORT))
+    async with call.services.database.begin() as connection:
+        rows = await _page(call, connection, asked, PageRequest(_PAGE_OF_EXPORT))
     return StreamingResponse(_lines(call, asked, form, rows), media_type=kind, headers=headers)
 
 
@@ -149,7 +151,8 @@ async def _after(call: Call, asked: ListRequest, rows: list[dict[str, Any]]) -> 
     """The page after this one: after its last row that there still is, since others may delete them meanwhile."""
     for row in reversed(rows):
         with suppress(UnknownMarker):
-            return await _page(call, asked, PageRequest(_PAGE_OF_EXPORT, str(row["id"])))
+            async with call.services.database.begin() as connection:
+                return await _page(call, connection, asked, PageRequest(_PAGE_OF_EXPORT, str(row["id"])))
     return []
 
 

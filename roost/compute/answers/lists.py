@@ -4,8 +4,8 @@ Each kind says which columns it has, which of them only operators see, and which
 and exports all read from here.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.errors import Invalid
 from roost.store import pages, words
-from roost.store.pages import PageRequest, SortKey
+from roost.store.pages import PageRequest, SortKey, UnknownMarker
 from roost.store.tables.clusters import actions, clusters, nodes
 from roost.store.tables.compute import aggregate_hosts, aggregates, hosts, scopes
 from roost.store.tables.identity import projects
@@ -22,6 +22,40 @@ from roost.store.tables.servers import project_usage, server_groups, servers
 from roost.store.uuids import is_uuid
 
 Column = sa.ColumnElement[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ListWalk:
+    """Sorting by a column of what rows belong to: the few parents that a page needs are read in order, then their rows.
+
+    Rows without a parent are read apart: they come first, or last in descending order.
+    """
+
+    parent: sa.Table
+    link: Column
+    keys: tuple[Column, ...]
+    private: tuple[Column, ...] = ()
+    """What else to sort by for operators: others are not to learn it from the order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListCount:
+    """How many rows of another table belong to each row."""
+
+    link: Column
+    row: Column
+    condition: sa.ColumnElement[bool] = field(default_factory=sa.true)
+
+    @property
+    def each(self) -> Column:
+        """The count of one row, for the few on a page."""
+        return sa.select(sa.func.count()).where(self.link == self.row, self.condition).scalar_subquery()
+
+    def sorting(self, source: sa.FromClause) -> tuple[sa.FromClause, Column]:
+        """What to sort all rows by: counted together, not row by row."""
+        counted = sa.select(self.link.label("row"), sa.func.count().label("number")).where(self.condition)
+        totals = counted.group_by(self.link).subquery()
+        return source.outerjoin(totals, totals.c.row == self.row), sa.func.coalesce(totals.c.number, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +67,10 @@ class ListKind:
     columns: Mapping[str, Column]
     filters: Mapping[str, Column]
     """What each filter compares: a column as an index has it, where there is one."""
+    walks: Mapping[str, "ListWalk"] = field(default_factory=dict)
+    """Columns that are sorted by way of another table."""
+    counts: Mapping[str, "ListCount"] = field(default_factory=dict)
+    """Columns that count rows of another table."""
     words: str | None = None
     """What it is searched by, if an index has its words; else by the beginning of its name or id."""
     owner: Column | None = None
@@ -52,15 +90,19 @@ class ListKind:
         """The columns that the caller sees."""
         return {name: each for name, each in self.columns.items() if operator or name not in self.private}
 
-    def matching(self, query: str) -> list[sa.Select[Any]]:
-        """The rows that a search finds, each way by its own index: by their words, by the name of their state, and by
-        that of their project."""
+    def matching(self, query: str, owners: Sequence[str]) -> list[sa.ColumnElement[bool]]:
+        """The ways in which a search finds rows, each with its own index: by their words, by the name of their state,
+        and by the projects of that name."""
         wanted = query.lower().strip()
         ways = [self._worded(query)]
         ways += [_equals("state", self.filters[self.state], each) for each in self.states if each.lower() == wanted]
-        if self.owner is not None:
-            ways.append(self.owner.in_(sa.select(projects.c.id).where(sa.func.lower(projects.c.name) == wanted)))
-        return [sa.select(self.id.label("id")).where(way).correlate(None) for way in ways]
+        return [*ways, self.owner.in_(owners)] if self.owner is not None and owners else ways
+
+    def apart(self, query: str, owners: Sequence[str]) -> list[sa.ColumnElement[bool]]:
+        """The same ways, each row in one of them alone. Words come last: they cost the most to test."""
+        words, *others = self.matching(query, owners)
+        ways = [*others, words]
+        return [sa.and_(way, *(sa.not_(other) for other in ways[:place])) for place, way in enumerate(ways)]
 
     def _worded(self, query: str) -> sa.ColumnElement[bool]:
         if self.words is None:
@@ -68,7 +110,7 @@ class ListKind:
             text = (sa.func.lower(self.table.c.name), sa.cast(self.id, sa.Text))
             inside = sa.func.lower(self.table.c.name).like(f"%{begin}")
             return sa.or_(inside, *(each.like(begin) for each in text))
-        return words.matching(self.words, query)
+        return words.matching(self.words, self.table.name, query)
 
 
 _STATUS = {"building": "BUILD", "stopped": "SHUTOFF", "resized": "VERIFY_RESIZE", "shelved": "SHELVED"}
@@ -77,12 +119,12 @@ _CLUSTER_STATES = frozenset({"ACTIVE", "CRITICAL", "ERROR", "WARNING", "CREATING
 _HOST_STATE = sa.case((hosts.c.forced_down, "down"), (sa.not_(hosts.c.enabled), "disabled"), else_="up")
 
 
-def _named_project(owner: Column) -> Column:
-    return sa.func.coalesce(sa.select(projects.c.name).where(projects.c.id == owner).scalar_subquery(), owner)
+def _with_project(source: sa.FromClause, table: sa.Table) -> sa.FromClause:
+    return source.outerjoin(projects, projects.c.id == table.c.project_id)
 
 
 def _owned(table: sa.Table) -> dict[str, Column]:
-    return {"project": _named_project(table.c.project_id), "project_id": table.c.project_id}
+    return {"project": sa.func.coalesce(projects.c.name, table.c.project_id), "project_id": table.c.project_id}
 
 
 def _by_owner(table: sa.Table) -> dict[str, Column]:
@@ -93,22 +135,18 @@ _used = sa.func.greatest(
     sa.cast(hosts.c.vcpus_used, sa.Float) / sa.func.nullif(hosts.c.vcpus, 0),
     sa.cast(hosts.c.memory_mb_used, sa.Float) / sa.func.nullif(hosts.c.memory_mb, 0),
 )
-_count_members = sa.select(sa.func.count()).where(servers.c.group_id == server_groups.c.id).scalar_subquery()
-_count_failed = (
-    sa.select(sa.func.count())
-    .where(servers.c.group_id == server_groups.c.id, servers.c.vm_state == sa.literal_column("'error'"))
-    .scalar_subquery()
-)
-_count_hosts = sa.select(sa.func.count()).where(aggregate_hosts.c.aggregate_id == aggregates.c.id).scalar_subquery()
-_count_aggregates = sa.select(sa.func.count()).where(aggregates.c.scope_id == scopes.c.id).scalar_subquery()
-_count_nodes = sa.select(sa.func.count()).where(nodes.c.cluster_id == clusters.c.id).scalar_subquery()
+_members = ListCount(servers.c.group_id, server_groups.c.id)
+_failed = ListCount(servers.c.group_id, server_groups.c.id, servers.c.vm_state == sa.literal_column("'error'"))
+_hosts = ListCount(aggregate_hosts.c.aggregate_id, aggregates.c.id)
+_aggregates = ListCount(aggregates.c.scope_id, scopes.c.id)
+_nodes = ListCount(nodes.c.cluster_id, clusters.c.id)
 
 KINDS: Mapping[str, ListKind] = {
     "servers": ListKind(
         servers,
-        servers.outerjoin(hosts, hosts.c.id == servers.c.host_id).outerjoin(
-            server_groups, server_groups.c.id == servers.c.group_id
-        ),
+        _with_project(servers, servers)
+        .outerjoin(hosts, hosts.c.id == servers.c.host_id)
+        .outerjoin(server_groups, server_groups.c.id == servers.c.group_id),
         {
             "id": servers.c.id,
             "name": servers.c.name,
@@ -132,27 +170,33 @@ KINDS: Mapping[str, ListKind] = {
             "group_id": servers.c.group_id,
             **_by_owner(servers),
         },
-        words.SERVERS,
-        servers.c.project_id,
-        frozenset({"host"}),
+        {
+            "host": ListWalk(hosts, servers.c.host_id, (hosts.c.name,)),
+            "zone": ListWalk(hosts, servers.c.host_id, (hosts.c.availability_zone,), (hosts.c.name,)),
+            "group": ListWalk(server_groups, servers.c.group_id, (server_groups.c.name,)),
+        },
+        words=words.SERVERS,
+        owner=servers.c.project_id,
+        private=frozenset({"host"}),
         states=frozenset(
             {"ACTIVE", "BUILD", "ERROR", "PAUSED", "RESCUED", "SHELVED", "SHUTOFF", "SUSPENDED", "VERIFY_RESIZE"}
         ),
     ),
     "groups": ListKind(
         server_groups,
-        server_groups,
+        _with_project(server_groups, server_groups),
         {
             "id": server_groups.c.id,
             "name": server_groups.c.name,
-            "members": _count_members,
-            "failed": _count_failed,
+            "members": _members.each,
+            "failed": _failed.each,
             **_owned(server_groups),
             "created_at": server_groups.c.created_at,
         },
         _by_owner(server_groups),
-        words.GROUPS,
-        server_groups.c.project_id,
+        counts={"members": _members, "failed": _failed},
+        words=words.GROUPS,
+        owner=server_groups.c.project_id,
     ),
     "hosts": ListKind(
         hosts,
@@ -172,7 +216,7 @@ KINDS: Mapping[str, ListKind] = {
             "reason": sa.func.coalesce(hosts.c.disabled_reason, ""),
         },
         {"name": hosts.c.name, "state": _HOST_STATE, "zone": hosts.c.availability_zone},
-        words.HOSTS,
+        words=words.HOSTS,
         state="state",
         states=frozenset({"up", "disabled", "down"}),
     ),
@@ -184,36 +228,39 @@ KINDS: Mapping[str, ListKind] = {
             "name": aggregates.c.name,
             "scope": sa.func.coalesce(scopes.c.name, ""),
             "zone": aggregates.c.availability_zone,
-            "hosts": _count_hosts,
+            "hosts": _hosts.each,
         },
         {"id": aggregates.c.id, "scope": scopes.c.name, "zone": aggregates.c.availability_zone},
+        counts={"hosts": _hosts},
     ),
     "scopes": ListKind(
         scopes,
         scopes,
-        {"id": scopes.c.id, "name": scopes.c.name, "aggregates": _count_aggregates},
+        {"id": scopes.c.id, "name": scopes.c.name, "aggregates": _aggregates.each},
         {"id": scopes.c.id},
+        counts={"aggregates": _aggregates},
     ),
     "clusters": ListKind(
         clusters,
-        clusters,
+        _with_project(clusters, clusters),
         {
             "id": clusters.c.id,
             "name": clusters.c.name,
             "status": clusters.c.status,
-            "nodes": _count_nodes,
+            "nodes": _nodes.each,
             "desired": clusters.c.desired_capacity,
             **_owned(clusters),
             "reason": clusters.c.status_reason,
         },
         {"status": clusters.c.status, **_by_owner(clusters)},
-        words.NAMED,
-        clusters.c.project_id,
+        counts={"nodes": _nodes},
+        words=words.NAMED,
+        owner=clusters.c.project_id,
         states=_CLUSTER_STATES,
     ),
     "nodes": ListKind(
         nodes,
-        nodes.outerjoin(clusters, clusters.c.id == nodes.c.cluster_id),
+        _with_project(nodes, nodes).outerjoin(clusters, clusters.c.id == nodes.c.cluster_id),
         {
             "id": nodes.c.id,
             "name": nodes.c.name,
@@ -225,13 +272,14 @@ KINDS: Mapping[str, ListKind] = {
             "reason": nodes.c.status_reason,
         },
         {"status": nodes.c.status, "cluster_id": nodes.c.cluster_id, **_by_owner(nodes)},
-        words.NAMED,
-        nodes.c.project_id,
+        {"cluster": ListWalk(clusters, nodes.c.cluster_id, (clusters.c.name,))},
+        words=words.NAMED,
+        owner=nodes.c.project_id,
         states=_CLUSTER_STATES,
     ),
     "actions": ListKind(
         actions,
-        actions,
+        _with_project(actions, actions),
         {
             "id": actions.c.id,
             "name": actions.c.name,
@@ -290,15 +338,52 @@ async def read(connection: AsyncConnection, request: ListRequest, page: PageRequ
     columns = kind.shown(request.project_id is None)
     if request.sort not in columns:
         raise Invalid(f"'{request.sort}' is not a column to sort by; use one of {', '.join(columns)}.")
-    key = SortKey(columns[request.sort], request.descends)
-    keys = [key] if request.sort == "id" else [key, SortKey(kind.id)]
-    visible = sa.select(kind.id.label("id")).select_from(kind.source).where(*_visible(request))
-    conditions = _conditions(request, columns)
-    if words.split(request.query):
-        await words.use_index(connection)
-    ids = [row.id for row in await pages.read(connection, visible, keys, page, *conditions, named=kind.id)]
+    conditions, ways = _conditions(request, columns), await _ways(connection, request)
+    ids = await _ids(connection, list(_orders(request, columns)), page, conditions, kind.id, ways)
     rows = {row["id"]: row for row in await _rows(connection, kind, columns, ids)}
     return [rows[each] for each in ids if each in rows]
+
+
+async def _ids(
+    connection: AsyncConnection,
+    parts: Sequence[tuple[sa.Select[Any], list[SortKey]]],
+    page: PageRequest,
+    conditions: Sequence[sa.ColumnElement[bool]],
+    named: sa.Column[Any],
+    ways: Sequence[sa.ColumnElement[bool]],
+) -> list[Any]:
+    """Which rows are on the page: from the part with the marker, and from those after it until the page is full."""
+    ids: list[Any] = []
+    marker, limit = page.marker, page.limit or 0
+    for place, (visible, keys) in enumerate(parts):
+        rest = PageRequest(limit - len(ids), marker)
+        try:
+            rows = await pages.read(connection, visible, keys, rest, *conditions, named=named, ways=ways)
+        except UnknownMarker:
+            if place == len(parts) - 1:
+                raise
+            continue
+        ids, marker = [*ids, *(row.id for row in rows)], None
+    return ids
+
+
+def _orders(request: ListRequest, columns: Mapping[str, Column]) -> Iterator[tuple[sa.Select[Any], list[SortKey]]]:
+    """The parts of a list, one after another: what is visible of each, and what it is sorted by."""
+    kind, source, column = request.kind, request.kind.source, columns[request.sort]
+    if request.sort in kind.counts:
+        source, column = kind.counts[request.sort].sorting(source)
+    visible = sa.select(kind.id.label("id")).select_from(source).where(*_visible(request))
+    last = [SortKey(kind.id)]
+    walk = kind.walks.get(request.sort)
+    if walk is None:
+        yield visible, [SortKey(column, request.descends), *([] if column is kind.id else last)]
+        return
+    keys = walk.keys + (walk.private if request.project_id is None else ())
+    parts = [
+        (visible.where(walk.link.is_(None)), last),
+        (visible.where(walk.parent.c.id.is_not(None)), [*(SortKey(each, request.descends) for each in keys), *last]),
+    ]
+    yield from reversed(parts) if request.descends else parts
 
 
 async def _rows(
@@ -311,12 +396,24 @@ async def _rows(
 
 async def count(connection: AsyncConnection, request: ListRequest) -> int:
     """How many the whole list has."""
-    if words.split(request.query):
-        await words.use_index(connection)
-    columns = request.kind.shown(request.project_id is None)
-    query = sa.select(sa.func.count()).select_from(request.kind.source)
-    found = await connection.scalar(query.where(*_visible(request), *_conditions(request, columns)))
-    return int(found or 0)
+    kind = request.kind
+    query = sa.select(sa.func.count()).select_from(kind.source)
+    query = query.where(*_visible(request), *_conditions(request, kind.shown(request.project_id is None)))
+    counts = [query.where(way) for way in await _ways(connection, request)] or [query]
+    return sum([int(await connection.scalar(each) or 0) for each in counts])
+
+
+async def _ways(connection: AsyncConnection, request: ListRequest) -> list[sa.ColumnElement[bool]]:
+    """How the rows with the words of the query are found; none without words."""
+    if not words.split(request.query):
+        return []
+    await words.use_index(connection)
+    return request.kind.apart(request.query, await _projects_named(connection, request.query))
+
+
+async def _projects_named(connection: AsyncConnection, query: str) -> Sequence[str]:
+    named = sa.func.lower(projects.c.name) == query.lower().strip()
+    return (await connection.scalars(sa.select(projects.c.id).where(named))).all()
 
 
 def _visible(request: ListRequest) -> list[sa.ColumnElement[bool]]:
@@ -332,8 +429,6 @@ def _conditions(request: ListRequest, columns: Mapping[str, Column]) -> list[sa.
         if name not in kind.filters or name not in columns:
             raise Invalid(f"'{name}' is not a filter of this list; use one of {', '.join(sorted(kind.filters))}.")
         found.append(_equals(name, kind.filters[name], value))
-    if words.split(request.query):
-        found.append(kind.id.in_(sa.union_all(*kind.matching(request.query))))
     if request.broken is not None:
         found.append(kind.id.in_(list(request.broken)))
     return found
@@ -341,7 +436,8 @@ def _conditions(request: ListRequest, columns: Mapping[str, Column]) -> list[sa.
 
 def _equals(name: str, column: Column, value: str) -> sa.ColumnElement[bool]:
     if name == "project":
-        return sa.or_(column == value, column.in_(sa.select(projects.c.id).where(projects.c.name == value)))
+        named = sa.select(projects.c.id).where(projects.c.name == value).correlate(None)
+        return sa.or_(column == value, column == sa.any_(sa.func.array(named.scalar_subquery())))
     if isinstance(column.type, sa.Uuid):
         return column == value if is_uuid(value) else sa.false()
     if column is _SERVER_STATUS and value == "ERROR":
@@ -357,11 +453,13 @@ async def search(
     if not words.split(query):
         return found
     await words.use_index(connection)
+    owners = await _projects_named(connection, query)
     for name, kind in KINDS.items():
         if project_id is not None and kind.owner is None:
             continue
         request = ListRequest(kind, project_id, {}, query)
-        matches = [each.where(*_visible(request)).limit(limit) for each in kind.matching(query)]
+        visible = sa.select(kind.id.label("id")).where(*_visible(request)).limit(limit)
+        matches = [visible.where(way) for way in kind.matching(query, owners)]
         exact = matches[0].where(sa.func.lower(kind.table.c.name) == query.lower().strip())
         either = sa.union_all(*(each.subquery().select() for each in (exact, *matches)))
         ids = list(dict.fromkeys((await connection.scalars(either)).all()))[:limit]

@@ -52,6 +52,7 @@ hosts = sa.Table(
     created_at(),
     updated_at(),
     sa.UniqueConstraint("id", "availability_zone"),
+    sa.Index("ix_hosts_availability_zone_name", "availability_zone", "name"),
     sa.CheckConstraint("vcpus_used BETWEEN 0 AND vcpus", name="vcpus"),
     sa.CheckConstraint("memory_mb_used BETWEEN 0 AND memory_mb", name="memory"),
     sa.CheckConstraint("disk_gb_used BETWEEN 0 AND disk_gb", name="disk"),

@@ -27,6 +27,7 @@ server_groups = sa.Table(
     created_at(),
     updated_at(),
     sa.Index("ix_server_groups_project_id_number", "project_id", "number"),
+    sa.Index("ix_server_groups_name", "name", "id"),
 )
 
 server_group_policies = sa.Table(

@@ -72,6 +72,58 @@ async def test_every_list_can_be_sorted_by_every_column(compute: Compute, cloud:
     assert answer.is_success, answer.text
 
 
+@pytest.mark.parametrize("descends", [False, True])
+async def test_pages_of_a_sorted_list_are_the_whole_list_in_order(
+    compute: Compute, cloud: Cloud, descends: bool
+) -> None:
+    """By columns of the host, the group and the project too, whether a server has one of them or not."""
+    first, second = await cloud.group("anti-affinity"), await cloud.group("anti-affinity")
+    for number in range(3):
+        await cloud.boot(name=f"in-first-{number}", group=first)
+        await cloud.boot(name=f"in-second-{number}", group=second)
+        await cloud.boot(name=f"alone-{number}")
+    await fail_one(cloud)
+    for kind, query in (("servers", ""), ("servers", "&q=in"), ("servers", "&q=demo"), ("groups", "")):
+        page = await listed(compute, kind, f"?limit=100{query}")
+        for column in page["columns"]:
+            asked = f"?sort={column}{':desc' if descends else ''}{query}"
+            seen = await all_pages(compute, kind, asked, 2)
+            assert sorted(row["id"] for row in seen) == sorted(row["id"] for row in page["rows"]), asked
+            values = [row[column] for row in seen]
+            assert values == sorted(values, reverse=descends), asked
+
+
+async def all_pages(compute: Compute, kind: str, query: str, limit: int) -> list[dict[str, Any]]:
+    """The rows of a list, read page by page."""
+    rows: list[dict[str, Any]] = []
+    while True:
+        marker = f"&marker={rows[-1]['id']}" if rows else ""
+        page = await listed(compute, kind, f"{query}&limit={limit}{marker}")
+        rows += page["rows"]
+        if len(page["rows"]) < limit:
+            assert page["total"] == len(rows), query
+            return rows
+
+
+async def test_a_search_that_names_a_project_finds_each_server_once(compute: Compute, cloud: Cloud) -> None:
+    await cloud.boot(name="demo")
+    await cloud.boot(name="other")
+    await cloud.boot(name="demo-of-alt", cloud=ALT)
+    page = await listed(compute, "servers", "?q=Demo")
+    assert [row["name"] for row in page["rows"]] == ["demo", "demo-of-alt", "other"]
+    assert (await listed(compute, "servers", "?q=demo&limit=1"))["total"] == 3
+    assert await names(compute, "servers", "?q=demo", DEMO) == ["demo", "other"]
+    assert (await found(compute, "demo"))["servers"][0] == "demo"
+
+
+async def test_the_order_of_a_project_does_not_tell_its_hosts(cloud: Cloud, compute: Compute) -> None:
+    for _ in range(6):
+        await cloud.boot()
+    page = await listed(compute, "servers", "?sort=zone", DEMO)
+    rows = [(row["zone"], row["id"]) for row in page["rows"]]
+    assert rows == sorted(rows)
+
+
 async def test_a_project_lists_its_own_and_not_where_it_is(compute: Compute, cloud: Cloud) -> None:
     await cloud.boot(name="mine")
     await cloud.boot(name="theirs", cloud=ALT)
@@ -111,8 +163,8 @@ async def test_an_export_goes_on_when_the_last_of_a_page_is_deleted_meanwhile(
     made = [await cloud.boot(name=f"server{number}", settle=False) for number in range(5)]
     whole = console._page
 
-    async def deleting(call: Any, asked: Any, page: PageRequest) -> Any:
-        rows = await whole(call, asked, page)
+    async def deleting(call: Any, reading: Any, asked: Any, page: PageRequest) -> Any:
+        rows = await whole(call, reading, asked, page)
         if page.marker is None:
             async with cloud.database.begin() as connection:
                 await connection.execute(servers.delete().where(servers.c.id == rows[-1]["id"]))
