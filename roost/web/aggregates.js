@@ -51,6 +51,8 @@ export async function aggregatePage(key, fleet, questions) {
  * @returns {Promise<Found>}
  */
 async function read(key, fleet, onMap) {
+  // What is open on the map is known, and kept up to date there.
+  if (onMap.length && onMap.every((each) => each.hosts)) return { scope: fleet.scope, tiles: onMap };
   const id = onMap[0]?.id ?? key.split("/").pop() ?? "";
   const scope = onMap.length ? fleet.scope : await scopeOf(id);
   if (!scope) return { scope: "", tiles: [] };

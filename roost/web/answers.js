@@ -88,7 +88,7 @@ export function explained(explanation) {
   return [
     html("p", { class: explanation.verdict === "placed" ? "good" : "bad-text" }, explanation.sentence),
     sentences(explanation.refused),
-    explanation.help.length > 0 && html("h4", {}, "What would help"),
+    explanation.help.length > 0 && html("h3", {}, "What would help"),
     sentences(explanation.help),
   ];
 }
@@ -103,7 +103,7 @@ export function violationList(violations) {
 export function ruleChanges(plan) {
   const kinds = { violations: "Would be broken", broken_before: "Broken already", mended: "Would be mended" };
   return Object.entries(kinds).flatMap(([kind, title]) =>
-    plan[kind].length ? [html("h4", {}, title), violationList(plan[kind])] : [],
+    plan[kind].length ? [html("h3", {}, title), violationList(plan[kind])] : [],
   );
 }
 

@@ -115,22 +115,24 @@ export class Groups {
     this._answer = html("div", { class: "answer", role: "status" });
     this._known = undefined;
     this._page.map.arrows([]);
-    const [questions] = await Promise.all([this._questions(id), this._facts(id)]);
+    this._past = html("div", {});
+    await this._facts(id);
     if (this._id !== id) return;
-    this._panel?.replaceChildren(back("#/groups"), this._head, questions, this._answer, this._seen);
+    this._panel?.replaceChildren(back("#/groups"), this._head, this._questions(id), this._answer, this._seen);
     this._underWay(id).catch(() => {});
   }
 
   /** @param {string} id */
   async _facts(id) {
-    const [[group], { server_group_policy_audit: audit }, { list }, { list: own }, past] = await Promise.all([
+    const [[group], { server_group_policy_audit: audit }, { list: own }] = await Promise.all([
       get(`${GROUPS}/${id}`).then(({ server_group: one }) => explainRules([one])),
       get(`${GROUPS}/${id}/audit`),
-      get(`/compute/v2.1/os-lists/servers?group_id=${id}&status=ERROR`),
-      get(`/compute/v2.1/os-lists/servers?group_id=${id}&limit=1000`),
-      historyOf({ group_id: id }),
+      get(`/compute/v2.1/os-lists/servers?group_id=${id}&sort=fault:desc&limit=1000`),
     ]);
     if (this._id !== id) return;
+    const past = this._past;
+    // It is the last on the page, and nothing else waits for it.
+    historyOf({ group_id: id }).then((happened) => past && refill(past, happened)).catch(() => {});
     this._names = new Map(own.rows.map((/** @type {any} */ each) => [each.id, each.name]));
     const fleet = this._page.fleet;
     const places = new Places(fleet);
@@ -144,22 +146,21 @@ export class Groups {
     this._seen?.replaceChildren(
       html("h3", {}, "Broken rules"),
       audit.violations.length ? violationList(audit.violations) : html("p", { class: "good" }, "None: every rule holds."),
-      ...failedMembers(list),
+      ...failedMembers(own.rows.filter((/** @type {any} */ each) => each.status === "ERROR")),
       html("h3", {}, "Distribution"),
       ...charts(group, audit, where),
       html("h3", {}, "Audit"),
       auditTable(group, audit, this._names, where),
-      ...past,
+      ...(past ? [past] : []),
       ...(mayChange() ? [removal(group)] : []),
     );
   }
 
   /** @param {string} id */
-  async _questions(id) {
-    const { flavors } = await get("/compute/v2.1/flavors");
-    const options = flavors.map((/** @type {any} */ each) => html("option", { value: each.id }, each.name));
+  _questions(id) {
     const number = html("input", { type: "number", min: 1, max: 1000, value: 1, "aria-label": "How many" });
-    const flavor = html("select", { "aria-label": "Flavor" }, ...options);
+    const flavor = html("select", { "aria-label": "Flavor" });
+    flavorOptions().then((options) => flavor.replaceChildren(...options)).catch(() => {});
     const kinds = Object.entries(CHANGES).map(([value, name]) => html("option", { value }, name));
     const kind = html("select", { id: "change", change: () => this._offer() }, ...kinds);
     this._kind = /** @type {HTMLSelectElement} */ (kind);
@@ -326,13 +327,21 @@ export class Groups {
   }
 }
 
-/** Members in ERROR, with the reason. @param {any} list */
-function failedMembers(list) {
-  if (!list.total) return [];
-  const items = list.rows.map((/** @type {any} */ each) =>
+async function flavorOptions() {
+  const { flavors } = await get("/compute/v2.1/flavors");
+  return flavors.map((/** @type {any} */ each) => html("option", { value: each.id }, each.name));
+}
+
+/** Members in ERROR, with the reason. @param {any[]} failed */
+function failedMembers(failed) {
+  if (!failed.length) return [];
+  const items = failed.slice(0, MOST_MEMBERS).map((/** @type {any} */ each) =>
     html("li", { class: "harm" }, html("a", { href: `#/server/${each.id}` }, each.name), html("p", {}, each.fault)),
   );
-  return [html("h3", { class: "bad-text" }, `${count(list.total, "member")} in ERROR`), html("ul", { class: "plain troubles" }, ...items)];
+  const more = failed.length - items.length;
+  if (more > 0) items.push(html("li", { class: "muted" }, `and ${more} more`));
+  const title = html("h3", { class: "bad-text" }, `${count(failed.length, "member")} in ERROR`);
+  return [title, html("ul", { class: "plain troubles" }, ...items)];
 }
 
 /** @param {any} group */

@@ -170,7 +170,6 @@ class Page {
     part("main").classList.toggle("panel-first", true);
     part("main").classList.toggle("panel-wide", name === "lists" || name === "feed");
     this._name(view.title);
-    this._count();
     // Each page has a sheet of its own: what is answered after the user went on is drawn where it is not seen.
     const sheet = html("div", {});
     this._sheet = sheet;
@@ -181,6 +180,7 @@ class Page {
       refill(this._panel, [sheet]);
       this._panel.dataset.at = hash;
       this._panel.scrollTop = 0;
+      this._count();
     } catch (error) {
       if (this._sheet !== sheet) return;
       this._missed = true;
@@ -204,10 +204,12 @@ class Page {
     }, Math.max(0, this._counted + BETWEEN_COUNTS - performance.now()));
   }
 
-  /** @param {string} kind @param {string} id */
-  _picked(kind, id) {
+  /** Open what was picked on the map, and then its page, which reads it from there. @param {string} kind @param {string} id */
+  async _picked(kind, id) {
+    const { hash } = location;
     const tile = kind === "aggregate" && this.fleet.aggregates.find((each) => `${each.zone}/${each.id}` === id);
-    if (tile && !tile.hosts && this.fleet.all) this.fleet.toggle(tile.id).catch(failed);
+    if (tile && !tile.hosts && this.fleet.all) await this.fleet.toggle(tile.id).catch(failed);
+    if (location.hash !== hash) return;
     const target = `#/${kind}/${encodeURIComponent(id)}`;
     if (location.hash === target) this._route();
     else location.hash = target;

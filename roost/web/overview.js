@@ -154,7 +154,7 @@ export class Overview {
     const moves = plan.groups.flatMap((/** @type {any} */ each) => each.moves);
     const places = this._draw(moves);
     const shown = plan.groups.flatMap((/** @type {any} */ each) => [
-      html("h4", {}, groupLink(fleet, each.server_group_id), ` ${each.affected} affected`),
+      html("h3", {}, groupLink(fleet, each.server_group_id), ` ${each.affected} affected`),
       moveList(each.moves, fleet, places, names),
       strandedList(each.stranded, fleet, names),
       ...ruleChanges(each),

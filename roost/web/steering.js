@@ -175,11 +175,11 @@ function rehearsed(plan) {
   const zones = Object.entries(plan.distribution.zone ?? {});
   return [
     html("p", { class: plan.accepted ? null : "bad-text" }, plan.accepted ? size(plan) : reasonOf(plan.sentence)),
-    decided.length > 0 && html("h4", {}, "What the policies decide"),
+    decided.length > 0 && html("h3", {}, "What the policies decide"),
     decided.length > 0 && html("ul", {}, ...decided),
-    steps.length > 0 && html("h4", {}, "What happens to the nodes"),
+    steps.length > 0 && html("h3", {}, "What happens to the nodes"),
     steps.length > 0 && html("ul", {}, ...steps, more > 0 && html("li", { class: "muted" }, `and ${more} more`)),
-    zones.length > 0 && html("h4", {}, "Nodes by zone afterwards"),
+    zones.length > 0 && html("h3", {}, "Nodes by zone afterwards"),
     zones.length > 0 && byName(new Map(/** @type {[string, number][]} */ (zones))),
   ];
 }

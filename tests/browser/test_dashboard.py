@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
 
 MARKS = "svg.map .mark"
+LISTS = ("groups", "clusters", "nodes", "actions")
+LISTS_OF_OPERATORS = ("hosts", "aggregates", "scopes", "projects")
 # Which of the views, beside those that the tests below come to, are shown in the documentation.
 _PICTURES = {
     ("overview", "wide", "dark"),
@@ -313,7 +315,7 @@ def test_who_signs_out_is_signed_out(visit: Visit, world: World) -> None:
 def test_every_view_is_accessible_and_fits(visit: Visit, world: World, name: str, size: dict[str, int]) -> None:
     """In light and in the dark, which differ in colours alone."""
     page = visit(world.admin, size=size)
-    for view, at in views(world).items():
+    for view, at in (views(world) | views_of_operators(world)).items():
         look(page, at)
         apart = view not in ("overview", "group", "cluster")
         assert faults(page, without_map=apart) == [], view
@@ -325,6 +327,23 @@ def test_every_view_is_accessible_and_fits(visit: Visit, world: World, name: str
         page.emulate_media(color_scheme="light")
 
 
+def test_every_view_of_a_tenant_and_the_door_are_accessible(visit: Visit, world: World) -> None:
+    page = visit(world.demo)
+    for view, at in views(world).items():
+        look(page, at)
+        assert faults(page, without_map=view != "overview") == [], view
+    door = visit(None)
+    for scheme in ("light", "dark"):
+        door.emulate_media(color_scheme=scheme)
+        assert faults(door) == [], scheme
+
+
+def test_faults_of_little_impact_are_found_too(visit: Visit) -> None:
+    door = visit(None)
+    door.evaluate("document.querySelector('form').append(document.createElement('h6'))")
+    assert {fault.partition(":")[0] for fault in faults(door)} == {"empty-heading", "heading-order"}
+
+
 def views(world: World) -> dict[str, str]:
     """The address of a page of every kind."""
     (node, *_) = world.demo.ask("GET", f"/clustering/v1/nodes?cluster_id={world.cluster}")["nodes"]
@@ -332,12 +351,18 @@ def views(world: World) -> dict[str, str]:
     return {
         **{"overview": "#/", "groups": "#/groups", "clusters": "#/clusters", "feed": "#/feed"},
         "lists": "#/lists/servers",
-        **{f"list of {each}": f"#/lists/{each}" for each in ("groups", "hosts", "actions")},
+        **{f"list of {each}": f"#/lists/{each}" for each in LISTS},
         **{"group": f"#/groups/{world.database}", "cluster": f"#/clusters/{world.cluster}"},
         **{"node": f"#/node/{node['id']}", "action": f"#/action/{action['id']}"},
-        "project": f"#/project/{world.demo.project_id}",
-        "aggregate": f"#/aggregate/{rack_id(world, 'zone1-rack1')}",
-        **{"server": f"#/server/{world.members[0]}", "host": "#/host/zone1-rack1-host1"},
+        **{"project": f"#/project/{world.demo.project_id}", "server": f"#/server/{world.members[0]}"},
+    }
+
+
+def views_of_operators(world: World) -> dict[str, str]:
+    """Those that only operators see."""
+    return {
+        **{f"list of {each}": f"#/lists/{each}" for each in LISTS_OF_OPERATORS},
+        **{"aggregate": f"#/aggregate/{rack_id(world, 'zone1-rack1')}", "host": "#/host/zone1-rack1-host1"},
     }
 
 
