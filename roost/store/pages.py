@@ -50,7 +50,7 @@ class SortKey:
         """The rows with this value and those that follow it, in a form with which an index scan begins there."""
         if self._nullable:
             return sa.true()
-        return self.column <= value if self.descends else self.column >= value
+        return sa.and_(self.column <= value if self.descends else self.column >= value)
 
     def same(self, value: Any) -> sa.ColumnElement[bool]:
         """The rows with this value."""
@@ -109,7 +109,7 @@ def _united(
     firsts = [_ordered(query.add_columns(*columns).where(way), keys, limit).subquery().select() for way in ways]
     found = sa.union_all(*firsts).subquery()
     order = [key.order_by(found.c[f"key{place}"]) for place, key in enumerate(keys)]
-    return sa.select(*(found.c[column.key] for column in query.selected_columns)).order_by(*order).limit(limit)
+    return sa.select(*list(found.c)[: -len(keys)]).order_by(*order).limit(limit)
 
 
 async def every_row(result: sa.CursorResult[Any]) -> Sequence[sa.Row[Any]]:
