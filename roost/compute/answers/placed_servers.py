@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.compute.inventory.flavors import ServerFlavor
 from roost.compute.inventory.live_fleet import LiveFleet
 from roost.placement.fleet import Resources
-from roost.store.tables.servers import servers
+from roost.store.tables.servers import claims, servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,12 @@ class PlacedServer:
 
 
 async def load(connection: AsyncConnection, live: LiveFleet, *conditions: sa.ColumnElement[bool]) -> list[PlacedServer]:
-    """The servers that are on a host and meet these conditions, in the order in which they were made."""
-    columns = ("id", "name", "project_id", "group_id", "host_id", "flavor", "zone", "partition")
-    query = sa.select(*(servers.c[name] for name in columns)).where(servers.c.host_id.is_not(None), *conditions)
+    """The servers that have a place and meet these conditions, in the order in which they were made. One that a Nova
+    still makes, on a host that it has not named yet, is where its place is reserved."""
+    columns = ("id", "name", "project_id", "group_id", "flavor", "zone", "partition")
+    reserved = sa.select(sa.func.min(claims.c.host_id)).where(claims.c.server_id == servers.c.id).scalar_subquery()
+    host_id = sa.func.coalesce(servers.c.host_id, reserved).label("host_id")
+    query = sa.select(host_id, *(servers.c[name] for name in columns)).where(host_id.is_not(None), *conditions)
     found = []
     for row in await connection.execute(query.order_by(servers.c.number)):
         host = live.index(row.host_id)

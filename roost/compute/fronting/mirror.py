@@ -196,7 +196,7 @@ async def _put_hosts(connection: AsyncConnection, wanted: Sequence[NovaHost]) ->
                 hosts.update().where(hosts.c.id == before.id).values(**different, room_version=hosts.c.room_version + 1)
             )
             fuller.append(before.id)
-            if different.keys() & {"enabled", "forced_down"}:
+            if different.keys() & {"enabled", "forced_down", *Resources._fields}:
                 changed.add(before.id)
     await announce_claims(connection, fuller)
     return changed

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from roost.compute.answers import audit
+from roost.compute.answers import audit, placed_servers
 from roost.compute.fronting import mirror, reservations
 from roost.compute.fronting.mirror import NovaAggregate, NovaGroup, NovaHost, NovaServer
 from roost.compute.fronting.reservations import Order
@@ -182,6 +182,23 @@ async def test_what_a_host_has_left_and_whether_it_is_up_reach_the_fleet(nova: M
     assert not live.fleet.is_enabled(fleet["h3"])
 
 
+async def test_what_a_host_has_in_all_reaches_the_fleet(nova: Mirror) -> None:
+    """A host that is full is not offered by Placement, and so seems to have nothing; later it is larger than before."""
+    live = LiveFleet()
+    sizes = [
+        (ROOM, Resources(9, 512, 1), 1),
+        (Resources(), Resources(), 0),
+        (Resources(20, 8192, 100), Resources(), 20),
+    ]
+    for total, used, free in sizes:
+        await nova.inventory([host("h1", total=total, used=used), host("h2"), host("h3")])
+        async with nova.database.begin() as connection:
+            await live.sync(connection)
+        index = live.fleet.index("h1")
+        assert index is not None
+        assert live.fleet.free(index).vcpus == free
+
+
 async def test_an_aggregate_that_a_group_targets_is_kept_empty(nova: Mirror) -> None:
     async with nova.database.begin() as connection:
         [rack] = [scope for scope, _ in await scopes.index(connection) if scope.name == "rack"]
@@ -225,6 +242,18 @@ async def test_a_reservation_becomes_a_fact_or_is_given_back(nova: Mirror) -> No
     lost = {"vm_state": "error", "launched_at": None}
     await nova.put(server("h1", made), server(None, failed, **lost), gone=[deleted])
     assert await nova.members(group) == {made: ("h1",), failed: ()}
+
+
+async def test_plans_count_a_member_that_is_being_made_where_its_place_is_reserved(nova: Mirror) -> None:
+    group, made, new = await nova.group(), server("h1"), str(uuid4())
+    await nova.put(made, group=group)
+    await nova.reserve(group, "h3", new)
+    await nova.reserve(group, None, str(uuid4()))
+    live = LiveFleet()
+    async with nova.database.begin() as connection:
+        await live.sync(connection)
+        found = await placed_servers.load(connection, live, servers.c.group_id == group)
+    assert {each.id: live.host(each.host).name for each in found} == {made.id: "h1", new: "h3"}
 
 
 async def test_what_was_reserved_since_nova_was_asked_stands(nova: Mirror) -> None:
