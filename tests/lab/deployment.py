@@ -124,6 +124,7 @@ class Deployment:
             process.terminate()
         for process in self.processes:
             process.wait(60)
+        self.processes.clear()
 
     def log(self, what: str) -> str:
         """What the processes of one kind have said."""
