@@ -254,7 +254,7 @@ async def test_whoever_was_overtaken_writes_nothing_more(house: House) -> None:
     )
     async with house.database.begin() as connection:
         await connection.execute(actions.update().where(actions.c.id == identifier).values(owner="a dead engine"))
-        [work], _ = await queue.claim(connection, second, {}, 10)
+        [work], _ = await queue.claim(connection, second, {}, [identifier])
     await runner.carry_out(work)
     ended = await house.ended(identifier)
     gate.open.set()

@@ -64,7 +64,8 @@ def engine_of(house: House, name: str) -> Engine:
 
 async def claimed(engine: Engine, *in_hand: str) -> list[str]:
     async with engine.database.begin() as connection:
-        works, _ = await queue.claim(connection, engine, dict.fromkeys(in_hand, "p"), 10)
+        held = dict.fromkeys(in_hand, "p")
+        works, _ = await queue.claim(connection, engine, held, await queue.choose(connection, engine, held, 10))
     return [work.id for work in works]
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from prometheus_client import Counter as Metric
@@ -104,24 +105,29 @@ def shares(due: Sequence[Candidate], held: Mapping[str, int], free: int) -> list
     return chosen
 
 
+async def choose(connection: AsyncConnection, engine: Engine, in_hand: Mapping[str, str], free: int) -> list[str]:
+    """The ids of actions that are due, as many as there is room for. `in_hand` has the projects of those under way, by
+    id."""
+    rows = await connection.execute(_CANDIDATES, {**_given(engine, in_hand), "free": free})
+    return shares([Candidate(row.id, row.project_id) for row in rows], Counter(in_hand.values()), free)
+
+
 async def claim(
-    connection: AsyncConnection, engine: Engine, in_hand: Mapping[str, str], free: int
+    connection: AsyncConnection, engine: Engine, in_hand: Mapping[str, str], ids: Sequence[str]
 ) -> tuple[list[Work], list[tuple[str, str]]]:
-    """Take up actions that are due, as many as there is room for. `in_hand` has the projects of those under way, by id.
-    Also the ids of actions whose rows cannot be read, and why."""
-    given = {"engine": engine.id, "in_hand": list(in_hand), "dead_after": engine.settings.dead_after}
-    rows = await connection.execute(_CANDIDATES, {**given, "free": free})
-    ids = shares([Candidate(row.id, row.project_id) for row in rows], Counter(in_hand.values()), free)
-    if not ids:
-        return [], []
+    """Take up those of these actions that are still due. Also the ids of actions whose rows cannot be read, and why."""
     works, unreadable = [], []
-    for row in (await connection.execute(_CLAIM, {**given, "ids": ids})).mappings():
+    for row in (await connection.execute(_CLAIM, {**_given(engine, in_hand), "ids": ids})).mappings():
         try:
             works.append(Work.of(engine, dict(row), float(row["since_start"])))
         except (MalformedData, ValueError) as error:
             unreadable.append((row["id"], str(error)))
     await events.record(connection, [work.event("start") for work in works if work.attempt == 1])
     return works, unreadable
+
+
+def _given(engine: Engine, in_hand: Mapping[str, str]) -> dict[str, Any]:
+    return {"engine": engine.id, "in_hand": list(in_hand), "dead_after": engine.settings.dead_after}
 
 
 async def fail(connection: AsyncConnection, action_id: str, reason: str) -> None:
@@ -169,8 +175,13 @@ class Worker:
         free = self._engine.settings.concurrency - len(self._in_hand)
         if free <= 0:
             return False
+        # Mostly nothing is due: to find that out takes one round trip.
+        async with self._engine.database.autocommit() as connection:
+            ids = await choose(connection, self._engine, self._in_hand, free)
+        if not ids:
+            return False
         async with self._engine.database.begin() as connection:
-            works, unreadable = await claim(connection, self._engine, self._in_hand, free)
+            works, unreadable = await claim(connection, self._engine, self._in_hand, ids)
             for action_id, reason in unreadable:
                 logger.error("an action cannot be read", extra={"action": action_id, "reason": reason})
                 await fail(connection, action_id, f"The action cannot be carried on: {reason}")

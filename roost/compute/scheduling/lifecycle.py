@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 _BATCH = 500
 _POLL_SECONDS = 0.05
+_IDLE_SECONDS = 0.2
+"""Between two looks while no server has anything before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,17 +133,16 @@ async def run(database: Database, rounds: Rounds, settings: Settings | None = No
 
 async def _finish_due(database: Database, settings: Settings | None) -> float | None:
     """Finish what is due; 0 to look again at once."""
+    async with database.autocommit() as connection:
+        due = await connection.scalar(_IS_DUE)
     try:
-        return 0.0 if await _is_due(database) and await finish(database, settings) == _BATCH else None
+        if due:
+            return 0.0 if await finish(database, settings) == _BATCH else None
+        return _IDLE_SECONDS if due is None else None
     except Exception as error:
         if lost_race(error):
             return None
         raise
-
-
-async def _is_due(database: Database) -> bool:
-    async with database.autocommit() as connection:
-        return bool(await connection.scalar(_IS_DUE))
 
 
 async def finish(database: Database, settings: Settings | None = None) -> int:
@@ -225,7 +226,8 @@ _DUE = (
     .with_for_update(skip_locked=True)
 )
 
-_IS_DUE = sa.select(sa.exists().where(servers.c.due_at <= sa.func.statement_timestamp()))
+_IS_DUE = sa.select(sa.func.min(servers.c.due_at) <= sa.func.statement_timestamp()).where(servers.c.due_at.is_not(None))
+"""Null if no server will be due."""
 
 _CHANGED = (
     servers.c.vm_state,
