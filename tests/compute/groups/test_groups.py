@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.groups import groups, members
 from roost.compute.groups.groups import Group, GroupPolicy
+from roost.compute.inventory.scopes import Scope, load_scopes
 from roost.config import Settings
-from roost.errors import OverQuota
+from roost.errors import NotFound, OverQuota
 from roost.placement.rules import Rule
 from roost.store.database import Database
 from roost.store.tables.compute import quotas, scopes
@@ -39,6 +41,27 @@ async def version(database: Database, group: Group) -> int:
     async with database.begin() as connection:
         query = sa.select(server_groups.c.version).where(server_groups.c.id == group.id)
         return int((await connection.execute(query)).scalar_one())
+
+
+async def test_a_group_that_is_deleted_while_it_is_read_is_gone(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, load = await make(database, settings, policy("anti-affinity")), load_scopes
+
+    async def delete_first(connection: AsyncConnection) -> dict[str, Scope]:
+        async with database.begin() as other:
+            await other.execute(server_groups.delete().where(server_groups.c.id == group.id))
+        return await load(connection)
+
+    monkeypatch.setattr(groups, "load_scopes", delete_first)
+    async with database.autocommit() as connection:
+        with pytest.raises(NotFound, match="could not be found"):
+            await groups.find(connection, group.id)
+    monkeypatch.setattr(groups, "load_scopes", load)
+    group = await make(database, settings, policy("anti-affinity"))
+    monkeypatch.setattr(groups, "load_scopes", delete_first)
+    async with database.autocommit() as connection:
+        assert await groups.brief(connection, [group.id]) == {}
 
 
 async def test_scheduling_reads_rules_with_real_identifiers_in_one_query(
