@@ -60,7 +60,7 @@ class Rounds:
         With a `turn`, one engine does it at a time, and the others pass. The work may return after how many seconds it
         wants to be done again. After a failure it waits longer, up to five seconds beyond what is usual.
         """
-        pause, name = 0.0, getattr(work, "__qualname__", None) or str(getattr(work, "func", work))
+        pause, name = 0.0, getattr(getattr(work, "func", work), "__qualname__", str(work))
         while seconds:
             if woken is not None:
                 woken.clear()

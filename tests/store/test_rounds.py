@@ -88,17 +88,18 @@ async def test_a_failure_is_logged_and_the_work_goes_on(
     reasons: list[Exception] = [RuntimeError("a defect"), Unavailable("Nova does not answer.")]
     done = asyncio.Event()
 
-    async def work() -> None:
+    async def work(_: str) -> None:
         if reasons:
             raise reasons.pop(0)
         done.set()
 
-    loop = asyncio.create_task(engines[0].every(0.01, work))
+    loop = asyncio.create_task(engines[0].every(0.01, partial(work, "given")))
     await asyncio.wait_for(done.wait(), 10)
     await _run(0, loop)
     defect, passing = [record for record in caplog.records if record.name == "roost.store.rounds"]
     assert (defect.levelname, bool(defect.exc_info)) == ("ERROR", True)
     assert (passing.levelname, bool(passing.exc_info)) == ("WARNING", False)
+    assert passing.message.endswith("<locals>.work failed, trying again")
 
 
 async def test_work_is_done_at_once_when_it_is_woken_or_asks_for_it(engines: tuple[Rounds, Rounds]) -> None:
