@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from roost.clouds.base import Clouds
 from roost.clusters import health, plugins, services
-from roost.clusters.actions import runner
+from roost.clusters.actions import leftovers, runner
 from roost.clusters.actions.journal import Journal
 from roost.clusters.actions.queue import Worker
 from roost.clusters.actions.work import Engine
@@ -37,7 +37,9 @@ async def run(settings: Settings, database: Database, clouds: Clouds, rounds: Ro
             await alive.wait()  # other engines take over from one that never gave a sign of life
             group.create_task(rounds.every(_WATCH_SECONDS, partial(_watch, engine), woken=fallen))
             group.create_task(feed.follow(database, watch_changes, partial(_hear, engine, fallen)))
-            group.create_task(Worker(engine, runner.carry_out).run())
+            worker = Worker(engine, runner.carry_out)
+            group.create_task(worker.run())
+            group.create_task(rounds.every(_WATCH_SECONDS, partial(leftovers.clear, engine, worker.in_hand)))
     finally:
         await _leave(engine)
 

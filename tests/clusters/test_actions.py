@@ -15,7 +15,7 @@ from roost.clusters.actions.journal import Journal
 from roost.clusters.actions.work import Engine, Superseded, Work
 from roost.clusters.plugins import load
 from roost.compute.scheduling.scheduler import Scheduler
-from roost.store.tables.clusters import actions
+from roost.store.tables.clusters import actions, nodes
 from tests.clusters.house import FaultyClouds, House, clustering, working_engine
 
 
@@ -197,6 +197,19 @@ async def test_a_server_that_a_recovery_made_too_late_goes_with_its_node(house: 
     gate.open.set()
     assert (await house.done(await house.call("DELETE", f"/clusters/{cluster['id']}")))["status"] == "SUCCEEDED"
     assert await house.servers() == set()
+
+
+@pytest.mark.parametrize("gone", [True, False])
+async def test_what_a_dead_engine_left_of_an_action_ended_by_force_is_cleared_away(house: House, gone: bool) -> None:
+    cluster = await house.cluster(1)
+    [node] = await house.members(cluster)
+    async with house.database.begin() as connection:
+        if gone:
+            await connection.execute(nodes.delete().where(nodes.c.id == node["id"]))
+        made = actions.update().where(actions.c.target == cluster["id"]).returning(actions.c.id)
+        identifier = (await connection.execute(made.values(status="CANCELLED", owner="a dead engine"))).scalar_one()
+    await house.until(f"/actions/{identifier}", lambda action: action["owner"] is None)
+    assert len(await house.servers()) == (0 if gone else 1)
 
 
 async def test_a_forced_deletion_does_not_wait_for_what_is_under_way(house: House) -> None:

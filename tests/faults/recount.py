@@ -81,7 +81,7 @@ def unrest(truth: Truth) -> Iterator[str]:
     yield from (
         f"action {row['action']} {row['id']} is {row['status']}: {row['status_reason']}"
         for row in truth["actions"]
-        if row["status"] in UNFINISHED
+        if row["status"] in UNFINISHED or row["owner"] is not None
     )
     yield from (
         f"repair {row['id']} is {row['status']}" for row in truth["repairs"] if row["status"] in ("running", "stopping")

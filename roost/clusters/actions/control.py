@@ -45,7 +45,8 @@ async def cancel(connection: AsyncConnection, row: ActionRecord, *, force: bool 
 
 
 async def end_now(connection: AsyncConnection, row: ActionRecord, reason: str) -> None:
-    """Cancel an action and its steps here and now; an engine that is at it may write no more."""
+    """Cancel an action and its steps here and now; an engine that is at it may write no more. It stays the owner until
+    it has found out, and has cleared away what it made in vain."""
     mine = sa.or_(actions.c.id == row.id, actions.c.parent_id == row.id)
     ended = await connection.execute(
         actions.update()
@@ -55,7 +56,7 @@ async def end_now(connection: AsyncConnection, row: ActionRecord, reason: str) -
             status_reason=reason,
             attempt=actions.c.attempt + 1,
             end_time=sa.func.clock_timestamp(),
-            owner=None,
+            owner=sa.case((actions.c.status == ActionStatus.RUNNING, actions.c.owner)),
             control=None,
             wake_at=None,
         )

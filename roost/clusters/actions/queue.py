@@ -8,7 +8,7 @@ room: a project may begin another action only while it holds fewer than are stil
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -148,6 +148,11 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._errors: Counter[str] = Counter()
+
+    @property
+    def in_hand(self) -> Collection[str]:
+        """The ids of the actions that are under way."""
+        return self._in_hand.keys()
 
     async def run(self) -> None:
         """Work until cancelled; then what is under way gets a few seconds to end."""

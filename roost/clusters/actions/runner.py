@@ -14,7 +14,7 @@ from prometheus_client import Counter
 
 from roost import traces
 from roost.clusters import bindings
-from roost.clusters.actions import attachments, cluster_plans, hooks, node_plans, steps
+from roost.clusters.actions import attachments, cluster_plans, hooks, leftovers, node_plans, steps
 from roost.clusters.actions.context import PlanningContext
 from roost.clusters.actions.journal import Ended, Ending, Planned
 from roost.clusters.actions.program import ActionPlan, CreateInputs
@@ -40,6 +40,7 @@ async def carry_out(work: Work) -> None:
     except Superseded:
         logger.warning("another engine has taken over", extra={"action": work.id})
         await steps.clear_away(work)
+        await leftovers.let_go(work.engine, work.id, work.engine.id)
 
 
 async def _attempt(work: Work) -> Ending | None:

@@ -177,6 +177,7 @@ actions = sa.Table(
     ),
     sa.Index("ix_actions_unfinished_lock", "lock", "sequence", postgresql_where=_unfinished),
     sa.Index("ix_actions_unfinished_target", "target", postgresql_where=_unfinished),
+    sa.Index("ix_actions_abandoned", "owner", postgresql_where=sa.text("status = 'CANCELLED' AND owner IS NOT NULL")),
     sa.Index("ix_actions_wake_at", "wake_at", postgresql_where=sa.text("wake_at IS NOT NULL")),
     sa.Index("ix_actions_ended", "end_time", postgresql_where=sa.text("parent_id IS NULL AND end_time IS NOT NULL")),
     sa.Index(None, "parent_id", "part"),
@@ -188,6 +189,8 @@ actions = sa.Table(
 
 # In literals, so that the planner always sees that the partial indexes apply.
 unfinished: sa.ColumnElement[bool] = actions.c.status.in_([sa.literal_column(f"'{status}'") for status in UNFINISHED])
+# Ended by force, and not let go by the engine that was at it.
+abandoned = sa.and_(actions.c.status == sa.literal_column("'CANCELLED'"), actions.c.owner.is_not(None))
 
 events = sa.Table(
     "events",
