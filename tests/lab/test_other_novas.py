@@ -52,7 +52,8 @@ def test_with_short_pages_nothing_is_taken_for_lost(front: Front, somebody: Pers
         assert [policy["scope"] for policy in answer["server_group"]["policies"]] == ["maintenance_zone"]
     until(lambda: somebody.ask("GET", f"/os-server-groups/{groups[-1]}")[1]["server_group"]["members"] == [server])
     ran = front.run("front", "missing")
-    assert ran.returncode == 0, ran.stdout
+    assert ran.returncode in (0, 1), ran.stderr
+    assert not [group for group in groups if group in ran.stdout], "others may have deleted theirs in Nova itself"
 
 
 def test_a_client_that_reaches_only_roost_turns_pages(front: Front, somebody: Person, short_pages: int) -> None:
