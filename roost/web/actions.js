@@ -8,6 +8,8 @@ import { factList } from "./things.js";
 import { actionName, kindOf, moment, outcome, progress, story } from "./words.js";
 
 const API = "/clustering/v1";
+/** @type {Record<string, string>} */
+const CAUSES = { "RPC Request": "a request", "Derived Action": "another action", "Lifecycle Action": "a lifecycle hook" };
 const ENDED = ["SUCCEEDED", "FAILED", "CANCELLED"];
 
 /** Whether an action can still be changed. @param {any} action */
@@ -21,9 +23,9 @@ export async function actionPage(id) {
   const bindings = await policiesOf(action.cluster_id);
   const facts = [
     ["State", action.status.toLowerCase().replaceAll("_", " ")],
-    ["Reason", action.status_reason],
+    action.status_reason !== outcome(action) && ["Reason", action.status_reason],
     ["Target", target(action)],
-    action.cause && ["Cause", action.cause.toLowerCase()],
+    action.cause && ["Cause", CAUSES[action.cause] ?? action.cause],
     ["Begun", moment(seconds(action.start_time)) || "not yet"],
     action.end_time && ["Ended", moment(seconds(action.end_time))],
     ["Timeout", `${action.timeout} s`],

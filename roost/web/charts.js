@@ -110,13 +110,23 @@ export function line(title, points) {
   const said = `${title}: now ${round(values[values.length - 1])}, between ${round(Math.min(...values))} and ${round(Math.max(...values))}`;
   return svg(
     "svg",
-    { class: "line", role: "img", "aria-label": said, viewBox: "0 0 420 48", width: 420, height: 48 },
+    { class: "line", role: "img", "aria-label": said, viewBox: "0 0 460 62", width: 460, height: 62 },
+    svg("path", { d: "M0 44H360", class: "floor" }),
     svg("polyline", { points: path, class: "curve" }),
-    svg("text", { x: 364, y: 28 }, round(values[values.length - 1])),
+    svg("text", { x: 366, y: 12, class: "scale" }, `most ${round(Math.max(...values))}`),
+    svg("text", { x: 366, y: 28 }, `now ${round(values[values.length - 1])}`),
+    svg("text", { x: 366, y: 44, class: "scale" }, `least ${round(Math.min(...values))}`),
+    svg("text", { x: 0, y: 58, class: "scale" }, timeOf(points[0][0])),
+    svg("text", { x: 360, y: 58, class: "scale", "text-anchor": "end" }, timeOf(points[points.length - 1][0])),
   );
+}
+
+/** @param {string} at */
+function timeOf(at) {
+  return new Date(at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 }
 
 /** @param {number} value */
 function round(value) {
-  return String(Math.round(value * 100) / 100);
+  return (Math.round(value * 100) / 100).toLocaleString("en");
 }

@@ -2,6 +2,7 @@
 
 import { line } from "./charts.js";
 import { html, refill } from "./dom.js";
+import { linkTo } from "./links.js";
 import { exports } from "./lists.js";
 import { get } from "./session.js";
 import { actionName, moment, phase, reasonOf } from "./words.js";
@@ -99,15 +100,16 @@ function item(event) {
     : event.group_id
       ? html("a", { href: `#/groups/${event.group_id}` }, event.group ?? "a group that is gone")
       : event.host && html("a", { href: `#/host/${encodeURIComponent(event.host)}` }, event.host);
-  const on = event.server_id && event.host ? ` on ${event.host}` : "";
-  const way = event.kind === "moved" && event.source ? `: ${event.source} → ${event.host ?? "nowhere"}` : on;
+  const host = (/** @type {string|null} */ name) => (name ? linkTo("hosts", { id: name, name }) : "nowhere");
+  const on = event.server_id && event.host ? [" on ", host(event.host)] : [];
+  const way = event.kind === "moved" && event.source ? [": ", host(event.source), " → ", host(event.host)] : on;
   return html(
     "li",
     { "data-kind": event.kind },
     html("time", { class: "muted", datetime: event.at }, moment(event.at)),
     ` ${KINDS[event.kind] ?? event.kind} `,
     about,
-    way,
+    ...way,
     event.detail && html("span", { class: "muted" }, ` – ${event.detail}`),
   );
 }
@@ -120,7 +122,7 @@ function actionItem(event) {
     { "data-kind": event.kind },
     html("time", { class: "muted", datetime: event.at }, moment(event.at)),
     ` ${actionName(action)} ${phase(status)} `,
-    event.cluster_id ? html("a", { href: `#/clusters/${event.cluster_id}` }, event.name || "cluster") : event.name,
+    event.cluster_id ? html("a", { href: `#/clusters/${event.cluster_id}` }, event.cluster ?? "a cluster that is gone") : event.name,
     reason && html("span", { class: "muted" }, ` – ${reasonOf(reason)}`),
   );
 }
@@ -131,5 +133,5 @@ async function figures() {
     .filter(([name]) => found[name]?.length > 1)
     .map(([name, title]) => html("figure", {}, html("figcaption", {}, title), line(title, found[name])));
   if (!charts.length) return [html("p", { class: "muted" }, "Figures are taken every minute; the charts begin with the second.")];
-  return [html("h3", {}, "The last six hours"), ...charts];
+  return [html("h3", {}, "The last six hours"), html("div", { class: "figures-over-time" }, ...charts)];
 }

@@ -25,6 +25,8 @@ const PAGING = ["sort", "limit", "marker"];
 const LONG = ["fault", "reason", "rules"];
 const MOST_ROWS = 1000;
 const ROWS = "50";
+/** Columns whose title is not their name. @type {Record<string, string>} */
+const TITLES = { memory_mb: "memory, MiB", memory_mb_used: "memory used, MiB", vcpus: "VCPUs", vcpus_used: "VCPUs used" };
 const LIST = "/compute/v2.1/os-lists/";
 const EXPORT = "/compute/v2.1/os-exports/";
 
@@ -117,7 +119,7 @@ function field(name, values, query) {
   const label = name === "q" ? "words" : name === "broken" ? "broken only" : name.replaceAll("_", " ");
   const now = query.get(name) ?? "";
   const options = [...new Set(["", ...values, now])].map((each) =>
-    html("option", { value: each, selected: each === now }, each === "1" ? "yes" : each),
+    html("option", { value: each, selected: each === now }, each === "1" ? "yes" : each || "any"),
   );
   const input = values.length
     ? html("select", { name, id: `filter-${name}` }, ...options)
@@ -133,14 +135,15 @@ function table(kind, list, query) {
   if (!list.rows.length) return html("p", { class: "muted" }, "There are none.");
   const [sorted, direction] = (query.get("sort") ?? "name").split(":");
   const heads = columns.map((/** @type {string} */ name) => {
-    const title = name.replaceAll("_", " ");
-    if (!list.columns.includes(name)) return html("th", { scope: "col" }, title);
+    const title = TITLES[name] ?? name.replaceAll("_", " ");
+    const kind = list.rows.every((/** @type {any} */ row) => isNumber(name, row)) ? "number" : null;
+    if (!list.columns.includes(name)) return html("th", { scope: "col", class: kind }, title);
     const descends = name === sorted && direction !== "desc";
     const next = new URLSearchParams(query);
     next.set("sort", `${name}${descends ? ":desc" : ""}`);
     next.delete("marker");
     const order = name === sorted ? (direction === "desc" ? "descending" : "ascending") : null;
-    return html("th", { scope: "col", "aria-sort": order }, html("a", { href: `#/lists/${kind}?${next}` }, title));
+    return html("th", { scope: "col", class: kind, "aria-sort": order }, html("a", { href: `#/lists/${kind}?${next}` }, title));
   });
   const rows = list.rows.map((/** @type {any} */ row) =>
     html("tr", {}, ...columns.map((/** @type {string} */ name) => cell(kind, row, name))),
@@ -159,11 +162,24 @@ function cell(kind, row, name) {
   if (name === "host" && row.host) return html("td", {}, html("a", { href: `#/host/${encodeURIComponent(row.host)}` }, row.host));
   if (name === "cluster" && row.cluster_id) return html("td", {}, html("a", { href: `#/clusters/${row.cluster_id}` }, row.cluster));
   if (name === "project" && row.project_id) return html("td", {}, html("a", { href: `#/project/${row.project_id}` }, row.project));
-  if (name === "load") return html("td", {}, `${Math.round(row.load * 100)} %`);
+  if (name === "target" && row.target) return html("td", {}, targetOf(row));
+  if (name === "load") return html("td", { class: "number" }, `${Math.round(row.load * 100)} %`);
   if (name.endsWith("_at")) return html("td", {}, moment(row[name]));
   const bad = row[name] === "ERROR" || row[name] === "down" || (name === "failed" && row.failed) || (name === "broken" && row.broken);
-  const kinds = [bad && "bad-text", LONG.includes(name) && "long"].filter(Boolean).join(" ");
-  return html("td", { class: kinds || null }, String(row[name] ?? ""));
+  const number = isNumber(name, row);
+  const kinds = [bad && "bad-text", LONG.includes(name) && "long", number && "number"].filter(Boolean).join(" ");
+  return html("td", { class: kinds || null }, number ? row[name].toLocaleString("en") : String(row[name] ?? ""));
+}
+
+/** @param {string} name @param {any} row */
+function isNumber(name, row) {
+  return name !== "name" && typeof row[name] === "number";
+}
+
+/** What an action is about. @param {any} row */
+function targetOf(row) {
+  const kind = row.action.startsWith("NODE_") ? "nodes" : "clusters";
+  return linkTo(kind, { id: row.target, name: `${kind.slice(0, -1)} ${row.target.slice(0, 8)}` });
 }
 
 /** @param {string} kind @param {any} list @param {URLSearchParams} query */

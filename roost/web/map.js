@@ -13,6 +13,8 @@ const GHOSTS = "where it would go";
 /** As wide as a letter is, and as tall as a host must be to say its name. */
 const LETTER = 6.4;
 const LABELLED = 62;
+/** How large the mark of a server can be. */
+const SIZES = [22, 18, 12, 8, 5];
 /** Where arrow keys lead. @type {Record<string, [number, number]>} */
 const WAYS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
 /** The colour of a group: the same on every page and every day. @param {string|null} groupId */
@@ -232,6 +234,8 @@ export class FleetMap {
 
   /** @param {Event} event */
   _clicked(event) {
+    // What it says is now in the panel, and something else may be drawn under the pointer.
+    set(this._card, { hidden: true });
     const target = /** @type {Element} */ (event.target);
     const mark = target.closest("[data-server]");
     const tile = target.closest("[data-host], [data-aggregate]");
@@ -437,11 +441,15 @@ function fillUp(load, box) {
   return svg("path", { d: path, class: `load ${heat(load)}` });
 }
 
-/** The fewer servers, the larger their marks. @param {number} servers @param {Box} box */
+/** The largest size in which the marks of all servers fit; else the smallest. @param {number} servers @param {Box} box */
 function markSize(servers, box) {
-  if (box.h < 30) return 5;
-  if (servers <= 4 && box.h > 50) return box.h > 90 ? 22 : 18;
-  return servers <= 9 ? 12 : 8;
+  const fits = (/** @type {number} */ size) => servers <= slots(box.w, size) * slots(box.h, size);
+  return SIZES.find((size) => size * 4 < box.h && fits(size)) ?? SIZES[SIZES.length - 1];
+}
+
+/** How many marks of a size stand side by side. @param {number} length @param {number} size */
+function slots(length, size) {
+  return Math.max(1, Math.floor((length - 6) / (size + 3)));
 }
 
 /**
@@ -453,8 +461,8 @@ function markSize(servers, box) {
 function marks(servers, box, emphasis, nameOf) {
   const size = markSize(servers.length, box);
   const step = size + 3;
-  const columns = Math.max(1, Math.floor((box.w - 6) / step));
-  const room = columns * Math.max(1, Math.floor((box.h - 6) / step));
+  const columns = slots(box.w, size);
+  const room = columns * slots(box.h, size);
   const shown = servers.length > room ? servers.slice(0, Math.max(0, room - 2)) : servers;
   const drawn = shown.map((server, index) =>
     mark(server, 5 + (index % columns) * step, 5 + Math.floor(index / columns) * step, size, emphasis, nameOf),

@@ -46,13 +46,20 @@ export class Overview {
    */
   async open([kind, id], panel) {
     this._panel = panel;
-    if (this._picked?.id !== id) this.close();
+    if (this._picked?.id !== id) this._forget();
     this._picked = { kind, id };
     this._shown = undefined;
+    this._map.emphasise(kind === "server" ? { name: id ?? "", has: (server) => server.id === id } : null);
     await this.fleetChanged();
   }
 
   close() {
+    this._forget();
+    this._map.emphasise(null);
+  }
+
+  /** Take back what was asked and drawn. */
+  _forget() {
     this._following = "";
     this._answer.replaceChildren();
     this._map.arrows([]);
@@ -150,7 +157,12 @@ export class Overview {
   async _ask(change, place, names) {
     const fleet = this._fleet;
     const all = fleet.all ? "?all_projects=1" : "";
-    const { plan } = await post(`/compute/v2.1/os-server-groups/plan${all}`, { plan: { [change]: place } });
+    this._tell(html("p", { class: "muted" }, "Working it out…"));
+    const answer = post(`/compute/v2.1/os-server-groups/plan${all}`, { plan: { [change]: place } });
+    // The button that was pressed may have been drawn anew meanwhile: the reason is told here.
+    const asked = await answer.catch((error) => this._tell(html("p", { class: "bad-text" }, error.message)));
+    if (!asked) return;
+    const { plan } = asked;
     const moves = plan.groups.flatMap((/** @type {any} */ each) => each.moves);
     const places = this._draw(moves);
     const shown = plan.groups.flatMap((/** @type {any} */ each) => [
@@ -159,7 +171,7 @@ export class Overview {
       strandedList(each.stranded, fleet, names),
       ...ruleChanges(each),
     ]);
-    const forget = button("Leave it", () => this.close());
+    const forget = button("Leave it", () => this._forget());
     const drains = change === "drain" && mayOperate();
     this._tell(
       html("p", {}, plan.sentence),

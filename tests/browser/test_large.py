@@ -18,6 +18,7 @@ def test_ten_thousand_hosts_are_tiles_that_open(visit: Visit, large: Client) -> 
     page.locator("svg.map .aggregate").first.click()
     page.locator("svg.map .aggregate.open").wait_for()
     page.locator(MARKS).first.wait_for()
+    counted(page, "svg.map .more", 0)
     assert faults(page) == []
     picture(page, "large")
 

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.store.database import Database
 from roost.store.tables.answers import violations
-from roost.store.tables.clusters import events
+from roost.store.tables.clusters import clusters, events
 from roost.store.tables.compute import hosts
 from roost.store.tables.history import happenings, samples
 from roost.store.tables.servers import instance_actions, migrations, server_groups, servers
@@ -67,7 +67,9 @@ async def feed(connection: AsyncConnection, request: FeedRequest) -> Sequence[Ma
         return []
     merged = sa.union_all(*(sa.select(part.subquery()) for part in parts)).subquery()
     named = merged.outerjoin(server_groups, server_groups.c.id == sa.cast(merged.c.group_id, UUID(as_uuid=False)))
-    query = sa.select(merged, server_groups.c.name.label("group")).select_from(named)
+    named = named.outerjoin(clusters, clusters.c.id == merged.c.cluster_id)
+    names = (server_groups.c.name.label("group"), clusters.c.name.label("cluster"))
+    query = sa.select(merged, *names).select_from(named)
     rows = await connection.execute(query.order_by(merged.c.at.desc()).fetch(request.limit, with_ties=True))
     return [dict(row._mapping) for row in rows]
 

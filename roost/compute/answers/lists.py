@@ -23,6 +23,9 @@ from roost.store.uuids import is_uuid
 
 Column = sa.ColumnElement[Any]
 
+_RANKED = 200
+"""How many that are found each way are ranked."""
+
 
 @dataclass(frozen=True, slots=True)
 class ListWalk:
@@ -445,10 +448,17 @@ def _equals(name: str, column: Column, value: str) -> sa.ColumnElement[bool]:
     return sa.cast(column, sa.Text) == value
 
 
+def _rank(name: str, query: str) -> int:
+    """Which of the rows found are wanted most: by the whole name, by its beginning, by a part of it, by anything else."""
+    name, wanted = name.lower(), query.lower().strip()
+    return 0 if name == wanted else 1 if name.startswith(wanted) else 2 if wanted in name else 3
+
+
 async def search(
     connection: AsyncConnection, query: str, project_id: str | None, limit: int
 ) -> dict[str, list[dict[str, Any]]]:
-    """The best few of every kind that have the words of a query: those whose whole name it is, then the others."""
+    """The best few of every kind that have the words of a query: those whose whole name it is, then the others by how
+    much their names have to do with it."""
     found: dict[str, list[dict[str, Any]]] = {}
     if not words.split(query):
         return found
@@ -458,11 +468,12 @@ async def search(
         if project_id is not None and kind.owner is None:
             continue
         request = ListRequest(kind, project_id, {}, query)
-        visible = sa.select(kind.id.label("id")).where(*_visible(request)).limit(limit)
+        visible = sa.select(kind.id.label("id"), kind.table.c.name).where(*_visible(request)).limit(_RANKED)
         matches = [visible.where(way) for way in kind.matching(query, owners)]
         exact = matches[0].where(sa.func.lower(kind.table.c.name) == query.lower().strip())
         either = sa.union_all(*(each.subquery().select() for each in (exact, *matches)))
-        ids = list(dict.fromkeys((await connection.scalars(either)).all()))[:limit]
+        ranked = sorted((await connection.execute(either)).all(), key=lambda row: _rank(row.name, query))
+        ids = list(dict.fromkeys(row.id for row in ranked))[:limit]
         if ids:
             rows = {row["id"]: row for row in await _rows(connection, kind, kind.shown(project_id is None), ids)}
             found[name] = [rows[each] for each in ids if each in rows]

@@ -214,6 +214,14 @@ async def test_anything_is_found_by_a_word_an_id_or_an_address(compute: Compute,
     assert await found(compute, "-") == {}
 
 
+async def test_names_that_begin_with_the_query_are_found_first(compute: Compute, cloud: Cloud) -> None:
+    await cloud.boot(name="a-web-7")
+    await cloud.boot(name="7-web")
+    await cloud.boot(name="web-77")
+    await cloud.boot(name="Web-7")
+    assert (await found(compute, "web-7"))["servers"] == ["Web-7", "web-77", "a-web-7", "7-web"]
+
+
 async def test_a_search_finds_nothing_of_others(compute: Compute, cloud: Cloud) -> None:
     server = await cloud.boot(name="theirs", cloud=ALT)
     for query in ("theirs", server, "zone1"):
