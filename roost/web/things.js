@@ -1,6 +1,6 @@
 // A server's and a host's own page: what it is, what is wrong with it, what can be done, what happened to it.
 
-import { answerBox, button, explained } from "./answers.js";
+import { answerBox, button, explained, ruleChanges } from "./answers.js";
 import { html } from "./dom.js";
 import { historyOf } from "./feed.js";
 import { command } from "./links.js";
@@ -8,9 +8,7 @@ import { get, mayChange, mayOperate, post, Refused, request } from "./session.js
 import { count, moment } from "./words.js";
 
 const COMPUTE = "/compute/v2.1";
-const RESIZE =
-  "Which host takes it is decided when you press the button: its own if that has room, or another that its group's rules allow. " +
-  "If there is none, Roost says why, and changes nothing.";
+const RESIZE = "It is decided again when you press the button, since others may take the room first.";
 
 /** @param {any[]} facts */
 export function factList(facts) {
@@ -67,33 +65,41 @@ function gone(error) {
 
 /** @param {any} row @param {any[]} flavors */
 function serverActions(row, flavors) {
-  const options = flavors.map((/** @type {any} */ each) => html("option", { value: each.id }, each.name));
+  const others = flavors.filter((/** @type {any} */ each) => each.name !== row.flavor);
+  const options = others.map((/** @type {any} */ each) => html("option", { value: each.id }, each.name));
   const size = html("select", { "aria-label": "New flavor" }, ...options);
   const { node, tell: say } = answerBox();
   const act = (/** @type {any} */ body) => post(`${COMPUTE}/servers/${row.id}/action`, body);
-  const resize = () => {
+  const resize = async () => {
     const { value, selectedOptions } = /** @type {HTMLSelectElement} */ (size);
     const name = selectedOptions[0].textContent ?? value;
+    const { explanation } = await post(`${COMPUTE}/servers/${row.id}/explain`, { explain: { flavorRef: value } });
+    const fits = explanation.verdict === "placed";
     say(
-      html("p", {}, `${row.name} would become ${name} in place of ${row.flavor}.`),
-      html("p", { class: "muted" }, RESIZE),
+      fits && html("p", {}, `${row.name} would become ${name} in place of ${row.flavor}.`),
+      explained(explanation),
+      fits && html("p", { class: "muted" }, RESIZE),
       command(`openstack server resize --flavor ${name} ${row.id}`),
-      button("Resize it", async () => {
+      fits && button("Resize it", async () => {
         await act({ resize: { flavorRef: value } });
         say(html("p", { class: "good" }, "It is being resized. Then confirm it, or go back."));
       }),
     );
   };
-  const remove = () =>
+  const remove = async () => {
+    const path = `${COMPUTE}/os-server-groups/${row.group_id}/plan`;
+    const plan = row.group_id && (await post(path, { plan: { remove_servers: [row.id] } })).plan;
     say(
       html("p", {}, `${row.name} would be deleted, with everything on its own disk. It cannot be brought back.`),
-      row.group && html("p", {}, `${row.group} would have one member less.`),
+      plan && html("p", {}, `Without it in ${row.group}: ${plan.sentence}`),
+      plan && ruleChanges(plan),
       command(`openstack server delete ${row.id}`),
       button("Delete it for good", async () => {
         await request("DELETE", `${COMPUTE}/servers/${row.id}`);
         say(html("p", { class: "good" }, "It is being deleted."));
       }),
     );
+  };
   const buttons = html("p", { class: "buttons" }, size, button("Resize…", resize), button("Delete…", remove));
   const parts = [html("section", { class: "doing", "aria-label": "Do" }, html("h3", {}, "Do"), buttons, node)];
   return row.status === "VERIFY_RESIZE" ? [afterResize(row, act), ...parts] : parts;

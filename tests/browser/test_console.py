@@ -83,6 +83,7 @@ def test_lists_are_filtered_sorted_and_shared_by_their_address(visit: Visit, wor
     page.get_by_role("heading", name=re.compile("servers$")).wait_for()
     names = page.locator("tbody th").all_inner_texts()
     assert names == sorted(names, reverse=True)
+    assert page.evaluate("getComputedStyle(document.querySelector('[aria-sort] a'), '::after').content") == '" ▼"'
     assert all(name.startswith("web") for name in names)
     page.get_by_role("link", name="hosts", exact=True).click()
     page.get_by_label("state").select_option("disabled")
@@ -201,12 +202,13 @@ def test_a_session_outlives_a_roost_that_does_not_answer(visit: Visit, world: Wo
 
 
 def test_a_server_is_resized_and_that_confirmed(visit: Visit, world: World) -> None:
-    (server,) = world.demo.boot("grows", 1)
+    (server,) = world.demo.boot("grows", 1, world.demo.group("growing", {"name": "anti-affinity", "scope": "host"}))
     # What is deleted is asked for once more.
     page = visit(world.demo, f"#/server/{server}", forgiving=True)
     page.get_by_label("New flavor").select_option("m1.medium")
     page.get_by_role("button", name="Resize…").click()
     page.get_by_text("grows would become m1.medium in place of m1.small.").wait_for()
+    page.locator(".answer").get_by_text(re.compile("^[0-9]+ of [0-9]+ hosts passed every check")).wait_for()
     page.get_by_text(f"openstack server resize --flavor m1.medium {server}").wait_for()
     page.get_by_role("button", name="Resize it").click()
     page.get_by_text("It has become m1.medium.").wait_for()
@@ -215,6 +217,7 @@ def test_a_server_is_resized_and_that_confirmed(visit: Visit, world: World) -> N
     page.get_by_role("button", name="Keep it").click()
     page.locator(".facts").get_by_text("ACTIVE", exact=True).wait_for()
     page.get_by_role("button", name="Delete…").click()
+    page.get_by_text(re.compile("^Without it in growing: .*no rules would be broken")).wait_for()
     page.get_by_role("button", name="Delete it for good").click()
     page.get_by_role("heading", name="There is no such server").wait_for()
 

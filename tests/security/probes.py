@@ -335,6 +335,7 @@ BODIES: Mapping[str, tuple[Body, ...]] = {
     f"POST {_V21}/os-server-groups/plan": (_filled(_AGGREGATE),),
     f"POST {_OWNED_GROUP}/repairs": (_always({"repair": {"dry_run": True}}), _always({"repair": {}})),
     f"PUT {_OWNED_GROUP}/repairs/{{repair_id}}": (_always({"repair": {"paused": True}}),),
+    f"POST {_V21}/servers/{{server_id}}/explain": (_filled({"explain": {"flavorRef": "<flavor_id>"}}),),
     f"POST {_V21}/os-server-groups/explain": (
         _filled({"explain": {"flavorRef": "<flavor_id>", "policies": [{"name": "anti-affinity"}]}}),
     ),

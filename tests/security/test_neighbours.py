@@ -84,6 +84,10 @@ async def _explanation(cloud: Cloud, group: str) -> Attack:
     return Attack("GET", f"/servers/{server}/explanation")
 
 
+async def _resize(cloud: Cloud, group: str) -> Attack:
+    return Attack("POST", f"/servers/{await cloud.boot(group=group)}/explain", {"explain": {"flavorRef": "2"}})
+
+
 ATTACKS: dict[str, Callable[[Cloud, str], Awaitable[Attack]]] = {
     "POST /compute/v2.1/os-server-groups/{server_group_id}/explain": _explain,
     "POST /compute/v2.1/os-server-groups/explain": _compose,
@@ -91,6 +95,7 @@ ATTACKS: dict[str, Callable[[Cloud, str], Awaitable[Attack]]] = {
     "POST /compute/v2.1/os-server-groups/plan": _plan_all,
     "POST /compute/v2.1/os-server-groups/{server_group_id}/repairs": _repair,
     "GET /compute/v2.1/servers/{server_id}/explanation": _explanation,
+    "POST /compute/v2.1/servers/{server_id}/explain": _resize,
 }
 
 

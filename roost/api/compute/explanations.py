@@ -15,6 +15,7 @@ from roost.compute.groups import groups
 from roost.compute.inventory import claims, quotas
 from roost.compute.inventory.claims import Usage
 from roost.compute.inventory.flavors import FlavorSize, resources_of
+from roost.compute.moves import operations
 from roost.errors import Invalid, NotFound, OverQuota
 from roost.placement.decision import Request
 from roost.placement.fleet import Resources
@@ -25,7 +26,9 @@ SERVER = "os_compute_api:servers:explain"
 GROUP = "os_compute_api:os-server-groups:explain"
 
 RULES = (
-    Permission(SERVER, READER, "Ask why a server is where it is, or nowhere."),
+    Permission(
+        SERVER, READER, "Ask why a server is where it is, or nowhere, and where it would be with another flavor."
+    ),
     Permission(GROUP, READER, "Ask where new members of a server group would go, and why."),
 )
 
@@ -81,6 +84,7 @@ _MANY: dict[str, Schema] = {
     "availability_zone": schemas.STRING,
 }
 _QUESTION = thing({"explain": thing(_FLAVOR, {**_MANY, "partition": server_groups.PARTITION})})
+_RESIZE = thing({"explain": thing(_FLAVOR)})
 _COMPOSED = thing({"explain": thing({**_FLAVOR, "policies": server_groups.POLICIES}, _MANY)})
 
 
@@ -110,6 +114,28 @@ async def show(call: Call) -> Reply:
         again = await what_if.same_again(connection, call.services.scheduler, server, server.explanation["servers"])
     trial = await what_if.decide(call.services.scheduler, again, call.caller.project_id or "", helping=True)
     return {"explanation": seen.explanation(server.explanation, trial.help)}
+
+
+@routes.post(
+    "/servers/{server_id}/explain",
+    since=FIRST,
+    rule=SERVER,
+    expensive=True,
+    owned=True,
+    body=_RESIZE,
+    response=thing({"explanation": EXPLANATION}),
+)
+async def ask_resize(call: Call) -> Reply:
+    """Where a server would be with another flavor, and why there or why nowhere; refused as the resize is. Nothing
+    is changed."""
+    flavor_id = str(call.body["explain"]["flavorRef"]).rpartition("/")[2]
+    scheduler = call.services.scheduler
+    async with call.services.database.begin() as connection:
+        server = await servers.owned(call, connection, SERVER)
+        flavor, _ = await operations.check_resize(connection, scheduler, server, servers.actor(call), flavor_id)
+        wanted = await what_if.resized(connection, scheduler, server, flavor.size)
+        seen = await view(call, connection, server.project_id)
+    return await _answer(call, wanted, seen)
 
 
 @routes.post(

@@ -108,6 +108,14 @@ async def moved(connection: AsyncConnection, scheduler: Scheduler, server: Serve
     )
 
 
+async def resized(connection: AsyncConnection, scheduler: Scheduler, server: Server, resources: Resources) -> Request:
+    """A server that needs other resources, where it is or elsewhere, as a resize asks for it."""
+    wanted = await same_again(connection, scheduler, server, 1)
+    source = None if server.host_id is None else scheduler.live.index(server.host_id)
+    moving = None if source is None else Move(source, server.flavor.size, may_stay=True)
+    return replace(wanted, resources=resources, moving=moving)
+
+
 async def _group(
     connection: AsyncConnection, scheduler: Scheduler, group_id: str | None
 ) -> tuple[tuple[Rule, ...], Members]:

@@ -68,14 +68,22 @@ async def resize(
     connection: AsyncConnection, scheduler: Scheduler, server: Server, actor: Actor, flavor_id: str
 ) -> None:
     """Give a server another flavor, on this host or another, to be confirmed afterwards."""
+    flavor, more = await check_resize(connection, scheduler, server, actor, flavor_id)
+    host_id = await relocate(connection, scheduler, server, flavor.size, may_stay=True)
+    await claims.count_usage(connection, {server.project_id: more})
+    await _start_resize(connection, server, actor, "resize", "resize", host_id, flavor)
+
+
+async def check_resize(
+    connection: AsyncConnection, scheduler: Scheduler, server: Server, actor: Actor, flavor_id: str
+) -> tuple[ServerFlavor, Usage]:
+    """Refuse a resize that the state of the server, the flavor or a quota does not allow; else the flavor, and what the
+    server counts for in addition."""
     servers.check(server, "resize", _MOVABLE, actor)
     flavor = await _flavor(connection, flavor_id, server.project_id)
     if flavor.id == server.flavor.id:
         raise Invalid("When resizing, instances must change flavor!")
-    more = await _check_quota(connection, scheduler, server, flavor)
-    host_id = await relocate(connection, scheduler, server, flavor.size, may_stay=True)
-    await claims.count_usage(connection, {server.project_id: more})
-    await _start_resize(connection, server, actor, "resize", "resize", host_id, flavor)
+    return flavor, await _check_quota(connection, scheduler, server, flavor)
 
 
 async def _flavor(connection: AsyncConnection, flavor_id: str, project_id: str) -> ServerFlavor:

@@ -215,6 +215,51 @@ async def test_the_groups_and_servers_of_others_do_not_exist(compute: Compute) -
     assert status == 404
 
 
+async def test_a_resize_that_is_only_asked_about_is_decided_as_the_resize_is(cloud: Cloud) -> None:
+    """On the one host with room for it, and by the rules of the group; nothing changes."""
+    first, second = await cloud.hosts(2, vcpus=2, memory_mb=4096)
+    group = await cloud.group("anti-affinity")
+    one, two = await cloud.boot(group=group), await cloud.boot(group=group)
+    before = [await cloud.host(each) for each in (one, two)]
+    assert set(before) == {first, second}
+
+    told = await resize_asked(cloud, one, "2", "roost-admin")
+    assert told["verdict"] == "placed"
+    assert [each["host"] for each in told["chosen"]] == before[:1]
+    refused = await resize_asked(cloud, one, "4")
+    assert refused["verdict"] == "refused"
+    assert {each["reason"] for each in refused["refused"]} == {"disabled", "too_few_vcpus"}
+    assert "host" not in str(refused["chosen"])
+    assert [await cloud.host(each) for each in (one, two)] == before
+    assert (await cloud.show(one))["status"] == "ACTIVE"
+
+    assert (await cloud.act(one, "resize", {"flavorRef": "4"})).status_code == 400
+    await cloud.done(one, "resize", {"flavorRef": "2"})
+    assert await cloud.host(one) == before[0]
+    # It waits to be confirmed, and until then no other resize is possible, asked about or not.
+    answer = await cloud.ask("POST", f"/servers/{one}/explain", json={"explain": {"flavorRef": "3"}})
+    assert answer.status_code == 409
+
+
+async def resize_asked(cloud: Cloud, server: str, flavor: str, who: str = "roost") -> dict[str, Any]:
+    answer = await cloud.ask("POST", f"/servers/{server}/explain", json={"explain": {"flavorRef": flavor}}, cloud=who)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json()["explanation"])
+
+
+async def test_a_resize_that_would_be_refused_is_refused_when_asked_about(cloud: Cloud) -> None:
+    server = await cloud.boot()
+    for flavor, status in (("1", 400), ("no-such", 400)):
+        answer = await cloud.ask("POST", f"/servers/{server}/explain", json={"explain": {"flavorRef": flavor}})
+        assert answer.status_code == status, answer.text
+    await cloud.quota(cores=1)
+    answer = await cloud.ask("POST", f"/servers/{server}/explain", json={"explain": {"flavorRef": "3"}})
+    assert answer.status_code == 403
+    assert "cores" in answer.text
+    body = {"explain": {"flavorRef": "2"}}
+    assert (await cloud.refusal("POST", f"/servers/{server}/explain", body, cloud="roost-alt"))[0] == 404
+
+
 async def test_a_flavor_that_is_not_there_is_refused_in_words(compute: Compute) -> None:
     group = await make_group(compute, {"name": "affinity"})
     body = {"explain": {"flavorRef": "nosuch"}}
