@@ -142,17 +142,20 @@ async def export(call: Call) -> Reply:
     name = f"{call.path['kind']}.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     # A question that cannot be answered is refused here, before the answer begins.
-    async with call.services.database.begin() as connection:
-        rows = await _page(call, connection, asked, PageRequest(_PAGE_OF_EXPORT))
+    rows = await _exported(call, asked)
     return StreamingResponse(_lines(call, asked, form, rows), media_type=kind, headers=headers)
+
+
+async def _exported(call: Call, asked: ListRequest, marker: str | None = None) -> list[dict[str, Any]]:
+    async with call.services.database.begin() as connection:
+        return await _page(call, connection, asked, PageRequest(_PAGE_OF_EXPORT, marker))
 
 
 async def _after(call: Call, asked: ListRequest, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The page after this one: after its last row that there still is, since others may delete them meanwhile."""
     for row in reversed(rows):
         with suppress(UnknownMarker):
-            async with call.services.database.begin() as connection:
-                return await _page(call, connection, asked, PageRequest(_PAGE_OF_EXPORT, str(row["id"])))
+            return await _exported(call, asked, str(row["id"]))
     return []
 
 

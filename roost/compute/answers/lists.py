@@ -449,7 +449,7 @@ def _equals(name: str, column: Column, value: str) -> sa.ColumnElement[bool]:
 
 
 def _rank(name: str, query: str) -> int:
-    """Which of the rows found are wanted most: by the whole name, by its beginning, by a part of it, by anything else."""
+    """Which of the rows found are wanted most: by the whole name, its beginning, a part of it, or anything else."""
     name, wanted = name.lower(), query.lower().strip()
     return 0 if name == wanted else 1 if name.startswith(wanted) else 2 if wanted in name else 3
 
