@@ -188,6 +188,16 @@ class House:
         async with self.database.begin() as connection:
             return {str(found) for found in (await connection.execute(sa.select(servers.c.id))).scalars()}
 
+    async def lose(self, server_id: str) -> None:
+        """Delete a server behind the back of its node."""
+        answer = await self.api.request("DELETE", f"/compute/v2.1/servers/{server_id}", cloud="roost")
+        assert answer.status_code == 204, answer.text
+        for _ in range(1200):
+            if server_id not in await self.servers():
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError("the server is still there")
+
 
 @asynccontextmanager
 async def working_engine(settings: Settings, database: Database) -> AsyncIterator[None]:

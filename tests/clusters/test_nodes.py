@@ -49,7 +49,7 @@ async def test_the_last_node_that_a_cluster_needs_is_not_deleted(house: House) -
 
 async def test_a_node_is_checked_recovered_and_operated(house: House) -> None:
     node = await house.node()
-    await house.api.request("DELETE", f"/compute/v2.1/servers/{node['physical_id']}", cloud="roost")
+    await house.lose(node["physical_id"])
     await house.done(await house.post(f"/nodes/{node['id']}/actions", {"check": {}}))
     assert (await house.get(f"/nodes/{node['id']}"))["status"] == "ERROR"
     await house.done(await house.post(f"/nodes/{node['id']}/actions", {"recover": {"check": True}}))
