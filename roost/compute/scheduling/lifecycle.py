@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 _BATCH = 500
 _POLL_SECONDS = 0.05
-_IDLE_SECONDS = 0.2
+_IDLE_SECONDS = 0.1
 """Between two looks while no server has anything before it."""
 
 
