@@ -93,8 +93,11 @@ class Clients:
         identity = {"user": {"name": project, "domain": {"id": "default"}, "password": PASSWORDS[project]}}
         scope = {"project": {"name": project, "domain": {"id": "default"}}}
         body = {"auth": {"identity": {"methods": ["password"], "password": identity}, "scope": scope}}
-        answer = await self._http.post(f"{self._address()}/identity/v3/auth/tokens", json=body)
-        return answer.headers["X-Subject-Token"]
+        while True:
+            answer = await self._http.post(f"{self._address()}/identity/v3/auth/tokens", json=body)
+            if answer.status_code != 503:  # on a machine that is busy with other things
+                return answer.headers["X-Subject-Token"]
+            await asyncio.sleep(1)
 
     def _address(self) -> str:
         """One of the API processes, as a load balancer would choose it: of those that take requests, if any do."""

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -38,18 +39,21 @@ def main() -> int:
     parser.add_argument("--apis", type=int, default=2, help="how many API processes")
     parser.add_argument("--ledger", type=Path, default=LEDGER, help="keep the sum elsewhere, and not in the page")
     asked = parser.parse_args()
-    # A run that is asked to end does so in order, and leaves no process behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    # A run that is asked to end finishes its program first, so that what it found is whole.
+    over = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: over.set())
     violated = False
     for seed in asked.seeds:
-        violated |= not soak(seed, asked.apis, asked.minutes / len(asked.seeds), asked.ledger)
+        if over.is_set():
+            break
+        violated |= not soak(seed, asked.apis, asked.minutes / len(asked.seeds), asked.ledger, over)
         if asked.ledger == LEDGER:
             PAGE.write_text(with_sum(PAGE.read_text(), json.loads(LEDGER.read_text())))
     return 1 if violated else 0
 
 
-def soak(seed: int, apis: int, minutes: float, ledger: Path) -> bool:
-    """Run programs and record histories, in turns, until the time is over; whether every promise was kept."""
+def soak(seed: int, apis: int, minutes: float, ledger: Path, over: threading.Event) -> bool:
+    """Run programs and record histories, in turns, until the time or all is over; whether every promise was kept."""
     print(f"seed {seed}, {apis} APIs: {minutes:g} minutes", flush=True)
     drill = Drill(Path(tempfile.mkdtemp(prefix="roost-soak-")) / "drill", seed, apis)
     begun = time.monotonic()
@@ -57,7 +61,7 @@ def soak(seed: int, apis: int, minutes: float, ledger: Path) -> bool:
     drill.start()
     try:
         for number in range(seed, sys.maxsize):
-            if time.monotonic() - begun > minutes * 60:
+            if over.is_set() or time.monotonic() - begun > minutes * 60:
                 break
             machine.run(drill, number, programs=PROGRAMS, steps=STEPS)
             if not linearizable(drill.record(number, faults=True), HOSTS):
