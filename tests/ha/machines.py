@@ -11,6 +11,7 @@ import os
 import random
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -174,6 +175,12 @@ class Datacenter:
         """The certificate that clients trust."""
         return self.folder / "cert.pem"
 
+    def trusting(self) -> ssl.SSLContext:
+        """For clients of the fronts."""
+        context = ssl.create_default_context(cafile=str(self.authority))
+        context.check_hostname = False
+        return context
+
     # From nothing to a served Roost, in the order of docs/high-availability.md
 
     def start(self) -> None:
@@ -194,6 +201,10 @@ class Datacenter:
         for machine in self.applications:
             machine.start()
         self.wait_until_served()
+        # A proxy takes a little longer to see that the APIs are ready.
+        trusting = self.trusting()
+        served = [f"{front}/identity/v3" for front in self.fronts]
+        self.wait(lambda: all(_status(each, trusting) == 200 for each in served), "the proxies")
 
     def _write_database_files(self, machine: Machine) -> None:
         for name in ("etcd", "patroni"):
@@ -437,9 +448,9 @@ def _succeeds(command: list[str], environment: dict[str, str]) -> bool:
     return done.returncode == 0
 
 
-def _status(url: str) -> int:
+def _status(url: str, trusting: ssl.SSLContext | None = None) -> int:
     try:
-        with urllib.request.urlopen(url, timeout=3) as answer:
+        with urllib.request.urlopen(url, timeout=3, context=trusting) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code

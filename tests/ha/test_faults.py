@@ -6,7 +6,6 @@
 import json
 import os
 import signal
-import ssl
 import sys
 import time
 from collections import Counter
@@ -127,9 +126,7 @@ def rehearsal() -> Iterator[Rehearsal]:
     with running(forwarded=True) as datacenter:
         with psycopg.connect(datacenter.url(SUPERUSER), autocommit=True) as connection:
             connection.execute("CREATE TABLE rehearsal_witness (event text, group_id uuid, server_id uuid)")
-        trusting = ssl.create_default_context(cafile=str(datacenter.authority))
-        trusting.check_hostname = False
-        clients = Clients(datacenter.fronts, PASSWORD, trusting=trusting)
+        clients = Clients(datacenter.fronts, PASSWORD, trusting=datacenter.trusting())
         clients.sign_in()
         rehearsal = Rehearsal(datacenter, clients, Probe(datacenter.url(SUPERUSER, "postgres"), datacenter.loop))
         yield rehearsal
