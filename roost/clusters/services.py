@@ -46,10 +46,14 @@ class EngineService:
     state: str
 
 
+def is_up(dead_after: float) -> sa.ColumnElement[bool]:
+    """Whether an engine has given a sign of life within so many seconds."""
+    return services.c.updated_at > sa.func.now() - timedelta(seconds=dead_after)
+
+
 async def list_all(connection: AsyncConnection, dead_after: float) -> list[EngineService]:
     """All engines, with whether each is up."""
-    own = services.c
-    up = own.updated_at > sa.func.now() - timedelta(seconds=dead_after)
+    own, up = services.c, is_up(dead_after)
     query = sa.select(
         *(own.id, own.host, own.binary, own.topic, own.disabled_reason, own.updated_at),
         sa.case((own.disabled, "disabled"), else_="enabled"),

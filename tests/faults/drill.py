@@ -81,9 +81,10 @@ class Drill:
         """Hypothesis runs again what failed, and tells of that: what the drill itself stumbled on is kept here."""
         try:
             yield
-        except Exception:
+        except Exception as error:
             if not self.violations:
-                self.violations.append(f"the drill itself failed: {traceback.format_exc()}")
+                traceback.print_exc()
+                self.violations.append(f"the drill itself failed: {type(error).__name__}: {error}")
             raise
 
     def come_to_rest(self) -> None:

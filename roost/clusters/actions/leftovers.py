@@ -7,7 +7,6 @@ an owner.
 
 import logging
 from collections.abc import Collection
-from datetime import timedelta
 
 import sqlalchemy as sa
 
@@ -15,6 +14,7 @@ from roost.clouds.base import CloudError
 from roost.clusters import state
 from roost.clusters.actions.work import Engine
 from roost.clusters.records import ACTIONS, ActionRecord
+from roost.clusters.services import is_up
 from roost.clusters.states import ActionName, NodeStatus
 from roost.store.tables.clusters import abandoned, actions, nodes, services
 
@@ -25,10 +25,7 @@ _MAKING = (ActionName.NODE_CREATE, ActionName.NODE_RECOVER)
 
 async def clear(engine: Engine, in_hand: Collection[str]) -> None:
     """Clear up after the actions that this engine, or one that is dead, no longer has in hand."""
-    dead = ~sa.exists().where(
-        services.c.id == actions.c.owner,
-        services.c.updated_at > sa.func.now() - timedelta(seconds=engine.settings.dead_after),
-    )
+    dead = ~sa.exists().where(services.c.id == actions.c.owner, is_up(engine.settings.dead_after))
     mine = (actions.c.owner == engine.id) & ~state.among(actions.c.id, in_hand)
     async with engine.database.autocommit() as connection:
         found = await ACTIONS.read(connection, abandoned, dead | mine)
