@@ -25,7 +25,7 @@ _SECONDS = 15.0
 _START_SECONDS = 60.0
 """How long a new process may take to start, on top of that: on a busy machine, importing takes longer than the work."""
 _MOST_BYTES = 4 << 30
-_NICE = 10
+_NICE = 15
 
 
 class WorkerPool:

@@ -38,7 +38,7 @@ _FINISH_SECONDS = 2
 """For requests that are being worked on when the process stops."""
 _STOP_SECONDS = 4.5
 
-_NICE = 5
+_NICE = 10
 """Of an engine that shares a machine with APIs: requests come before work in the background."""
 
 _HEAD_BYTES = 64 * 1024

@@ -2,10 +2,7 @@
 
 import asyncio
 import functools
-import os
 import secrets
-import sys
-import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,21 +20,13 @@ from roost.store import rows
 from roost.store.tables.identity import projects, role_assignments, users
 from roost.turns import FairTurns
 
-_AT_ONCE = 2
-# One thread a password: with more, a few sign-ins at once have more threads than the machine has cores.
-_hasher = argon2.PasswordHasher(parallelism=1)
-_NICE = 5
-
-
-def _give_way() -> None:
-    """Passwords take all the CPU that there is: requests that are being answered come first."""
-    if sys.platform == "linux":  # where each thread has a priority of its own
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
-
-
-_threads = ThreadPoolExecutor(_AT_ONCE, "passwords", _give_way)
-_turns = FairTurns(at_once=_AT_ONCE, each=16, waiting=128)
-"""Whose password is checked next: the addresses that ask take turns."""
+# The least that OWASP advises, in one thread a password: a sign-in takes as little of the CPU from others as it may.
+_hasher = argon2.PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
+_threads = ThreadPoolExecutor(2, "passwords")
+_turns = FairTurns(at_once=128, share=1, each=16, waiting=128)
+"""One password of an address is checked at a time."""
+_wrong_seconds = 0.25
+"""How long an address waits after a wrong one, so that guessing takes time and not the CPU."""
 
 
 async def ensure(connection: AsyncConnection, passwords: Mapping[str, str]) -> dict[str, str]:
@@ -129,6 +118,8 @@ async def is_right(user: Any | None, password: str, by: str = "") -> bool:
     nobody = await _slowly(_nobody)
     async with _turns.turn(by):
         right = await matches(user.password_hash if user is not None else nobody, password)
+        if not right:
+            await asyncio.sleep(_wrong_seconds)
     return right and user is not None and bool(user.enabled)
 
 

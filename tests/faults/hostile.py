@@ -356,7 +356,8 @@ async def attack(apis: list[str], seconds: float, servers: int) -> None:
         attackers = Attackers(hostile)
         await attackers.set_up(servers)
         hostile.seen = Seen()
-        os.setpriority(os.PRIO_PROCESS, 0, 19)
+        if sys.platform == "linux":
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         print("attacking", flush=True)
         await attackers.attack(time.monotonic() + seconds)
     seen = hostile.seen

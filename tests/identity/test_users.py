@@ -1,5 +1,6 @@
 """Users and their passwords."""
 
+import asyncio
 import statistics
 import time
 
@@ -20,7 +21,10 @@ async def test_a_password_is_right_or_not(database: Database) -> None:
         assert not await users.is_right(user, wrong)
 
 
-async def test_nobody_has_a_password_and_takes_as_long_as_somebody(database: Database) -> None:
+async def test_nobody_has_a_password_and_takes_as_long_as_somebody(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(users, "_wrong_seconds", 0)
     async with database.begin() as connection:
         user = await users.create(connection, "ada", "lovelace")
     assert not await users.is_right(None, "lovelace")
@@ -35,6 +39,19 @@ async def test_nobody_has_a_password_and_takes_as_long_as_somebody(database: Dat
         return statistics.median(times)
 
     assert await seconds(None) > await seconds(user) / 3
+
+
+async def test_an_address_that_guesses_waits_and_others_do_not(database: Database) -> None:
+    """Wrong passwords of one address took half of the CPU, and everybody else's requests waited."""
+    async with database.begin() as connection:
+        user = await users.create(connection, "ada", "lovelace")
+    guesses = [asyncio.create_task(users.is_right(user, "wrong", "203.0.113.1")) for _ in range(8)]
+    await asyncio.sleep(0)
+    assert await users.is_right(user, "lovelace", "203.0.113.2")
+    assert not any(guess.done() for guess in guesses[1:])
+    for guess in guesses:
+        guess.cancel()
+    await asyncio.gather(*guesses, return_exceptions=True)
 
 
 async def test_a_user_made_without_a_password_cannot_sign_in(database: Database) -> None:
