@@ -196,9 +196,7 @@ class Api:
             )
             async with self.services.database.begin() as connection:
                 row = (await connection.execute(sa.text(query), {"user": user.name, "project": user.project})).one()
-                secret = await tokens.issue(
-                    connection, row.user_id, row.project_id, ("password",), tokens.expiry(3600)
-                )
+                secret = await tokens.issue(connection, row.user_id, row.project_id, ("password",), tokens.expiry(3600))
             # Only now, when it is committed, may another task of the test use it.
             self.tokens[cloud] = secret
         return self.tokens[cloud]
