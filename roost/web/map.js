@@ -103,6 +103,7 @@ export class FleetMap {
    * @param {(scope: string, id: string) => string} [nameOf] what a place is called that is not on the map
    */
   arrows(moves, nameOf = (_, id) => id) {
+    if (!moves.length && !this._moves.length) return;
     this._moves = moves;
     this._nameOf = nameOf;
     this.draw();

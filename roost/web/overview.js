@@ -237,7 +237,8 @@ export class Overview {
 /** Whether text in there is selected. @param {Element} panel */
 function selecting(panel) {
   const selection = getSelection();
-  return Boolean(selection && !selection.isCollapsed && panel.contains(selection.anchorNode));
+  // Whether it is empty is asked last: the browser lays the page out before it answers.
+  return Boolean(selection?.anchorNode && panel.contains(selection.anchorNode) && !selection.isCollapsed);
 }
 
 /** @param {Place} place @param {number} many */
