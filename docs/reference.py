@@ -354,7 +354,7 @@ def refusals_page() -> str:
         "do": "do",
     }
     words = {code: text.format(**hosts, share="share") for code, text in decision.SENTENCES.items()}
-    members = {"members": "members are", "scope": "rack", "rule": "RULE", "excess": "N"}
+    members = {"members": "members are", "inside": "in", "scope": "rack", "rule": "RULE", "excess": "N"}
     parts = [f"# Refusals\n\n{NOTE}\nEvery code and class on this page is stable.\n"]
     parts.append(
         "## Why a host was refused\n\nIn explanations, as `refused`. `advice` says what would help in this case.\n"

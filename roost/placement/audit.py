@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from roost.placement.fleet import NOWHERE, Fleet
-from roost.placement.rules import Kind, Rule
+from roost.placement.rules import Kind, Rule, inside
 
 
 class Breach(StrEnum):
@@ -28,11 +28,12 @@ class Breach(StrEnum):
 SENTENCES: Final = {
     Breach.OUTSIDE_SCOPE: "{members} in no {scope}, which '{rule}' needs",
     Breach.OUTSIDE_TARGET: "{members} outside the {scope} that '{rule}' names",
-    Breach.FORBIDDEN_TARGET: "{members} in the {scope} that '{rule}' forbids",
+    Breach.FORBIDDEN_TARGET: "{members} {inside} the {scope} that '{rule}' forbids",
     Breach.APART: "{members} apart from the {scope} that holds most, against '{rule}'",
-    Breach.TOO_MANY: "{members} in one {scope}, {excess} more than '{rule}' allows",
-    Breach.SKEWED: "{members} in one {scope}, {excess} further ahead of the least filled than '{rule}' allows",
-    Breach.PARTITIONS_SHARE: "{members} of several partitions in one {scope}, against '{rule}'; {excess} must leave",
+    Breach.TOO_MANY: "{members} {inside} one {scope}, {excess} more than '{rule}' allows",
+    Breach.SKEWED: "{members} {inside} one {scope}, {excess} further ahead of the least filled than '{rule}' allows",
+    Breach.PARTITIONS_SHARE: "{members} of several partitions {inside} one {scope}, against '{rule}'; "
+    "{excess} must leave",
 }
 
 
@@ -49,8 +50,14 @@ class Violation:
     """By how much: how many members must leave, or come."""
 
     def __str__(self) -> str:
-        members = "1 member is" if len(self.members) == 1 else f"{len(self.members)} members are"
-        return SENTENCES[self.breach].format(members=members, scope=self.rule.scope, rule=self.rule, excess=self.excess)
+        return sentence(self.breach, self.rule, len(self.members), self.excess)
+
+
+def sentence(breach: Breach, rule: Rule, members: int, excess: int) -> str:
+    """What is wrong, in words."""
+    subject = "1 member is" if members == 1 else f"{members} members are"
+    where = {"inside": inside(rule.scope), "scope": rule.scope}
+    return SENTENCES[breach].format(members=subject, rule=rule, excess=excess, **where)
 
 
 @dataclass(frozen=True, slots=True)

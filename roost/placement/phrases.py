@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 
-from roost.placement.rules import Kind, Rule
+from roost.placement.rules import Kind, Rule, inside
 
 
 def phrase(rule: Rule) -> str:
     """One rule as a phrase: "never two in one rack"."""
-    one = _noun(rule.scope)
+    one, within = _noun(rule.scope), inside(rule.scope)
     if rule.identifier is not None:
         place = f"{one} {rule.identifier}"
         if rule.kind is Kind.AFFINITY:
-            return f"preferably in {place}" if rule.soft else f"only in {place}"
-        return f"preferably not in {place}" if rule.soft else f"never in {place}"
+            return f"preferably {within} {place}" if rule.soft else f"only {within} {place}"
+        return f"preferably not {within} {place}" if rule.soft else f"never {within} {place}"
     if rule.kind is Kind.AFFINITY:
-        return f"preferably one {one}" if rule.soft else f"all in one {one}"
-    return f"preferably spread over {_plural(one)}" if rule.soft else _apart(rule, one)
+        return f"preferably one {one}" if rule.soft else f"all {within} one {one}"
+    return f"preferably spread over {_plural(one)}" if rule.soft else _apart(rule, within, one)
 
 
 def sentence(rules: Sequence[Rule]) -> str:
@@ -29,10 +29,10 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else _plural(noun)}"
 
 
-def _apart(rule: Rule, one: str) -> str:
+def _apart(rule: Rule, within: str, one: str) -> str:
     parts = []
     if rule.limit == 1:
-        parts.append(f"never two in one {one}")
+        parts.append(f"never two {within} one {one}")
     elif rule.limit is not None:
         parts.append(f"at most {rule.limit} per {one}")
     if rule.max_skew is not None:

@@ -27,6 +27,11 @@ MOST_PARTITIONS: Final = 100
 """How many partitions a group can be divided into."""
 
 
+def inside(scope: str) -> str:
+    """Servers are on a host or a switch, and in anything else."""
+    return "on" if scope in (HOST, "switch") else "in"
+
+
 class Kind(StrEnum):
     """Whether members are to be together or apart."""
 
@@ -278,14 +283,14 @@ def _crowding(hard: Sequence[Rule], servers: int) -> Iterator[Contradiction]:
             limit = far.limit
             if limit and servers > limit and near.scope in (far.scope, HOST):
                 sentence = (
-                    f"'{near}' keeps {servers} servers in one {far.scope} and '{far}' allows {limit}; "
+                    f"'{near}' keeps {servers} servers {inside(far.scope)} one {far.scope} and '{far}' allows {limit}; "
                     f"raise the limit to {servers} or drop one"
                 )
                 yield Contradiction(ContradictionKind.TOGETHER_AND_APART, (near, far), sentence)
             if far.partitions and servers > 1 and near.scope in (far.scope, HOST):
                 sentence = (
-                    f"'{near}' keeps all servers in one {far.scope} and '{far}' gives each of {far.partitions} "
-                    f"partitions {far.scope}s of its own; drop one"
+                    f"'{near}' keeps all servers {inside(far.scope)} one {far.scope} and '{far}' gives each of "
+                    f"{far.partitions} partitions {far.scope}s of its own; drop one"
                 )
                 yield Contradiction(ContradictionKind.TOGETHER_AND_APART, (near, far), sentence)
 

@@ -166,7 +166,7 @@ def test_a_contradiction_is_refused_at_once(cluster: Cluster) -> None:
     policy = cluster.clustering.create_policy(name="near", spec=spec)
     cluster.undo.insert(0, lambda: cluster.clustering.delete_policy(policy))
     answer = cluster.clustering.attach_policy_to_cluster(cluster.id, policy.id)
-    assert "Policy 'near' keeps all servers in one host" in answer["error"]["message"]
+    assert "Policy 'near' keeps all servers on one host" in answer["error"]["message"]
     assert "policy 'zone_placement' spreads servers over zones" in answer["error"]["message"]
 
 

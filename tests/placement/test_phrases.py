@@ -9,7 +9,8 @@ from roost.placement.rules import TYPES, Limit, Rule
 @pytest.mark.parametrize(
     ("text", "limits", "words"),
     [
-        ("anti-affinity", {}, "never two in one host"),
+        ("anti-affinity", {}, "never two on one host"),
+        ("affinity:switch:s1", {}, "only on switch s1"),
         ("anti-affinity:rack", {"max_server_per_aggregate": 2}, "at most 2 per rack"),
         ("anti-affinity:switch", {"max_skew": 1}, "switches at most 1 apart in number"),
         ("anti-affinity:rack", {"partitions": 3}, "3 partitions that share no rack"),

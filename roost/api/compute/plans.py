@@ -24,7 +24,7 @@ from roost.compute.groups.groups import Group
 from roost.compute.scheduling.request import CreateRequest, NewServer
 from roost.errors import Invalid
 from roost.placement import rules as placement
-from roost.placement.audit import SENTENCES, Breach
+from roost.placement.audit import Breach, sentence
 from roost.placement.phrases import counted
 
 routes = Table(prefix="/v2.1")
@@ -192,15 +192,13 @@ class _View:
         shown = self.seen.identifiers
         rule = shown.shown(placement.Rule.parse(stored["rule"]["policy"], stored["rule"]["rules"]))
         aggregate = None if stored["aggregate"] is None else shown.of(rule.scope, stored["aggregate"])
-        members = "1 member is" if len(stored["members"]) == 1 else f"{len(stored['members'])} members are"
-        sentence = SENTENCES[Breach(stored["breach"])]
         return {
             "breach": stored["breach"],
             "policy": server_groups.rule_view(rule),
             "aggregate": aggregate,
             "members": stored["members"],
             "excess": stored["excess"],
-            "message": sentence.format(members=members, scope=rule.scope, rule=rule, excess=stored["excess"]),
+            "message": sentence(Breach(stored["breach"]), rule, len(stored["members"]), stored["excess"]),
         }
 
 

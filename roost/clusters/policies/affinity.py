@@ -28,7 +28,7 @@ from roost.clusters.spec import AllowedValues, Boolean, InvalidSpec, List, Map, 
 from roost.clusters.states import ActionName
 from roost.config import ClusterSettings
 from roost.errors import RoostError
-from roost.placement.rules import AVAILABILITY_ZONE, HOST, TYPES, Kind, Rule, RuleError
+from roost.placement.rules import AVAILABILITY_ZONE, HOST, TYPES, Kind, Rule, RuleError, inside
 
 NO_DRS_HOST = "No suitable vSphere host is available."
 NOT_ADMIN = "The vSphere DRS extension needs a cluster that is owned by an administrator of the cloud."
@@ -263,7 +263,10 @@ def _contradictions(rule: Rule, zones: list[str], cluster: ClusterView) -> Itera
     if rule.kind is Kind.AFFINITY and rule.identifier is None and len(zones) > 1:
         word = "prefers" if rule.soft else "keeps"
         # A rack or a switch may reach over several zones; a host or a zone cannot.
-        yield f"{word} all servers in one {rule.scope}", rule.scope in (HOST, AVAILABILITY_ZONE) and not rule.soft
+        yield (
+            f"{word} all servers {inside(rule.scope)} one {rule.scope}",
+            rule.scope in (HOST, AVAILABILITY_ZONE) and not rule.soft,
+        )
     if rule.scope != AVAILABILITY_ZONE:
         return
     if rule.identifier is not None:

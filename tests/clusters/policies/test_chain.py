@@ -127,8 +127,8 @@ def test_two_scaling_policies_on_one_event_are_worth_a_warning() -> None:
 
 
 CONTRADICTIONS: Sequence[tuple[Policy, bool, str]] = [
-    (affinity(servergroup={"policies": "affinity"}), True, "keeps all servers in one host"),
-    (affinity(servergroup={"policies": "soft-affinity"}), False, "prefers all servers in one host"),
+    (affinity(servergroup={"policies": "affinity"}), True, "keeps all servers on one host"),
+    (affinity(servergroup={"policies": "soft-affinity"}), False, "prefers all servers on one host"),
     (rule("affinity", "availability_zone"), True, "keeps all servers in one availability_zone"),
     (rule("affinity", "rack"), False, "keeps all servers in one rack"),
     (rule("affinity", "availability_zone", identifier="a"), True, "keeps servers in zone 'a'"),

@@ -293,10 +293,10 @@ async def test_contradictions_are_found_when_a_policy_is_attached(house: House) 
 
     refused = await try_to_attach("affinity")
     assert refused.status_code == 400
-    assert "keeps all servers in one host, and policy" in refused.json()["error"]["message"]
+    assert "keeps all servers on one host, and policy" in refused.json()["error"]["message"]
     warned = await try_to_attach("soft-affinity")
     assert warned.status_code == 202
-    assert "prefers all servers in one host, and policy" in warned.json()["warnings"][0]
+    assert "prefers all servers on one host, and policy" in warned.json()["warnings"][0]
     assert (await house.done(warned))["status"] == "SUCCEEDED"
 
 

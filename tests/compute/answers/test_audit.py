@@ -107,7 +107,7 @@ async def test_the_command_prints_what_it_finds_and_says_so_in_its_status(
         await put_server(database, "tenant", host="zone1-rack1-host1", group=group)
     status, printed = await audited()
     assert status == 1
-    assert printed.startswith(f"rule_broken: server group {group}: 2 members are in one host")
+    assert printed.startswith(f"rule_broken: server group {group}: 2 members are on one host")
 
 
 MANY = (
