@@ -169,8 +169,8 @@ def as_declared(services: Services, answer: httpx.Response) -> None:
     shape = shapes[answer.status_code]
     if shape is None:
         # What an action of a server answers depends on which it is; what is not JSON has no schema.
-        told = route.path.endswith("/{server_id}/action") or answer.headers.get("content-type") != "application/json"
-        assert told, f"{asked}: no body is declared"
+        free = route.path.endswith("/{server_id}/action") or answer.headers.get("content-type") != "application/json"
+        assert free, f"{asked}: no body is declared"
     elif asked.method != "HEAD":
         Draft202012Validator(shape).validate(answer.json())
 

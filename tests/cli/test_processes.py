@@ -197,11 +197,11 @@ def test_an_api_that_is_told_to_stop_is_not_ready_first_and_serves_on(database_u
     with running("api", database_url, "--listen", f"127.0.0.1:{port}", "--config", str(draining)) as process:
         wait_for(f"http://127.0.0.1:{port}/readiness")
         process.terminate()
-        told = time.monotonic()
+        asked_at = time.monotonic()
         wait_for(f"http://127.0.0.1:{port}/readiness", 503)
         wait_for(f"http://127.0.0.1:{port}/healthcheck")
         assert process.wait(30) == 0
-        assert 2.5 < time.monotonic() - told < 3 + 5
+        assert 2.5 < time.monotonic() - asked_at < 3 + 5
 
 
 def test_a_request_that_hangs_does_not_keep_a_process_that_is_told_to_stop(database_url: str) -> None:
@@ -216,7 +216,7 @@ def test_a_request_that_hangs_does_not_keep_a_process_that_is_told_to_stop(datab
         asked = pool.submit(httpx.post, f"http://127.0.0.1:{port}/identity/v3/auth/tokens", json=SIGN_IN, timeout=30)
         time.sleep(1)
         process.terminate()
-        told = time.monotonic()
+        asked_at = time.monotonic()
         process.wait(30)
-        assert time.monotonic() - told < 5
+        assert time.monotonic() - asked_at < 5
         assert asked.exception() is not None or asked.result().status_code >= 500

@@ -118,8 +118,8 @@ def test_a_group_is_divided_into_partitions(openstack: Openstack, group: str, bo
     assert third not in removed
     added = openstack(f"server group add server --partition 1 {group} {third}")
     assert f"1: {first}, {third}" in added
-    told = openstack(f"server group explain --flavor m1.tiny --partition 2 {group}")
-    assert "Partition 2 was asked for." in told
+    printed = openstack(f"server group explain --flavor m1.tiny --partition 2 {group}")
+    assert "Partition 2 was asked for." in printed
     planned = openstack.json(f"server group plan {group} --create 2 --flavor m1.tiny --partition 2")
     assert [line.rpartition(", ")[2] for line in planned["placements"]] == ["partition 2", "partition 2"]
     wider = openstack.json(f"server group plan {group} --policy anti-affinity:rack,partitions=3")
@@ -137,9 +137,9 @@ def test_an_explanation_is_read_by_people(openstack: Openstack, group: str, boot
     assert openstack.fails(too_many.replace("13", "201")) == (
         "Quota exceeded for instances: Requested 201, but already used 0 of 200 instances"
     )
-    told = openstack(too_many, ADMIN)
-    assert "No place for 13 servers: 48 hosts pass every check, too few for all servers together." in told
-    assert "A limit of 2 per rack, or 1 more rack, or asking for 12 servers, would help." in told
+    printed = openstack(too_many, ADMIN)
+    assert "No place for 13 servers: 48 hosts pass every check, too few for all servers together." in printed
+    assert "A limit of 2 per rack, or 1 more rack, or asking for 12 servers, would help." in printed
     server = boot("explained", group)
     assert "Of 48 hosts, the one chosen came first: it had room." in openstack(f"server explain {server}")
     admin = openstack.json(f"server explain {server}", ADMIN)
@@ -214,8 +214,8 @@ def test_a_host_is_drained_and_watched(openstack: Openstack, group: str, boot: C
 
 def test_the_loss_of_a_zone_is_told_for_all(openstack: Openstack, group: str, boot: Callable[..., str]) -> None:
     boot("zoned", group, "--availability-zone zone1")
-    told = openstack.json("server group plan --all --lose availability_zone=zone1")
-    assert "would be affected" in told["sentence"]
+    answer = openstack.json("server group plan --all --lose availability_zone=zone1")
+    assert "would be affected" in answer["sentence"]
     assert openstack.fails("server group plan --all --lose rack=1") == (
         "The policy scope 'rack' does not allow identifiers."
     )
@@ -224,8 +224,8 @@ def test_the_loss_of_a_zone_is_told_for_all(openstack: Openstack, group: str, bo
 def test_the_typed_client_answers_in_values(sdk: Any, openstack: Openstack, group: str) -> None:
     client = roost.client.Client(sdk)
     found = client.find_server_group(group)
-    told = client.explain(found.id, flavor="1", count=13)
-    assert (told.verdict, told.hosts, told.help[0].change) == ("refused", 48, "raise_limit")
+    answer = client.explain(found.id, flavor="1", count=13)
+    assert (answer.verdict, answer.hosts, answer.help[0].change) == ("refused", 48, "raise_limit")
     plan = client.plan(found.id, {"create": {"flavorRef": "1", "count": 2}})
     assert [placed.host is not None for placed in plan.placements] == [True, True]
     assert client.audit(found.id).violations == ()

@@ -38,7 +38,7 @@ def test_servers_of_an_anti_affinity_group(client: Client) -> None:
     assert first["hostId"] != second["hostId"]
     shown = client.ask("server", "show", first["id"], cloud="roost")
     assert shown["server_groups"] == [group["id"]]
-    assert shown["OS-EXT-SRV-ATTR:host"] is None  # what the command prints for what it was not told
+    assert shown["OS-EXT-SRV-ATTR:host"] is None  # what the command prints for what the answer lacks
     listed = client.ask("server", "list", "--long", cloud="roost")
     assert {(row["Name"], row["Status"], row["Image Name"], row["Host"]) for row in listed} == {
         ("first", "ACTIVE", IMAGE, None),

@@ -110,8 +110,8 @@ async def cloud(
     served: Served, database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Cloud]:
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(served.clouds))
-    told = config.load(clusters__cloud="openstack", clusters__os_cloud="roost-admin")
-    services = make_services(config.with_database(told, database_url), database)
+    loaded = config.load(clusters__cloud="openstack", clusters__os_cloud="roost-admin")
+    services = make_services(config.with_database(loaded, database_url), database)
     assert services.front is not None
     await services.front.follow()
     app = App(services, Keystone(served.url))

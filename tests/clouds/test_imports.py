@@ -48,10 +48,10 @@ async def test_nodes_and_servers_are_held_against_each_other(cloud: Cloud, capsy
             row = {"id": ids[name], "name": name, "physical_id": server, "status": status, "profile_id": "p"}
             await connection.execute(nodes.insert().values(**row, **{**owner, "project_id": project_id}))
     assert await asyncio.to_thread(imports.check, cloud.front.settings) == 1
-    told = [
+    breaches = [
         line for line in capsys.readouterr().out.splitlines() if any(each in line for each in (*ids.values(), stray))
     ]
-    assert sorted(told) == sorted(
+    assert sorted(breaches) == sorted(
         [
             f"server missing: 11111111-0000-4000-8000-000000000001, of node {ids['lost']} lost",
             f"server missing: none, of node {ids['empty']} empty",
@@ -71,16 +71,16 @@ async def test_groups_of_nova_come_with_a_list_of_broken_rules(
     first, second = await cloud.tenant.boot(group), await cloud.tenant.boot()
     home = await cloud.host(first)
     assert await asyncio.to_thread(imports.groups, cloud.front.settings) == 0
-    told = capsys.readouterr().out
-    assert "Every rule holds." in told
+    printed = capsys.readouterr().out
+    assert "Every rule holds." in printed
     if await cloud.host(second) != home:
         await cloud.move(second, home)
     added = {"add_instance": {"instance_id": second}}
     answer = await cloud.tenant.ask("POST", f"/os-server-groups/{group}/action", added, straight=True)
     assert answer.is_success, answer.text
     assert await asyncio.to_thread(imports.groups, cloud.front.settings) == 1
-    told = capsys.readouterr().out
-    [broken] = [line for line in told.splitlines() if group in line]
+    printed = capsys.readouterr().out
+    [broken] = [line for line in printed.splitlines() if group in line]
     assert first in broken
     assert second in broken
 

@@ -37,8 +37,8 @@ async def scopes_of(person: Person, group: str) -> list[str]:
 
 
 def announcing(cloud: Cloud) -> Settings:
-    told = config.load(clusters__cloud="openstack", notifications__driver="messagingv2")
-    cloud.front.settings = config.with_database(told, cloud.front.settings.database_url or "")
+    loaded = config.load(clusters__cloud="openstack", notifications__driver="messagingv2")
+    cloud.front.settings = config.with_database(loaded, cloud.front.settings.database_url or "")
     return cloud.front.settings
 
 

@@ -367,9 +367,10 @@ async def test_a_node_waits_for_its_life_cycle_to_be_completed(house: House) -> 
     [token] = waiting["depends_on"]
     step = await house.get(f"/actions/{token}")
     assert (step["status"], step["depended_by"]) == ("WAITING_LIFECYCLE_COMPLETION", [identifier])
-    told = await house.until(f"/events?oid={step['target']}", lambda events: "did not get the message" in str(events))
-    assert token in [event["meta_data"].get("lifecycle_action_token") for event in told]
-    [failure] = [event["status_reason"] for event in told if "did not get the message" in event["status_reason"]]
+    path = f"/events?oid={step['target']}"
+    happened = await house.until(path, lambda events: "did not get the message" in str(events))
+    assert token in [event["meta_data"].get("lifecycle_action_token") for event in happened]
+    [failure] = [event["status_reason"] for event in happened if "did not get the message" in event["status_reason"]]
     assert failure.startswith(
         "The queue q did not get the message: The embedded cloud has no queues: use a hook of type webhook"
     )
@@ -467,8 +468,8 @@ async def test_a_webhook_that_cannot_be_told_is_an_event(database_url: str, allo
         await house.act(cluster, "policy_attach", {"policy_id": policy["id"]})
         assert (await house.act(cluster, "scale_in"))["status"] == "SUCCEEDED"
         assert len(await house.servers()) == 1
-        told = await house.get(f"/events?cluster_id={cluster['id']}&action=NODE_DELETE")
-    assert [reason in event["status_reason"] for event in told if "webhook" in event["status_reason"]] == [True]
+        happened = await house.get(f"/events?cluster_id={cluster['id']}&action=NODE_DELETE")
+    assert [reason in event["status_reason"] for event in happened if "webhook" in event["status_reason"]] == [True]
     assert bool(heard) is allowed
 
 
@@ -480,9 +481,9 @@ async def test_a_token_that_is_nobodys_is_not_found(house: House) -> None:
 
 async def test_every_start_and_end_is_an_event(house: House) -> None:
     cluster = await house.cluster(1)
-    told = await house.get(f"/events?cluster_id={cluster['id']}&action=CLUSTER_CREATE")
-    assert [event["status"] for event in told] == ["start", "end"]
-    assert (await house.get(f"/events/{told[0]['id']}"))["oid"] == cluster["id"]
+    happened = await house.get(f"/events?cluster_id={cluster['id']}&action=CLUSTER_CREATE")
+    assert [event["status"] for event in happened] == ["start", "end"]
+    assert (await house.get(f"/events/{happened[0]['id']}"))["oid"] == cluster["id"]
 
 
 async def test_engines_are_listed_for_administrators(house: House) -> None:

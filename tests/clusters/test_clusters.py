@@ -81,8 +81,8 @@ async def test_a_failure_on_some_nodes_leaves_the_others_and_says_which_and_why(
     assert set(action["outputs"]["nodes_failed"].values()) == {"It is full."}
     now = await house.show(cluster)
     assert (now["desired_capacity"], len(now["nodes"]), len(await house.servers())) == (3, 3, 3)
-    told = await house.get(f"/events?cluster_id={cluster['id']}&level=ERROR")
-    assert sum(event["status_reason"] == "It is full." for event in told) == 2
+    failures = await house.get(f"/events?cluster_id={cluster['id']}&level=ERROR")
+    assert sum(event["status_reason"] == "It is full." for event in failures) == 2
 
 
 async def test_a_cluster_that_could_not_be_made_whole_keeps_what_it_should_be(house: House) -> None:

@@ -98,8 +98,8 @@ async def test_a_cluster_outlives_the_package_of_its_policy(house: House) -> Non
 
     deleted = await house.done(await house.call("DELETE", f"/clusters/{other['id']}"))
     assert deleted["status"] == "SUCCEEDED"
-    told = [event["status_reason"] for event in await house.get(f"/events?oid={other['id']}")]
-    assert any("Its detach was skipped: what it made may be left over." in reason for reason in told)
+    reasons = [event["status_reason"] for event in await house.get(f"/events?oid={other['id']}")]
+    assert any("Its detach was skipped: what it made may be left over." in reason for reason in reasons)
 
 
 async def test_a_cluster_outlives_the_package_of_its_profile_by_force(house: House) -> None:

@@ -168,8 +168,8 @@ async def test_a_receiver_does_not_do_what_its_maker_or_its_owner_may_not(
     assert (await house.post("/receivers", {"receiver": forbidden})).status_code == 403
     change = {"receiver": {"action": "CLUSTER_DELETE"}}
     assert (await house.call("PATCH", f"/receivers/{message['id']}", change)).status_code == 403
-    told = {"cluster": cluster["id"], "action": "CLUSTER_DELETE"}
-    assert (await house.post(f"/receivers/{message['id']}/notify", told)).status_code == 403
+    message_sent = {"cluster": cluster["id"], "action": "CLUSTER_DELETE"}
+    assert (await house.post(f"/receivers/{message['id']}/notify", message_sent)).status_code == 403
     assert (await house.api.request("POST", address(before), cloud=None)).status_code == 403
     assert (await house.show(cluster))["id"] == cluster["id"]
 

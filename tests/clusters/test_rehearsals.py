@@ -32,15 +32,17 @@ async def test_a_rehearsal_tells_what_each_policy_decides_and_does_nothing(house
     cluster = await house.cluster(desired_capacity=0)
     await attach(house, cluster, ZONES)
     await attach(house, cluster, SCALING)
-    told = await rehearse(house, cluster, {"scale_out": {}})
-    assert told["sentence"] == ("CLUSTER_SCALE_OUT would do 3 NODE_CREATE; the cluster would go from 0 to 3 nodes.")
-    assert [each["type"] for each in told["policies"]] == [
+    rehearsed = await rehearse(house, cluster, {"scale_out": {}})
+    assert rehearsed["sentence"] == (
+        "CLUSTER_SCALE_OUT would do 3 NODE_CREATE; the cluster would go from 0 to 3 nodes."
+    )
+    assert [each["type"] for each in rehearsed["policies"]] == [
         "senlin.policy.scaling-1.0",
         "senlin.policy.zone_placement-1.0",
     ]
-    assert told["policies"][0]["decision"]["creation"]["count"] == 3
-    assert told["distribution"]["zone"] == {"zone1": 1, "zone2": 2}
-    assert sorted(step["placement"]["zone"] for step in told["steps"]) == ["zone1", "zone2", "zone2"]
+    assert rehearsed["policies"][0]["decision"]["creation"]["count"] == 3
+    assert rehearsed["distribution"]["zone"] == {"zone1": 1, "zone2": 2}
+    assert sorted(step["placement"]["zone"] for step in rehearsed["steps"]) == ["zone1", "zone2", "zone2"]
     now = await house.get(f"/clusters/{cluster['id']}")
     assert (len(now["nodes"]), now["status"]) == (0, "ACTIVE")
     assert all(each["action"] != "CLUSTER_SCALE_OUT" for each in await house.get("/actions"))
@@ -49,28 +51,28 @@ async def test_a_rehearsal_tells_what_each_policy_decides_and_does_nothing(house
 async def test_what_was_rehearsed_is_what_then_happens(house: House) -> None:
     cluster = await house.cluster(desired_capacity=0)
     await attach(house, cluster, ZONES)
-    told = await rehearse(house, cluster, {"scale_out": {"count": 6}})
+    rehearsed = await rehearse(house, cluster, {"scale_out": {"count": 6}})
     assert (await house.act(cluster, "scale_out", {"count": 6}))["status"] == "SUCCEEDED"
     nodes = await house.get(f"/nodes?cluster_id={cluster['id']}")
     zones = [node["data"]["placement"]["zone"] for node in nodes]
-    assert {zone: zones.count(zone) for zone in set(zones)} == told["distribution"]["zone"]
+    assert {zone: zones.count(zone) for zone in set(zones)} == rehearsed["distribution"]["zone"]
 
 
 async def test_a_refusal_is_told_with_its_reason(house: House) -> None:
     cluster = await house.cluster(desired_capacity=1, max_size=2)
-    told = await rehearse(house, cluster, {"scale_out": {"count": 5}})
-    assert not told["accepted"]
-    assert "max_size" in told["refusal"]
-    assert told["sentence"].startswith("CLUSTER_SCALE_OUT would be refused: ")
+    rehearsed = await rehearse(house, cluster, {"scale_out": {"count": 5}})
+    assert not rehearsed["accepted"]
+    assert "max_size" in rehearsed["refusal"]
+    assert rehearsed["sentence"].startswith("CLUSTER_SCALE_OUT would be refused: ")
 
 
 async def test_policies_that_come_and_go_are_rehearsed_with_what_speaks_against_them(house: House) -> None:
     cluster = await house.cluster(desired_capacity=0)
     await attach(house, cluster, ZONES)
     [attached] = await house.get(f"/clusters/{cluster['id']}/policies")
-    told = await rehearse(house, cluster, {"policy_detach": {"policy_id": attached["policy_id"]}})
-    assert told["accepted"]
-    assert told["sentence"].startswith("CLUSTER_DETACH_POLICY would do nothing to nodes")
+    rehearsed = await rehearse(house, cluster, {"policy_detach": {"policy_id": attached["policy_id"]}})
+    assert rehearsed["accepted"]
+    assert rehearsed["sentence"].startswith("CLUSTER_DETACH_POLICY would do nothing to nodes")
     other = (await house.post("/policies", {"policy": {"name": "other", "spec": ZONES}})).json()["policy"]
     body = {"policy_attach": {"policy_id": other["id"]}}
     refused = await house.post(f"/clusters/{cluster['id']}/actions?dry_run=true", body)
@@ -93,11 +95,11 @@ HEALTH = {
 
 async def test_the_deletion_of_a_cluster_is_rehearsed_and_deletes_nothing(house: House) -> None:
     cluster = await house.cluster(desired_capacity=2)
-    told = await rehearse(house, cluster, {"delete": {}})
-    assert told["sentence"] == "CLUSTER_DELETE would do 2 NODE_DELETE; then the cluster would be gone."
+    rehearsed = await rehearse(house, cluster, {"delete": {}})
+    assert rehearsed["sentence"] == "CLUSTER_DELETE would do 2 NODE_DELETE; then the cluster would be gone."
     members = [node["name"] for node in await house.get(f"/nodes?cluster_id={cluster['id']}")]
-    assert sorted(step["node"] for step in told["steps"]) == sorted(members)
-    assert (told["size"], len(members)) == ({"now": 2, "then": 0}, 2)
+    assert sorted(step["node"] for step in rehearsed["steps"]) == sorted(members)
+    assert (rehearsed["size"], len(members)) == ({"now": 2, "then": 0}, 2)
     asked = await house.post(f"/clusters/{cluster['id']}/actions", {"delete": {}})
     assert (asked.status_code, "Unrecognized action 'delete'" in asked.text) == (400, True)
 
@@ -107,22 +109,23 @@ async def test_what_is_done_to_a_node_is_rehearsed_with_what_its_policies_decide
     await attach(house, cluster, HEALTH)
     [node, _] = await house.get(f"/nodes?cluster_id={cluster['id']}")
     path = f"/nodes/{node['id']}/actions?dry_run=true"
-    told = {name: (await house.post(path, {name: {}})).json()["dry_run"] for name in ("check", "recover", "delete")}
+    names = ("check", "recover", "delete")
+    rehearsed = {name: (await house.post(path, {name: {}})).json()["dry_run"] for name in names}
     kept = "; the cluster would go from 2 to 2 nodes."
-    assert told["check"]["sentence"] == f"NODE_CHECK would do 1 NODE_CHECK{kept}"
-    assert told["recover"]["sentence"] == f"NODE_RECOVER would do 1 NODE_RECOVER{kept}"
+    assert rehearsed["check"]["sentence"] == f"NODE_CHECK would do 1 NODE_CHECK{kept}"
+    assert rehearsed["recover"]["sentence"] == f"NODE_RECOVER would do 1 NODE_RECOVER{kept}"
     step = {"action": "NODE_RECOVER", "node": node["name"], "operation": "REBOOT"}
-    assert told["recover"]["steps"] == [step]
-    assert [each["policy"] for each in told["recover"]["policies"]] == ["health"]
-    assert told["delete"]["size"] == {"now": 2, "then": 1}
+    assert rehearsed["recover"]["steps"] == [step]
+    assert [each["policy"] for each in rehearsed["recover"]["policies"]] == ["health"]
+    assert rehearsed["delete"]["size"] == {"now": 2, "then": 1}
     assert len(await house.get(f"/nodes?cluster_id={cluster['id']}")) == 2
     assert not {each["action"] for each in await house.get("/actions")} & {"NODE_CHECK", "NODE_RECOVER", "NODE_DELETE"}
 
 
 async def test_a_node_without_a_cluster_is_rehearsed_too(house: House) -> None:
     node = await house.node(name="single")
-    told = (await house.post(f"/nodes/{node['id']}/actions?dry_run=1", {"recover": {}})).json()["dry_run"]
-    assert told["sentence"] == "NODE_RECOVER would do 1 NODE_RECOVER."
-    assert told["steps"] == [{"action": "NODE_RECOVER", "node": "single", "operation": "RECREATE"}]
+    rehearsed = (await house.post(f"/nodes/{node['id']}/actions?dry_run=1", {"recover": {}})).json()["dry_run"]
+    assert rehearsed["sentence"] == "NODE_RECOVER would do 1 NODE_RECOVER."
+    assert rehearsed["steps"] == [{"action": "NODE_RECOVER", "node": "single", "operation": "RECREATE"}]
     refused = await house.post("/nodes/none/actions?dry_run=1", {"check": {}})
     assert refused.status_code == 404

@@ -163,7 +163,7 @@ class Clients:
             operation.location = answer.headers.get("location")
             operation.answer = answer.json() if answer.content else None
             if answer.status_code == 503 and "retry-after" not in answer.headers:
-                operation.status = 500  # whoever is told to come again must be told when
+                operation.status = 500  # a refusal to be repeated must say when
         operation.answered_at = time.monotonic()
         self.kinds[operation.kind] += 1
         self.statuses[operation.status] += 1

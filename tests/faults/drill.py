@@ -28,7 +28,7 @@ from tests.faults.recount import Truth
 REST_SECONDS = 300.0
 """Within which everything must come to rest once the faults have ended; the machine may be busy with other things."""
 ATTEMPTS = 10
-"""How often a client asks that is told to come again, on a machine that is busy with other things."""
+"""How often a client asks again after a refusal that says when, on a machine that is busy with other things."""
 MOST_FAULTS = 30
 """While one history is recorded."""
 LIMITS = {"instances": 90, "cores": 165, "ram": 600_000, "server_groups": 20}
@@ -333,7 +333,7 @@ def _fate(
     """What was made is there unless its deletion was asked for, and gone if that was accepted; where an action deletes
     it that may fail, it may still be there."""
     if "reservation_id" in operation.answer:
-        # Which ids those have is told nobody: whether they were deleted is known by what is left of them only.
+        # Their ids are not known: only what is left of them shows whether they were deleted.
         return
     made = str(next(iter(operation.answer.values()))["id"])
     asked = deletions.get(made, [])

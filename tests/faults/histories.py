@@ -19,7 +19,7 @@ _SERVERS = "/compute/v2.1/servers"
 
 
 class Recorder:
-    """Clients that do things to one group, and write down when they asked and what they were told."""
+    """Clients that do things to one group, and write down when they asked and what came back."""
 
     def __init__(self, clients: Clients, seed: int) -> None:
         self.clients = clients
@@ -79,8 +79,8 @@ class Recorder:
         request = await self.clients.answer(
             f"{kind} member", "POST", f"{_GROUPS}/{self.group}/action", body, subject=self.group
         )
-        told = Operation(kind, request.asked_at, request.answered_at, server, refused=not request.accepted)
-        self.history.append(replace(told, ended=FOREVER, refused=False) if request.unknown else told)
+        operation = Operation(kind, request.asked_at, request.answered_at, server, refused=not request.accepted)
+        self.history.append(replace(operation, ended=FOREVER, refused=False) if request.unknown else operation)
 
     async def _delete(self) -> None:
         """A deletion has ended when the server is not found any more: the answer says only that it will be."""

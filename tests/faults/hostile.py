@@ -165,9 +165,9 @@ class Connections(httpx.AsyncBaseTransport):
         finally:
             writer.close()
         status, *fields = head.decode("latin-1").split("\r\n")
-        told = {name: value for name, _, value in (line.partition(": ") for line in fields)}
-        told.pop("transfer-encoding", None)
-        return httpx.Response(int(status.split()[1]), headers=told, content=body)
+        parsed = {name: value for name, _, value in (line.partition(": ") for line in fields)}
+        parsed.pop("transfer-encoding", None)
+        return httpx.Response(int(status.split()[1]), headers=parsed, content=body)
 
 
 @asynccontextmanager
@@ -412,14 +412,14 @@ class Trial:
             try:
                 assert await process.stdout.readline() == b"attacking\n"
                 await self._phase("under attack", neighbour, attacked)
-                told = json.loads(await process.stdout.readline())
+                reported = json.loads(await process.stdout.readline())
             finally:
                 if process.returncode is None:
                     process.kill()
                 await process.wait()
             await asyncio.sleep(CALM_SECONDS)
             await self._phase("alone again", neighbour, quiet)
-        self.attackers = Seen(told["latencies"], told["statuses"], Counter(told["failures"]))
+        self.attackers = Seen(reported["latencies"], reported["statuses"], Counter(reported["failures"]))
 
     async def _phase(self, name: str, neighbour: Tenant, seconds: float) -> None:
         neighbour.seen = self.phases[name] = Seen()

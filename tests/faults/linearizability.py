@@ -34,7 +34,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a client asked for between two moments, and what it was told."""
+    """What a client asked for between two moments, and what came back."""
 
     kind: str
     """create, delete, add, remove or read."""

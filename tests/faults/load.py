@@ -100,7 +100,7 @@ class Load:
             await self.ask("delete server", number, "DELETE", path)
 
     async def _insist(self, kind: str, number: int, path: str, body: Any) -> httpx.Response:
-        """Ask until it is granted, and wait in between as long as one is told to."""
+        """Ask until it is granted, and wait in between as long as the answer says."""
         while True:
             answer = await self.ask(kind, number, "POST", path, body)
             if answer is not None and answer.is_success:

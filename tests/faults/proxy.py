@@ -10,7 +10,7 @@ Dial = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
 
 
 class Proxy:
-    """Listens on a port of this machine and passes on what comes, as slowly as it is told."""
+    """Listens on a port of this machine and passes on what comes, as slowly as it is set to."""
 
     def __init__(self, dial: Dial, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self.delay = 0.0

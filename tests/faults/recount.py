@@ -155,9 +155,9 @@ def quotas(truth: Truth) -> Iterator[str]:
     said = said_usage(truth)
     for project in used.keys() | said.keys():
         for name in USED:
-            told = said[project][name]
-            if told != used[project][name]:
-                yield f"project {project} is said to use {told} {name}; it is {used[project][name]}"
+            counted = said[project][name]
+            if counted != used[project][name]:
+                yield f"project {project} is said to use {counted} {name}; it is {used[project][name]}"
 
 
 def said_usage(truth: Truth) -> dict[str, Counter[str]]:
@@ -325,16 +325,16 @@ def notifications(truth: Truth, broker: Path, settled: Container[str] = ()) -> I
     for line in broker.read_text().splitlines():
         message = json.loads(line)
         if message["event_type"] not in CHANGES or message["message_id"] in settled:
-            continue  # what the engine finds out is told as well, and is not a change
+            continue  # what the engine finds out is announced as well, and is not a change
         data = message["payload"]["nova_object.data"]
         about = message["event_type"].endswith("_member")
-        told = message["event_type"], data["uuid"], data["members"][0] if about else None
-        if received.setdefault(message["message_id"], told) != told:
+        announced = message["event_type"], data["uuid"], data["members"][0] if about else None
+        if received.setdefault(message["message_id"], announced) != announced:
             yield f"the message {message['message_id']} was sent with another content"
     committed = Counter(
         (row["event"], str(row["group_id"]), str(row["server_id"]) if row["server_id"] else None)
         for row in truth["rehearsal_witness"]
     )
     heard = Counter(received.values())
-    yield from (f"{number} x {event} was committed and not told" for event, number in (committed - heard).items())
-    yield from (f"{number} x {event} was told and not committed" for event, number in (heard - committed).items())
+    yield from (f"{number} x {event} was committed and not announced" for event, number in (committed - heard).items())
+    yield from (f"{number} x {event} was announced and not committed" for event, number in (heard - committed).items())

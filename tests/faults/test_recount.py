@@ -164,10 +164,10 @@ def test_what_is_told_is_what_was_committed_each_once(tmp_path: Path) -> None:
     assert list(recount.notifications(Truth(tables), broker)) == []
     tables["rehearsal_witness"].append({"event": "server_group.delete", "group_id": GROUP, "server_id": None})
     (lost,) = recount.notifications(Truth(tables), broker)
-    assert lost.endswith("was committed and not told")
+    assert lost.endswith("was committed and not announced")
     tables["rehearsal_witness"].clear()
     (invented,) = recount.notifications(Truth(tables), broker)
-    assert invented.endswith("was told and not committed")
+    assert invented.endswith("was announced and not committed")
     assert list(recount.notifications(Truth(tables), broker, {"m"})) == []
 
 

@@ -335,12 +335,12 @@ async def test_old_and_new_addresses_of_webhooks(
         for table in ("profile", "policy", "cluster", "node", "receiver"):
             senlin.ask(f"UPDATE {table} SET project = ?", (await house.profile())["project"])
         await bring(house, senlin)
-        told = capsys.readouterr().out
+        printed = capsys.readouterr().out
         old = re.search(
             rf"old address, which {'is answered too' if answered else 'is not'}.*: (http://senlin.example:8777\S+)",
-            told,
+            printed,
         )
-        new = re.search(r"new address: http://ROOST(/clustering\S+)", told)
+        new = re.search(r"new address: http://ROOST(/clustering\S+)", printed)
         assert old is not None
         assert new is not None
         path = "/clustering" + old[1].removeprefix("http://senlin.example:8777")

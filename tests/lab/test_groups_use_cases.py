@@ -76,7 +76,7 @@ def test_a_zone_is_targeted_by_an_identifier_of_the_tenants_own(somebody: Person
         mine = [each["group_id"] for each in shown["policy_scope"]["aggregates"]]
         _, shown = operator.ask("GET", f"{path}?as_tenant_id={somebody.connection.current_project_id}")
         real = {each["obfuscated_group_id"]: each["name"] for each in shown["policy_scope"]["aggregates"]}
-        assert set(mine) == set(real), "what the tenant sees is what the operator is told that it sees"
+        assert set(mine) == set(real), "the tenant sees what the operator was shown that it sees"
         assert not set(mine) & {each["group_id"] for each in shown["policy_scope"]["aggregates"]}
         target = mine[1]
         group = somebody.group(f"affinity:maintenance_zone:{target}")

@@ -85,7 +85,7 @@ def test_the_id_of_a_request_is_the_one_under_which_nova_has_it(somebody: Person
 def test_what_neutron_tells_nova_goes_through_roost(
     lab: Settings, front: Front, somebody: Person, service: object
 ) -> None:
-    """With Roost at Nova's public endpoint, which is where Neutron looks unless it is told otherwise."""
+    """With Roost at Nova's public endpoint, which is where Neutron looks unless it is set up otherwise."""
     ran = front.run("keystone", "register", "compute")
     assert ran.returncode == 0, ran.stderr
     log = lab.dir / "log" / "nova-api.out"

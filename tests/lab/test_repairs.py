@@ -195,12 +195,12 @@ def test_what_the_loss_of_a_zone_would_come_to_is_told_for_the_cloud(somebody: P
     servers = [somebody.boot(group) for _ in range(3)]
     lost = {"plan": {"lose": {"scope": "maintenance_zone", "identifier": zone(somebody.host(servers[0]))}}}
 
-    def told() -> Any:
+    def planned() -> Any:
         plan = operator.ask("POST", "/os-server-groups/plan?all_projects=1", lost)[1]["plan"]
         # As soon as Roost has seen all three: before, there seems to be a zone left.
         return plan if any(each["stranded"] for each in plan["groups"]) else None
 
-    plan = until(told)
+    plan = until(planned)
     assert plan["sentence"] == "1 server in 1 group would be affected: 0 would find another place, 1 would not."
     assert [each["server_id"] for each in plan["groups"][0]["stranded"]] == servers[:1]
 

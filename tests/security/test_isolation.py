@@ -1,7 +1,7 @@
 """What belongs to one project does not exist for another: every route is asked, whatever it is and will be.
 
 The same request is made twice by a stranger, once with the ids of things that are another's and once with ids that
-mean nothing. If the two answers differ in anything but the ids, something was told; and nothing of the owner's may
+mean nothing. If the two answers differ in anything but the ids, something leaked; and nothing of the owner's may
 have changed in any table.
 """
 
@@ -34,7 +34,7 @@ async def world(shared_database_url: str) -> AsyncIterator[World]:
         yield made
 
 
-def told(answer: Any, things: Things) -> tuple[int, str, list[str]]:
+def shown(answer: Any, things: Things) -> tuple[int, str, list[str]]:
     """An answer without the ids that were sent and without what differs each time."""
     text = answer.text
     for kind, value in sorted(things.items(), key=lambda item: -len(item[1])):
@@ -91,11 +91,11 @@ class Stranger:
         first = await self.world.ask(cloud=STRANGER, **theirs.request)
         second = await self.world.ask(cloud=STRANGER, **nothing.request)
         counting = theirs.path == "/metrics"
-        if not counting and told(first, self.world.owner) != told(second, self.unknown):
+        if not counting and shown(first, self.world.owner) != shown(second, self.unknown):
             self.findings.append(f"{theirs}\n  {first.status_code} {first.text}\n  {second.status_code} {second.text}")
         for kind, value in own(self.world.owner).items():
             if value in first.text and value not in str(theirs):
-                self.findings.append(f"{theirs} told {kind}")
+                self.findings.append(f"{theirs} leaked {kind}")
         return int(first.status_code)
 
     async def unchanged(self, before: Mapping[str, str], row: str) -> Mapping[str, str]:

@@ -61,14 +61,14 @@ async def test_every_route_is_refused_to_tenants_whatever_exists(api: Api, front
     before = await rows(front)
     for route in SCHEDULER_API.table.routes:
         for body in bodies(SCHEDULER_API, route):
-            told = set()
+            answers = set()
             for cloud, things in itertools.product((*TENANTS, None), (there, nowhere)):
                 path = "/scheduler" + route.path.format(group_id=things["server_group_id"])
                 sent = {} if route.method == "GET" else {"json": body(things, Version(0, 0))}
                 answer = await front.request(route.method, path, cloud=cloud, **sent)
                 assert answer.status_code == (401 if cloud is None else 403), row_name(SCHEDULER_API, route)
-                told.add(answer.text)
-            assert len(told) == 2, told
+                answers.add(answer.text)
+            assert len(answers) == 2, answers
     assert await rows(front) == before
 
 

@@ -119,7 +119,7 @@ async def _trouble(world: World) -> None:
         await house.done(await house.call("POST", f"/nodes/{things['node_id']}/{path}", body))
 
 
-def _told(answer: httpx.Response) -> str:
+def _text(answer: httpx.Response) -> str:
     return "\n".join([*(f"{name}: {value}" for name, value in answer.headers.items()), answer.text])
 
 
@@ -145,12 +145,12 @@ async def test_no_tenant_is_told_a_host_an_aggregate_or_what_is_anothers(world: 
         seen.add((probe.method, probe.path, str(probe.body)))
         for tenant in (OWNER,) if again else (READER, MANAGER, OWNER):
             answer = await world.ask(cloud=tenant, **probe.request)
-            told = _told(answer)
+            text = _text(answer)
             secret = {"secret of a webhook": world.owner["secret"]} if tenant == READER else {}
             leaks += [
-                f"{tenant}: {probe}: {kind}\n{told}"
+                f"{tenant}: {probe}: {kind}\n{text}"
                 for kind, value in {**hidden, **secret}.items()
-                if value in told and value not in str(probe)
+                if value in text and value not in str(probe)
             ]
             if tenant != READER:
                 answered.setdefault(probe.row, set()).add(answer.status_code)
@@ -165,8 +165,8 @@ async def test_nobody_is_told_it_in_a_notification(world: World) -> None:
         rows = (await connection.execute(sa.text("SELECT event_type, payload FROM outbox"))).all()
     assert {"server_group.create", "server_group.violation"} <= {row.event_type for row in rows}
     for row in rows:
-        told = json.dumps(row.payload)
-        assert [kind for kind, value in world.hidden.items() if value in told] == [], told
+        text = json.dumps(row.payload)
+        assert [kind for kind, value in world.hidden.items() if value in text] == [], text
 
 
 async def test_who_does_not_sign_in_is_told_nothing_of_anybody(world: World) -> None:
@@ -181,5 +181,5 @@ async def test_who_does_not_sign_in_is_told_nothing_of_anybody(world: World) -> 
         "/compute/openapi.json",
         "/clustering",
     ):
-        told = _told(await world.house.api.request("GET", path, cloud=None))
-        assert [kind for kind, value in hidden.items() if value in told] == []
+        text = _text(await world.house.api.request("GET", path, cloud=None))
+        assert [kind for kind, value in hidden.items() if value in text] == []

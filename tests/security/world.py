@@ -33,7 +33,7 @@ SHARED = frozenset(
 
 
 async def patiently(api: Api, method: str, path: str, **more: Any) -> httpx.Response:
-    """One request; one that is told to come again, by a machine that is busy, does."""
+    """One request; one that a busy machine refuses for now is repeated."""
     for _ in range(20):
         answer = await api.request(method, path, **more)
         if answer.status_code != 503:
@@ -62,8 +62,8 @@ class World:
     async def _first_events(self, cloud: str | None) -> httpx.Response:
         """What the feed of changes, which never ends, begins with: that everything may have changed."""
         async with following(self.house.api, str(cloud)) as events:
-            told = [await anext(events), await anext(events)]
-        return httpx.Response(200, json=told)
+            heard = [await anext(events), await anext(events)]
+        return httpx.Response(200, json=heard)
 
 
 @asynccontextmanager
@@ -335,7 +335,7 @@ async def _clusters(house: House, cloud: str, things: Things) -> dict[str, str]:
 
 
 def own(things: Things) -> dict[str, str]:
-    """What nobody else has, and is long enough to be told from anything else."""
+    """What no other project has, and is long enough to be recognised anywhere."""
     return {kind: value for kind, value in things.items() if kind not in SHARED and len(value) > 10}
 
 

@@ -1,4 +1,4 @@
-"""What changed, for those who look on: told by the database, merged for the slow, and ended with the process."""
+"""What changed, for watchers: announced by the database, merged for slow ones, and ended with the process."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -36,9 +36,9 @@ async def test_a_commit_is_told_and_a_rollback_is_not(database: Database) -> Non
         async with database.begin() as connection:
             await connection.execute(insert, {"project": "mine"})
             await connection.rollback()
-        told: set[str] = set()
-        while told != made:
-            told |= (await watcher.take(30) or {}).get("groups") or set()
+        seen: set[str] = set()
+        while seen != made:
+            seen |= (await watcher.take(30) or {}).get("groups") or set()
         assert await watcher.take(0.2) == {}
 
 

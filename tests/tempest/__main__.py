@@ -22,7 +22,7 @@ from tests.tempest.suites import CANNOT_PASS, SUITES, Pass
 ROOT = Path(__file__).parents[2]
 BIN = ROOT / ".venv-tempest" / "bin"
 IMAGES = ("cirros-0.4.0-x86_64-disk", "tempest-alt", "new_image")
-"""Names that the suites have built in, or are told in their configuration."""
+"""Names that the suites have built in, or read from their configuration."""
 FILTERS = (
     "ComputeFilter",
     "ServerGroupAntiAffinityFilter",

@@ -1,4 +1,4 @@
-"""Explanations: what tenants and operators are told of a decision, made or only asked about."""
+"""Explanations: what tenants and operators learn of a decision, made or only asked about."""
 
 from typing import Any
 
@@ -43,10 +43,10 @@ async def asked(compute: Compute, group: str, cloud: str = "roost", **question: 
 async def test_a_placed_server_says_why_there_and_who_came_next(compute: Compute) -> None:
     group = await make_group(compute, {"name": "soft-anti-affinity", "scope": "rack"})
     *_, server = await boot(compute, group)
-    told = await explanation(compute, server, "roost-admin")
-    assert told["verdict"] == "placed"
-    assert (told["hosts"], told["candidates"], told["refused"]) == (HOSTS, None, [])
-    (chosen,) = told["chosen"]
+    explained = await explanation(compute, server, "roost-admin")
+    assert explained["verdict"] == "placed"
+    assert (explained["hosts"], explained["candidates"], explained["refused"]) == (HOSTS, None, [])
+    (chosen,) = explained["chosen"]
     assert chosen["host"] == server["OS-EXT-SRV-ATTR:host"]
     assert chosen["shares"] == [
         {
@@ -55,8 +55,8 @@ async def test_a_placed_server_says_why_there_and_who_came_next(compute: Compute
             "sentence": "its rack held no members ('soft-anti-affinity:rack')",
         }
     ]
-    assert len(told["runners_up"]) == 3
-    assert told["sentence"] == (
+    assert len(explained["runners_up"]) == 3
+    assert explained["sentence"] == (
         f"Of 48 hosts, host {chosen['host']} came first: its rack held no members "
         "('soft-anti-affinity:rack'), 100 % of it was free."
     )
@@ -66,34 +66,34 @@ async def test_a_tenant_sees_rules_and_scopes_and_no_host(compute: Compute) -> N
     group = await make_group(compute, {"name": "soft-anti-affinity", "scope": "rack"})
     (server,) = await boot(compute, group)
     real = await explanation(compute, server, "roost-admin")
-    told = await explanation(compute, server, "roost")
+    explained = await explanation(compute, server, "roost")
     names = {real["chosen"][0]["host"], *(each["host"] for each in real["runners_up"])}
-    assert not any(name in str(told) for name in names)
-    assert "headroom" not in told["chosen"][0]
-    assert set(told["chosen"][0]["placements"]) == {"rack"}
-    assert told["chosen"][0]["placements"] != real["chosen"][0]["placements"]
-    assert told["chosen"][0]["shares"] == real["chosen"][0]["shares"]
+    assert not any(name in str(explained) for name in names)
+    assert "headroom" not in explained["chosen"][0]
+    assert set(explained["chosen"][0]["placements"]) == {"rack"}
+    assert explained["chosen"][0]["placements"] != real["chosen"][0]["placements"]
+    assert explained["chosen"][0]["shares"] == real["chosen"][0]["shares"]
 
 
 async def test_each_server_of_a_request_keeps_its_own_host(compute: Compute) -> None:
     group = await make_group(compute, {"name": "anti-affinity", "scope": "rack"})
     servers = await boot(compute, group, 3)
     for server in servers:
-        told = await explanation(compute, server, "roost-admin")
-        assert [each["host"] for each in told["chosen"]] == [server["OS-EXT-SRV-ATTR:host"]]
+        explained = await explanation(compute, server, "roost-admin")
+        assert [each["host"] for each in explained["chosen"]] == [server["OS-EXT-SRV-ATTR:host"]]
 
 
 async def test_a_refused_server_says_what_would_help(compute: Compute) -> None:
     group = await make_group(compute, {"name": "anti-affinity", "scope": "rack"})
     server = (await boot(compute, group, RACKS_IN_A_ZONE + 1, availability_zone="zone1"))[0]
     assert server["status"] == "ERROR"
-    told = await explanation(compute, server, "roost")
-    assert told["sentence"] == (
+    explained = await explanation(compute, server, "roost")
+    assert explained["sentence"] == (
         "No place for 5 servers: 32 hosts are outside the availability zone; 16 hosts pass every check, too few for "
         "all servers together."
     )
-    assert told["advice"] == "A limit of 2 per rack, or 1 more rack, or asking for 4 servers, would help."
-    assert [(each["change"], each["by"]) for each in told["help"]] == [
+    assert explained["advice"] == "A limit of 2 per rack, or 1 more rack, or asking for 4 servers, would help."
+    assert [(each["change"], each["by"]) for each in explained["help"]] == [
         ("raise_limit", "tenant"),
         ("add_aggregates", "operator"),
         ("ask_for_fewer", "tenant"),
@@ -106,18 +106,18 @@ async def test_what_would_help_is_what_would_help_now(compute: Compute) -> None:
     policies = [{"name": "anti-affinity", "scope": "rack", "rules": {"max_server_per_aggregate": 2}}]
     body = {"server_group": {"policies": policies}}
     await compute.post(f"/os-server-groups/{group}", body, version=VERSION, cloud="roost")
-    told = await explanation(compute, server, "roost")
-    assert told["verdict"] == "refused"
-    assert told["help"] == []
+    explained = await explanation(compute, server, "roost")
+    assert explained["verdict"] == "refused"
+    assert explained["help"] == []
 
 
 async def test_a_request_that_is_only_asked_about_makes_nothing(compute: Compute) -> None:
     group = await make_group(compute, {"name": "anti-affinity", "scope": "rack"})
     await Cloud(compute.api).quota(instances=-1)
-    told = await asked(compute, group, count=12)
-    assert told["verdict"] == "placed"
-    assert len(told["chosen"]) == 12
-    assert len({each["placements"]["rack"] for each in told["chosen"]}) == 12
+    explained = await asked(compute, group, count=12)
+    assert explained["verdict"] == "placed"
+    assert len(explained["chosen"]) == 12
+    assert len({each["placements"]["rack"] for each in explained["chosen"]}) == 12
     refused = await asked(compute, group, count=13)
     assert refused["verdict"] == "refused"
     group_now = await compute.get(f"/os-server-groups/{group}", version=VERSION, cloud="roost")
@@ -162,8 +162,8 @@ async def test_a_tenant_does_not_learn_how_much_room_a_host_has(compute: Compute
     )
     await cloud.quota(instances=-1, cores=-1, ram=-1)
     for who, exact in (("roost", False), ("roost-admin", True)):
-        told = await asked(compute, group, cloud=who, count=1000)
-        (fewer,) = [each for each in told["help"] if each["change"] == "ask_for_fewer"]
+        explained = await asked(compute, group, cloud=who, count=1000)
+        (fewer,) = [each for each in explained["help"] if each["change"] == "ask_for_fewer"]
         assert str(fewer["amount"]) in fewer["sentence"]
         assert exact or fewer["amount"].bit_count() == 1
 
@@ -171,12 +171,12 @@ async def test_a_tenant_does_not_learn_how_much_room_a_host_has(compute: Compute
 async def test_each_rule_says_how_many_hosts_it_removed(compute: Compute) -> None:
     group = await make_group(compute, {"name": "anti-affinity", "scope": "rack"})
     await boot(compute, group)
-    told = await asked(compute, group, availability_zone="zone1")
-    assert [(each["reason"], each["policy"]) for each in told["refused"]] == [
+    explained = await asked(compute, group, availability_zone="zone1")
+    assert [(each["reason"], each["policy"]) for each in explained["refused"]] == [
         ("outside_zone", None),
         ("scope_full", "anti-affinity:rack"),
-    ][: len(told["refused"])]
-    assert told["refused"][0]["sentence"] == "32 hosts are outside the availability zone"
+    ][: len(explained["refused"])]
+    assert explained["refused"][0]["sentence"] == "32 hosts are outside the availability zone"
 
 
 async def test_hosts_to_enable_or_to_free_are_named_to_operators_only(compute: Compute) -> None:
@@ -186,9 +186,9 @@ async def test_hosts_to_enable_or_to_free_are_named_to_operators_only(compute: C
     services = (await compute.get("/os-services", version="2.53"))["services"]
     (service,) = [each["id"] for each in services if each["host"] == host]
     await compute.put(f"/os-services/{service}", {"status": "disabled"}, version="2.53")
-    told = await asked(compute, group)
-    assert told["advice"] == "Enabling 1 host would help."
-    assert host not in str(told)
+    explained = await asked(compute, group)
+    assert explained["advice"] == "Enabling 1 host would help."
+    assert host not in str(explained)
     assert (await asked(compute, group, cloud="roost-admin"))["advice"] == f"Enabling {host} would help."
 
 
@@ -200,10 +200,12 @@ async def test_a_tenant_reads_its_own_identifier_of_a_target(compute: Compute) -
     mine = await compute.get(f"/os-policy-scopes/{rack['id']}", version=VERSION, cloud="roost")
     identifier = mine["policy_scope"]["aggregates"][0]["group_id"]
     group = await make_group(compute, {"name": "affinity", "scope": "rack", "identifier": identifier})
-    told = await asked(compute, group)
-    assert told["refused"][0]["policy"] == f"affinity:rack:{identifier}"
-    assert told["refused"][0]["sentence"] == (f"44 hosts are outside the rack that 'affinity:rack:{identifier}' names")
-    assert told["chosen"][0]["placements"] == {"rack": identifier}
+    explained = await asked(compute, group)
+    assert explained["refused"][0]["policy"] == f"affinity:rack:{identifier}"
+    assert explained["refused"][0]["sentence"] == (
+        f"44 hosts are outside the rack that 'affinity:rack:{identifier}' names"
+    )
+    assert explained["chosen"][0]["placements"] == {"rack": identifier}
 
 
 async def test_the_groups_and_servers_of_others_do_not_exist(compute: Compute) -> None:
@@ -223,9 +225,9 @@ async def test_a_resize_that_is_only_asked_about_is_decided_as_the_resize_is(clo
     before = [await cloud.host(each) for each in (one, two)]
     assert set(before) == {first, second}
 
-    told = await resize_asked(cloud, one, "2", "roost-admin")
-    assert told["verdict"] == "placed"
-    assert [each["host"] for each in told["chosen"]] == before[:1]
+    explained = await resize_asked(cloud, one, "2", "roost-admin")
+    assert explained["verdict"] == "placed"
+    assert [each["host"] for each in explained["chosen"]] == before[:1]
     refused = await resize_asked(cloud, one, "4")
     assert refused["verdict"] == "refused"
     assert {each["reason"] for each in refused["refused"]} == {"disabled", "too_few_vcpus"}

@@ -229,9 +229,9 @@ async def test_a_new_server_is_told_by_the_rack_it_is_in(api: Api, compute: Comp
     async with following(api, "roost-admin") as events:
         await begun(events)
         server = await cloud.boot()
-        told = await heard(events, "aggregates")
+        changed = await heard(events, "aggregates")
     racks = tiles(await seen(compute, "?scope=rack"))
-    assert told == [racks[str(await cloud.host(server)).rpartition("-")[0]]["id"]]
+    assert changed == [racks[str(await cloud.host(server)).rpartition("-")[0]]["id"]]
 
 
 async def test_groups_are_told_by_their_ids(api: Api, cloud: Cloud) -> None:

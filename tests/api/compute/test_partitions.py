@@ -199,19 +199,19 @@ async def test_an_explanation_says_which_partition_and_why_and_what_would_help(c
     group = await make_group(compute, {**RACK, "rules": {"partitions": 13}})
     await lift_quota(compute, group)
     *_, server = await boot(compute, group)
-    told = await explanation(compute, server, "roost")
-    assert told["chosen"][0]["partition"] == 1
-    assert told["sentence"] == (
+    explained = await explanation(compute, server, "roost")
+    assert explained["chosen"][0]["partition"] == 1
+    assert explained["sentence"] == (
         "Partition 1 had the fewest members of those with a place. Of 48 hosts, the one chosen came first: it had room."
     )
     await boot(compute, group, 11)
-    told = await asked(compute, group, partition=13)
-    assert told["sentence"] == (
+    explained = await asked(compute, group, partition=13)
+    assert explained["sentence"] == (
         "No place for 1 server in partition 13: 48 hosts are in a rack of another partition, by 'anti-affinity:rack'."
     )
-    assert told["advice"] == "1 more rack, or leaving the partition open, would help."
-    told = await asked(compute, group, partition=2)
-    assert "Partition 2 was asked for." in told["sentence"]
+    assert explained["advice"] == "1 more rack, or leaving the partition open, would help."
+    explained = await asked(compute, group, partition=2)
+    assert "Partition 2 was asked for." in explained["sentence"]
     status, said = await compute.refusal(
         "POST", f"/os-server-groups/{group}/explain", {"explain": {"flavorRef": "1", "partition": 14}}, version=VERSION
     )

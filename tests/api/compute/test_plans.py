@@ -267,9 +267,9 @@ async def test_a_loss_is_told_for_a_tenant_and_for_the_cloud(compute: Compute) -
     servers = await boot(compute, group, 2)
     rack = await rack_of(compute, servers[0]["OS-EXT-SRV-ATTR:host"])
     body = {"plan": {"lose": {"scope": "rack", "identifier": rack}}}
-    told = (await compute.post("/os-server-groups/plan?all_projects=1", body, version=VERSION))["plan"]
-    assert told["sentence"] == ("1 server in 1 group would be affected: 1 would find another place, 0 would not.")
-    assert [each["server_group_id"] for each in told["groups"]] == [group]
+    lost = (await compute.post("/os-server-groups/plan?all_projects=1", body, version=VERSION))["plan"]
+    assert lost["sentence"] == ("1 server in 1 group would be affected: 1 would find another place, 0 would not.")
+    assert [each["server_group_id"] for each in lost["groups"]] == [group]
     assert (await compute.post("/os-server-groups/plan", body, version=VERSION))["plan"]["groups"] == []
     status, _ = await compute.refusal(
         "POST", "/os-server-groups/plan?all_projects=1", body, version=VERSION, cloud="roost"

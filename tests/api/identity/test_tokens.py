@@ -23,7 +23,7 @@ REFUSED = {
 
 
 def by_password(user: dict[str, Any] | None = None, scope: Any = None, **more: Any) -> dict[str, Any]:
-    """A request to sign in: as `demo` for `demo`, unless told otherwise."""
+    """A request to sign in: as `demo` for `demo`, unless the arguments say otherwise."""
     person = user or {"name": "demo", "domain": DEFAULT, "password": PASSWORDS["demo"]}
     auth: dict[str, Any] = {"identity": {"methods": ["password"], "password": {"user": person}}, **more}
     return {"auth": auth | ({"scope": scope} if scope is not None else {})}

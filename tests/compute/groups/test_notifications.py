@@ -28,8 +28,8 @@ from tests.compute.members import put_server
 @pytest.fixture
 def telling(database_url: str) -> Settings:
     """Settings with which notifications go to a broker in this process."""
-    told = config.load(notifications__driver="messagingv2", notifications__transport_url="fake:///")
-    return config.with_database(told, database_url)
+    loaded = config.load(notifications__driver="messagingv2", notifications__transport_url="fake:///")
+    return config.with_database(loaded, database_url)
 
 
 class Listener:
@@ -148,8 +148,8 @@ async def test_many_members_at_once_are_told_one_by_one(
     async with database.begin() as connection:
         await members.announce_added(connection, telling, pairs)
     await send_all(database, telling)
-    told = [message["payload"]["nova_object.data"] for message in listener.received()[2:]]
-    assert [(data["uuid"], *data["members"]) for data in told] == pairs
+    payloads = [message["payload"]["nova_object.data"] for message in listener.received()[2:]]
+    assert [(data["uuid"], *data["members"]) for data in payloads] == pairs
 
 
 async def test_a_real_identifier_is_not_told(database: Database, telling: Settings, listener: Listener) -> None:
