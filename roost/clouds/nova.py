@@ -209,7 +209,8 @@ class Nova:
         rooms = await self._run(ask_placement)
         found: dict[str, mirror.NovaHost] = {}
         for row in await self._pages("/os-hypervisors/detail", "hypervisors"):
-            total, used = _own_room(row) if rooms is None else _placement_room(rooms.get(row["id"]))
+            summary = None if rooms is None else rooms.get(row["id"])
+            total, used = _own_room(row) if summary is None else _placement_room(summary)
             service = row["service"]
             found[service["host"]] = mirror.NovaHost(
                 service["host"],
@@ -219,6 +220,7 @@ class Nova:
                 row["state"] == "up",
                 total,
                 used,
+                full=rooms is not None and summary is None,
             )
         return list(found.values())
 
@@ -404,7 +406,7 @@ def _own_room(row: Mapping[str, Any]) -> tuple[Resources, Resources]:
     return Resources(*(row[name] for name in names)), Resources(*(row[f"{name}_used"] for name in names))
 
 
-def _placement_room(summary: Mapping[str, Any] | None) -> tuple[Resources, Resources]:
+def _placement_room(summary: Mapping[str, Any]) -> tuple[Resources, Resources]:
     total, free = inventory.room(summary)
     used = Resources(*(whole - left for whole, left in zip(total, free, strict=True)))
     return Resources(*(min(amount, _MOST) for amount in total)), used

@@ -4,10 +4,12 @@ one."""
 import asyncio
 import uuid
 from collections.abc import Collection, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+import sqlalchemy as sa
 
 from roost.clouds.nova import Nova, is_stricter, nearest_policy
 from roost.compute.fronting import reservations
@@ -15,6 +17,7 @@ from roost.compute.fronting.choice import COLUMNS, FAILED_BUILDS
 from roost.compute.fronting.mirror import NovaHost
 from roost.compute.inventory import images
 from roost.placement.rules import Rule
+from roost.store.tables.compute import hosts
 from tests.clouds.conftest import NEWEST, Cloud, Person, through
 from tests.clouds.fault_proxy import Cut, FaultProxy
 from tests.conftest import Served
@@ -106,6 +109,35 @@ async def test_groups_made_behind_are_taken_over(cloud: Cloud) -> None:
     await cloud.tenant.ask("DELETE", f"/os-server-groups/{group}", version="2.64", straight=True)
     await cloud.front.follow()
     assert (await cloud.tenant.ask("GET", f"/os-server-groups/{group}")).status_code == 404
+
+
+class WithPlacement:
+    """A connection to a cloud that has Placement, which offers some hosts."""
+
+    def __init__(self, connection: Any, offered: Any) -> None:
+        self.connection = connection
+        answer = SimpleNamespace(status_code=200, json=lambda: {"provider_summaries": offered})
+        self.placement = SimpleNamespace(get=lambda path, **_: answer)
+
+    def has_service(self, name: str) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connection, name)
+
+
+async def test_a_host_that_placement_does_not_offer_is_full_and_has_a_size(cloud: Cloud) -> None:
+    listed = await cloud.operator.ask("GET", "/os-hypervisors/detail", version="2.87", straight=True)
+    first, second, *_ = listed.json()["hypervisors"]
+    room = {"capacity": 640, "used": 3}
+    nova = cloud.front.nova
+    nova._connected = WithPlacement(nova._connected, {first["id"]: {"resources": {"VCPU": room, "MEMORY_MB": room}}})
+    await cloud.front.follow()
+    async with cloud.front.database.begin() as connection:
+        rows = {row.name: row for row in await connection.execute(sa.select(hosts))}
+    for shown, used, size in ((first, 3, 640), (second, second["vcpus"], second["vcpus"])):
+        row = rows[shown["service"]["host"]]
+        assert (row.vcpus_used, row.vcpus) == (used, size)
 
 
 async def test_groups_do_not_wait_for_a_nova_that_takes_long_to_list_its_hosts(

@@ -79,11 +79,15 @@ class NovaHost:
     up: bool
     total: Resources
     used: Resources
+    full: bool = False
+    """Placement offers nothing of it, and so does not say how large it is: `total` is without allocation ratios."""
 
-    def row(self) -> dict[str, Any]:
-        """As it is stored; more than all of a resource cannot be in use."""
-        total = {name: max(0, amount) for name, amount in self.total._asdict().items()}
-        used = {f"{name}_used": max(0, min(amount, total[name])) for name, amount in self.used._asdict().items()}
+    def row(self, before: sa.Row[Any] | None = None) -> dict[str, Any]:
+        """As it is stored; more than all of a resource cannot be in use. A full host is as large as it was before."""
+        least = before._mapping if self.full and before is not None else {}
+        total = {name: max(least.get(name, 0), amount) for name, amount in self.total._asdict().items()}
+        taken = total if self.full else self.used._asdict()
+        used = {f"{name}_used": max(0, min(amount, total[name])) for name, amount in taken.items()}
         state = {"enabled": self.enabled, "disabled_reason": self.disabled_reason, "forced_down": not self.up}
         return {"name": self.name, "address": self.address, **state, **total, **used}
 
@@ -180,7 +184,7 @@ async def put_inventory(
 
 async def _put_hosts(connection: AsyncConnection, wanted: Sequence[NovaHost]) -> set[int]:
     known = {row.name: row for row in await connection.execute(sa.select(hosts))}
-    rows = {host.name: host.row() for host in wanted}
+    rows = {host.name: host.row(known.get(host.name)) for host in wanted}
     changed = await _lose_hosts(connection, [row.id for name, row in known.items() if name not in rows])
     new = [row for name, row in rows.items() if name not in known]
     if new:

@@ -22,6 +22,7 @@ from roost.config import Settings
 from roost.placement.fleet import Resources
 from roost.placement.rules import Rule
 from roost.store.database import Database
+from roost.store.tables.compute import hosts as hosts_table
 from roost.store.tables.servers import servers
 from tests.store.waiting import until_waiting
 
@@ -119,6 +120,22 @@ async def test_hosts_and_scopes_are_novas(nova: Mirror) -> None:
         "h2": {"rack": "11", "availability_zone": "nova"},
         "h3": {"rack": "12", "availability_zone": "nova"},
     }
+
+
+async def test_a_full_host_keeps_the_size_that_it_had(nova: Mirror) -> None:
+    """Placement does not offer it, so only its physical size is known; before, ratios made it larger."""
+    small = Resources(4, 9000, 100)
+    await nova.inventory([host("h1", total=small, full=True), host("h4", total=small, full=True)])
+    async with nova.database.begin() as connection:
+        rows = {row.name: row for row in await connection.execute(sa.select(hosts_table))}
+    for name, size in {"h1": (10, 9000, 100), "h4": small}.items():
+        row = rows[name]
+        assert (row.vcpus, row.memory_mb, row.disk_gb) == size
+        assert (row.vcpus_used, row.memory_mb_used, row.disk_gb_used) == size
+    await nova.inventory([host("h1"), host("h4", total=small)])
+    async with nova.database.begin() as connection:
+        rows = {row.name: row for row in await connection.execute(sa.select(hosts_table))}
+    assert (rows["h1"].memory_mb, rows["h1"].vcpus_used, rows["h4"].vcpus_used) == (8192, 0, 0)
 
 
 async def test_a_scope_that_only_an_aggregate_names_is_made(nova: Mirror) -> None:
