@@ -97,6 +97,7 @@ class StepState:
 
 DELETED = StepState("failed", "the server was deleted")
 FAILED = StepState("failed", "the migration failed")
+UNMADE = StepState("waiting", "the server is still being made")
 STOPPED = "the repair was stopped"
 LEFT = "the server has left the group or its host"
 
@@ -184,11 +185,13 @@ async def _start_more(
     if ended and await now(connection) < max(ended) + timedelta(seconds=repair.cooldown):
         return
     actor = Actor(repair.user_id, repair.project_id, repair.request_id, is_admin=True)
+    unmade = False
     for step in steps:
         if step.state == "waiting" and running < repair.max_parallel:
             reached = await _start(connection, mover, repair, step, actor)
-            if reached is None and running:
-                break  # A move under way may make the room that this one needs.
+            if reached is None and (running or unmade):
+                break  # An earlier move may make the room that this one needs.
+            unmade = unmade or reached == UNMADE
             reached = reached or StepState("failed", "its destination no longer takes it")
             await _set(connection, step, reached)
             running += reached.state == "running"
@@ -204,6 +207,8 @@ async def _start(
         server = await servers_room.find(connection, step.server_id, lock=True)
     except NotFound:
         return StepState("skipped", "the server was deleted")
+    if server.vm_state == "building":
+        return UNMADE  # A Nova may not even have named its host.
     if repair.group_id not in (None, server.group_id) or server.host_id != step.source_id:
         return StepState("skipped", LEFT)
     try:
@@ -220,7 +225,7 @@ async def _set(connection: AsyncConnection, step: RepairMove, reached: StepState
     """Record the progress of a step, unless another engine has recorded later progress."""
     if reached == StepState(step.state, step.reason, step.request_id):
         return
-    ended = reached.state != "running"
+    ended = reached.state not in ("waiting", "running")
     change = repair_moves.update().where(
         repair_moves.c.repair_id == step.repair_id,
         repair_moves.c.position == step.position,

@@ -11,6 +11,7 @@ from roost.compute.scheduling import lifecycle
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.store.database import Database
 from roost.store.tables.answers import repairs as repairs_table
+from roost.store.tables.servers import servers
 from tests.api.compute.conftest import Compute
 from tests.api.compute.test_explanations import boot, make_group
 from tests.api.compute.test_plans import RACK, VERSION, hosts_of
@@ -174,6 +175,28 @@ async def test_a_server_that_is_gone_is_skipped_and_one_that_cannot_move_fails(c
     assert [move["state"] for move in ended["moves"]] == ["skipped", "failed"]
     assert ended["status"] == "failed"
     assert "Cannot 'os-migrateLive' instance" in ended["reason"]
+
+
+async def test_a_server_that_is_still_being_made_moves_once_it_is_made(compute: Compute) -> None:
+    """In front of a Nova, such a server may have no host yet, only a reserved one."""
+    group = await broken_group(compute)
+    begun = await repair(compute, group)
+    unmade, other = begun["moves"]
+    row = servers.update().where(servers.c.id == unmade["server_id"])
+    database = compute.api.services.database
+    async with database.begin() as connection:
+        made = await connection.scalar(sa.select(servers.c.host_id).where(servers.c.id == unmade["server_id"]))
+        await connection.execute(row.values(vm_state="building", host_id=None))
+    await work(compute, 3)
+    waiting, done = (await shown(compute, group, begun["id"]))["moves"]
+    assert (waiting["state"], waiting["reason"]) == ("waiting", "the server is still being made")
+    assert (done["server_id"], done["state"]) == (other["server_id"], "done"), "the others do not wait for it"
+    async with database.begin() as connection:
+        await connection.execute(row.values(vm_state="active", host_id=made))
+    await work(compute, 3)
+    ended = await shown(compute, group, begun["id"])
+    assert (ended["status"], ended["moves"][0]["reason"]) == ("done", None)
+    assert await violations(compute, group) == []
 
 
 async def test_a_group_that_is_well_has_nothing_to_repair(compute: Compute) -> None:
