@@ -48,6 +48,8 @@ class RepairMember:
     """Its number, where the group is divided: a server that moves keeps it."""
     zone: str | None = None
     """The zone that its request named, and that it does not leave."""
+    held: bool = False
+    """Whether the cloud would refuse to move it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +144,16 @@ class _Standing:
 
     def open_to(self, name: str) -> Bools:
         """The hosts that one server may migrate to now."""
-        return candidates(self.fleet, self.request(name))
+        open_to = candidates(self.fleet, self.request(name))
+        return np.zeros_like(open_to) if self.servers[name].held else open_to
 
     def may_hold(self, host: int, name: str) -> bool:
-        """Whether a host takes servers at all, and is in the zone that this one asked for."""
+        """Whether a host takes servers at all and is in the zone that this one asked for, and it may leave its own."""
         zone = self.servers[name].zone
         inside = zone is None or self.fleet.aggregate(host, AVAILABILITY_ZONE) == self.fleet.aggregate_index(
             AVAILABILITY_ZONE, zone
         )
-        return self.fleet.is_enabled(host) and inside
+        return self.fleet.is_enabled(host) and inside and not self.servers[name].held
 
     def move(self, name: str, target: int) -> Migration:
         server, source = self.servers[name], self.hosts[name]
@@ -198,6 +201,8 @@ def _leavers(standing: _Standing, budget: WorkBudget) -> tuple[list[str], int]:
             # Of equals the larger stay, being harder to place; all such shares together weigh less than one server.
             share = sum(standing.servers[name].resources) / largest / (2 * len(standing.servers))
             stays[name] = programme.column(1.0, -1.0 - share)
+            if standing.servers[name].held:
+                programme.row([(stays[name], 1.0)], 1, 1)
         for rule in standing.groups[group]:
             if not rule.soft:
                 _let_stay(programme, standing, rule, {name: stays[name] for name in standing.named[group]})

@@ -153,6 +153,26 @@ async def test_a_plan_keeps_to_the_zones_that_servers_were_asked_for_in(broken: 
         assert move["target"]["host"].startswith(f"{zone}-")
 
 
+async def test_members_come_to_the_one_that_nova_keeps_on_its_host(broken: Broken) -> None:
+    """Though it is one against two: Nova's own filter lets no member of its affinity groups leave their host, and it
+    does not know of members that were added later."""
+    cloud = broken.cloud
+    group = await cloud.tenant.group("affinity")
+    native, *added = [await cloud.tenant.boot(of) for of in (group, None, None)]
+    host = await cloud.host(native)
+    away = next(each.name for each in await cloud.front.nova.hosts() if each.name != host)
+    for server in added:
+        if await cloud.host(server) != away:
+            await cloud.move(server, away)
+        body = {"add_instance": {"instance_id": server}}
+        answer = await cloud.tenant.ask("POST", f"/os-server-groups/{group}/action", body)
+        assert answer.status_code == 200, answer.text
+    await cloud.front.follow()
+    answer = await cloud.operator.ask("POST", f"/os-server-groups/{group}/repairs", {"repair": {"dry_run": True}})
+    moves = answer.json()["repair"]["moves"]
+    assert {(move["server_id"], move["target"]["host"]) for move in moves} == {(server, host) for server in added}
+
+
 async def test_an_older_nova_says_nothing_of_zones_and_is_followed(broken: Broken) -> None:
     older = {"version": {"id": "v2.1", "version": "2.95"}}
     broken.proxy.fail("GET", r"/v2\.1/$", 200, 9, body=older)

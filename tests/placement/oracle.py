@@ -245,6 +245,7 @@ class PlainServer:
     group: int
     number: int = 0
     zone: str | None = None
+    held: bool = False
 
 
 def broken(world: World, rules: tuple[PlainRule, ...], members: tuple[int, ...], numbers: tuple[int, ...] = ()) -> bool:
@@ -313,9 +314,8 @@ def migrations(
         )
         new = (server.number,) if dividing(rules) else ()
         for host in range(len(world)):
-            if server.zone in (None, world[host].aggregates.get("availability_zone")) and allowed(
-                now, request, (host,), new
-            ):
+            zoned = server.zone in (None, world[host].aggregates.get("availability_zone"))
+            if not server.held and zoned and allowed(now, request, (host,), new):
                 yield (*hosts[:number], host, *hosts[number + 1 :])
 
 

@@ -44,7 +44,9 @@ class Broken:
     def repaired(self) -> repairs.RepairPlan:
         groups = {str(number): rules for number, rules in enumerate(self.groups)}
         servers = [
-            RepairMember(str(number), host, Resources(*server.need), str(server.group), server.number, server.zone)
+            RepairMember(
+                str(number), host, Resources(*server.need), str(server.group), server.number, server.zone, server.held
+            )
             for number, (host, server) in enumerate(zip(self.start, self.servers, strict=True))
         ]
         return repair(self.fleet, groups, servers)
@@ -118,6 +120,18 @@ def in_zones(dice: Dice) -> Broken:
 @often
 @given(dice.map(in_zones))
 def test_a_repair_keeps_servers_in_the_zones_that_they_asked_for(case: Broken) -> None:
+    mends(case)
+
+
+def with_held(dice: Dice) -> Broken:
+    """Some of the servers cannot leave their hosts."""
+    case = make(dice, dice.randint(1, 5))
+    return replace(case, servers=[replace(server, held=dice.random() < 0.3) for server in case.servers])
+
+
+@often
+@given(dice.map(with_held))
+def test_a_repair_moves_no_server_that_is_held(case: Broken) -> None:
     mends(case)
 
 

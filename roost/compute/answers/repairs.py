@@ -18,6 +18,7 @@ from roost.compute.scheduling.scheduler import Scheduler
 from roost.compute.scheduling.servers import Actor
 from roost.errors import Conflict, NotFound
 from roost.placement.repair import RepairMember, RepairPlan, repair
+from roost.placement.rules import HOST
 from roost.store import rounds
 from roost.store.database import Database
 from roost.store.tables.answers import continuous_repairs, repair_moves, repairs
@@ -61,7 +62,12 @@ async def plan(scheduler: Scheduler, group_id: str, budget: Budget, owner: str) 
         await live.sync(connection)
         rules = (await groups.rules_of(connection, [group_id]))[group_id]
         inside = await placed_servers.load(connection, live, servers.c.group_id == group_id)
-    members = [RepairMember(each.id, each.host, each.resources, group_id, each.partition, each.zone) for each in inside]
+        together = any(rule.together and rule.scope == HOST for rule in rules)
+        held = await _held_by_nova(connection, group_id) if scheduler.settings.in_front_of_nova and together else set()
+    members = [
+        RepairMember(each.id, each.host, each.resources, group_id, each.partition, each.zone, each.id in held)
+        for each in inside
+    ]
     # Hosts may come and go while the moves are searched for, but not in the snapshot.
     fleet = live.fleet.snapshot()
     found: RepairPlan = await scheduler.workers.run(owner, repair, fleet, {group_id: rules}, members)
@@ -78,6 +84,15 @@ async def plan(scheduler: Scheduler, group_id: str, budget: Budget, owner: str) 
     steps = tuple(RepairStep(move.server, fleet.name(move.source), fleet.name(move.target)) for move in wanted)
     whole = not found.unrepaired and len(wanted) == len(found.moves)
     return ProposedRepair(steps, moves, found.fewest, whole)
+
+
+async def _held_by_nova(connection: AsyncConnection, group_id: str) -> set[str]:
+    """The members that also Nova's own affinity group has: its filter keeps them on the hosts where some of them are.
+    While these are several, they may move between them."""
+    own = servers.c.hints["group"].astext == group_id
+    query = sa.select(servers.c.id, servers.c.host_id).where(servers.c.group_id == group_id, own)
+    rows = (await connection.execute(query)).all()
+    return {row.id for row in rows} if len({row.host_id for row in rows}) == 1 else set()
 
 
 async def begin(
