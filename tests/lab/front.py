@@ -35,7 +35,7 @@ project_name = service
 user_domain_name = Default
 project_domain_name = Default
 on_failure = {on_failure}
-time_limit = 60
+time_limit = {time_limit}
 """
 
 
@@ -52,10 +52,11 @@ class Front(Deployment):
         self.start_api()
         self.start("engine")
 
-    def plug_in(self, on_failure: str = "refuse", **more: Any) -> None:
+    def plug_in(self, on_failure: str = "refuse", time_limit: int = 60, **more: Any) -> None:
         """Let the lab's nova-scheduler load the filter and the weigher."""
         conf = self.folder / "nova-roost.conf"
-        conf.write_text(_NOVA_CONF.format(url=self.url, auth_url=self.lab.auth_url, on_failure=on_failure))
+        given = {"on_failure": on_failure, "time_limit": time_limit}
+        conf.write_text(_NOVA_CONF.format(url=self.url, auth_url=self.lab.auth_url, **given))
         settings = {"filters": FILTER, "weighers": WEIGHER, "nova_conf": str(conf), **more}
         restart_scheduler(replace(self.lab, **settings))
 

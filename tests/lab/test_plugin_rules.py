@@ -158,7 +158,7 @@ def test_a_group_that_was_made_in_nova_is_held_too(somebody: Person) -> None:
 @pytest.mark.parametrize(("choice", "status"), [("refuse", "ERROR"), ("allow", "ACTIVE")])
 def test_without_roost_it_is_as_nova_conf_says(front: Front, somebody: Person, choice: str, status: str) -> None:
     group = somebody.group("anti-affinity:maintenance_zone")
-    front.plug_in(on_failure=choice)
+    front.plug_in(on_failure=choice, time_limit=5)
     straight = straight_to_nova(somebody)
     front.stop()
     try:
@@ -171,7 +171,7 @@ def test_without_roost_it_is_as_nova_conf_says(front: Front, somebody: Person, c
 
 def test_after_a_time_without_roost_what_happened_is_seen(front: Front, somebody: Person) -> None:
     group = somebody.group("anti-affinity:maintenance_zone")
-    front.plug_in(on_failure="allow")
+    front.plug_in(on_failure="allow", time_limit=5)
     straight = straight_to_nova(somebody)
     front.stop()
     try:
