@@ -72,6 +72,8 @@ class ListKind:
     """What each filter compares: a column as an index has it, where there is one."""
     walks: Mapping[str, "ListWalk"] = field(default_factory=dict)
     """Columns that are sorted by way of another table."""
+    sorted_by: Mapping[str, Column] = field(default_factory=dict)
+    """What else a column is sorted by, because an index has it."""
     counts: Mapping[str, "ListCount"] = field(default_factory=dict)
     """Columns that count rows of another table."""
     words: str | None = None
@@ -178,6 +180,7 @@ KINDS: Mapping[str, ListKind] = {
             "zone": ListWalk(hosts, servers.c.host_id, (hosts.c.availability_zone,), (hosts.c.name,)),
             "group": ListWalk(server_groups, servers.c.group_id, (server_groups.c.name,)),
         },
+        sorted_by={"status": servers.c.vm_state},
         words=words.SERVERS,
         owner=servers.c.project_id,
         private=frozenset({"host"}),
@@ -372,7 +375,8 @@ async def _ids(
 
 def _orders(request: ListRequest, columns: Mapping[str, Column]) -> Iterator[tuple[sa.Select[Any], list[SortKey]]]:
     """The parts of a list, one after another: what is visible of each, and what it is sorted by."""
-    kind, source, column = request.kind, request.kind.source, columns[request.sort]
+    kind, source = request.kind, request.kind.source
+    column = kind.sorted_by.get(request.sort, columns[request.sort])
     if request.sort in kind.counts:
         source, column = kind.counts[request.sort].sorting(source)
     visible = sa.select(kind.id.label("id")).select_from(source).where(*_visible(request))

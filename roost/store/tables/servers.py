@@ -94,6 +94,7 @@ servers = sa.Table(
     sa.Index("ix_servers_due_at", "due_at", postgresql_where="due_at IS NOT NULL"),
     sa.Index("ix_servers_reservation_id", "reservation_id"),
     sa.Index("ix_servers_name", "name", "id"),
+    sa.Index("ix_servers_vm_state", "vm_state", "id"),
     sa.Index("ix_servers_failed", "number", postgresql_where="vm_state = 'error'"),
 )
 
