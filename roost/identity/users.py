@@ -118,9 +118,10 @@ async def is_right(user: Any | None, password: str, by: str = "") -> bool:
     nobody = await _slowly(_nobody)
     async with _turns.turn(by):
         right = await matches(user.password_hash if user is not None else nobody, password)
+        right = right and user is not None and bool(user.enabled)
         if not right:
             await asyncio.sleep(_wrong_seconds)
-    return right and user is not None and bool(user.enabled)
+    return right
 
 
 async def matches(password_hash: str, password: str) -> bool:

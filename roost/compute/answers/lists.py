@@ -73,7 +73,7 @@ class ListKind:
     walks: Mapping[str, "ListWalk"] = field(default_factory=dict)
     """Columns that are sorted by way of another table."""
     sorted_by: Mapping[str, Column] = field(default_factory=dict)
-    """What else a column is sorted by, because an index has it."""
+    """What a column is sorted by instead, because an index has it."""
     counts: Mapping[str, "ListCount"] = field(default_factory=dict)
     """Columns that count rows of another table."""
     words: str | None = None
