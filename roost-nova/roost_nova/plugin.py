@@ -13,7 +13,7 @@ from nova.scheduler import filters, utils, weights
 from oslo_log import log as logging
 
 from roost_nova import service
-from roost_nova.asking import Asker, Wanted
+from roost_nova.asker import Asker, Wanted
 from roost_nova.multicreate import Rationing
 from roost_nova.service import Silent
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from roost_nova import asking
+from roost_nova import asker
 
 from roost.compute.fronting import reservations
 from roost.compute.fronting.choice import Choice, GroupChooser, Offered, Wanted
@@ -81,7 +81,7 @@ class Nova:
         token: str | None = None,
     ) -> Choice:
         """What a scheduler hears about a server. Raises `NotFound` where no group binds it."""
-        offered = asking._offer(hosts)
+        offered = asker._offer(hosts)
         wanted = Wanted(server or str(uuid4()), group, "demo", "user", SMALL, count, partition, token)
         return await self.choosers[scheduler].choose(wanted, Offered.read(offered["names"], offered))
 

@@ -1,4 +1,4 @@
-"""The plug-in as a distribution of its own: what it may use, and with which Python it is read."""
+"""The plug-in as its own distribution: what it may use, and with which Python it is read."""
 
 import ast
 import shutil

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 import roost_nova
 from oslo_config import cfg
-from roost_nova.asking import Wanted
+from roost_nova.asker import Wanted
 from roost_nova.service import Silent
 
 from tests.nova.schedulers import HostState, offer

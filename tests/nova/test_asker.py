@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from roost_nova.asking import Asker, Wanted
+from roost_nova.asker import Asker, Wanted
 from roost_nova.service import Hanging, Silent
 
 from tests.nova.schedulers import offer
