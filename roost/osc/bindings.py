@@ -3,8 +3,6 @@
 import argparse
 from typing import Any, ClassVar
 
-from osc_lib.exceptions import CommandError
-
 from roost.osc import commands
 from roost.osc.commands import WAIT, Command, Lister, One, Options, ShowOne, Table, boolean_option, listing, option
 
@@ -23,12 +21,10 @@ class _Binding(Command):
         raise NotImplementedError
 
     def take_action(self, given: argparse.Namespace) -> None:
-        answer = self.start(given)
-        if "action" not in answer:
-            raise CommandError(f"Request error: {answer.get('error', {}).get('message', answer)}")
-        self.app.stdout.write(f"Request accepted by action: {answer['action']}\n")
+        action = commands.accepted(self.start(given))
+        self.app.stdout.write(f"Request accepted by action: {action}\n")
         if given.wait:
-            commands.await_action(self.clustering, answer["action"])
+            commands.await_action(self.clustering, action)
 
 
 class ClusterPolicyAttach(_Binding):

@@ -22,6 +22,7 @@ from roost.osc.commands import (
     Options,
     ShowOne,
     Table,
+    Tending,
     boolean_option,
     listing,
     missing,
@@ -30,22 +31,16 @@ from roost.osc.commands import (
     pairs,
     pairs_option,
 )
+from roost.osc.nouns import ListNouns, NounCommand, ShowNoun
 
 _CLUSTER = option("cluster", metavar="<cluster>", help="Name or ID of cluster")
 
 
-def _find(clustering: Any, name: str) -> Any:
-    try:
-        return clustering.get_cluster(name)
-    except sdk.NotFoundException:
-        raise missing("Cluster", name) from None
+class _Cluster(NounCommand):
+    noun, plural, hidden = "cluster", "clusters", ("is_profile_only",)
 
 
-def _show(clustering: Any, name: str) -> One:
-    return commands.shown(_find(clustering, name).to_dict(), "is_profile_only")
-
-
-class _Acting(ShowOne):
+class _Acting(_Cluster, ShowOne):
     """A command that starts an action and may wait for it."""
 
     options: ClassVar[Options] = (_CLUSTER, WAIT)
@@ -56,46 +51,30 @@ class _Acting(ShowOne):
 
     def take_action(self, given: argparse.Namespace) -> One:
         try:
-            answer = self.start(given)
+            action = commands.accepted(self.start(given))
         except sdk.NotFoundException:
             raise missing("Cluster", given.cluster) from None
-        if "action" not in answer:
-            raise CommandError(f"Request error: {_sentence(answer)}")
-        self.app.stdout.write(f"Request accepted by action: {answer['action']}\n")
+        self.app.stdout.write(f"Request accepted by action: {action}\n")
         if not given.wait:
             return NOTHING
-        commands.await_action(self.clustering, answer["action"])
-        return _show(self.clustering, given.cluster)
+        commands.await_action(self.clustering, action)
+        return self.shown(given.cluster)
 
 
-def _sentence(answer: Any) -> str:
-    """The SDK hands out the body of a refused action as it is."""
-    error = answer.get("error") if isinstance(answer, dict) else None
-    return str(error["message"] if isinstance(error, dict) and "message" in error else answer)
-
-
-class ListCluster(Lister):
+class ListCluster(_Cluster, ListNouns):
     """List clusters."""
 
     options = listing("clusters")
-
-    def take_action(self, given: argparse.Namespace) -> Table:
-        columns = ["id", "name", "status", "created_at", "updated_at"]
-        columns += ["project_id"] if given.global_project else []
-        found = self.clustering.clusters(**commands.queries(given))
-        return commands.listed(found, columns, () if given.full_id else ("id", "project_id"))
+    columns = ("id", "name", "status", "created_at", "updated_at")
 
 
-class ShowCluster(ShowOne):
+class ShowCluster(_Cluster, ShowNoun):
     """Show details of the cluster."""
 
     options = (option("cluster", metavar="<cluster>", help="Name or ID of cluster to show"),)
 
-    def take_action(self, given: argparse.Namespace) -> One:
-        return _show(self.clustering, given.cluster)
 
-
-class CreateCluster(ShowOne):
+class CreateCluster(_Cluster, ShowOne):
     """Create the cluster."""
 
     options = (
@@ -124,10 +103,10 @@ class CreateCluster(ShowOne):
         )
         if given.wait:
             commands.await_latest_action(self.clustering, cluster.id)
-        return _show(self.clustering, cluster.id)
+        return self.shown(cluster.id)
 
 
-class UpdateCluster(ShowOne):
+class UpdateCluster(_Cluster, ShowOne):
     """Update the cluster."""
 
     options = (
@@ -142,7 +121,7 @@ class UpdateCluster(ShowOne):
     )
 
     def take_action(self, given: argparse.Namespace) -> One:
-        cluster = _find(self.clustering, given.cluster)
+        cluster = self.get(given.cluster)
         wanted: dict[str, Any] = {"name": given.name, "profile_id": given.profile, "timeout": given.timeout}
         changed = {key: value for key, value in wanted.items() if value is not None}
         changed |= {key: pairs(getattr(given, key)) for key in ("config", "metadata") if getattr(given, key)}
@@ -151,7 +130,7 @@ class UpdateCluster(ShowOne):
         self.clustering.update_cluster(cluster, **changed)
         if given.wait:
             commands.await_latest_action(self.clustering, cluster.id)
-        return _show(self.clustering, cluster.id)
+        return self.shown(cluster.id)
 
 
 class DeleteCluster(Command):
@@ -318,39 +297,20 @@ class ClusterOp(_Acting):
         return self.clustering.perform_operation_on_cluster(given.cluster, given.operation, **pairs(given.params))
 
 
-class _Tending(Lister):
-    """A command that starts an action on each of several clusters."""
-
-    verb = ""
-
+class _Tending(Tending, _Cluster, Lister):
     options: ClassVar[Options] = (
         option("cluster", metavar="<cluster>", nargs="+", help="ID or name of cluster(s)"),
         WAIT,
     )
 
-    def start(self, name: str, given: argparse.Namespace) -> Any:
-        """Ask for the action."""
-        raise NotImplementedError
-
     def take_action(self, given: argparse.Namespace) -> Table:
-        actions = {}
-        for name in given.cluster:
-            try:
-                answer = self.start(name, given)
-            except sdk.NotFoundException:
-                raise missing("Cluster", name) from None
-            if "action" not in answer:
-                raise CommandError(f"Request error: {_sentence(answer)}")
-            actions[name] = answer["action"]
-            self.app.stdout.write(
-                f"Cluster {self.verb} request on cluster {name} is accepted by action {answer['action']}.\n"
-            )
+        actions = self.start_all(given)
         if not given.wait:
             return (), ()
         for action in actions.values():
             commands.await_action(self.clustering, action)
         columns = ["ID", "Name", "Status", "Status Reason"]
-        found = (_find(self.clustering, name) for name in actions)
+        found = map(self.get, actions)
         return columns, [(each.id, each.name, each.status, each.status_reason) for each in found]
 
 

@@ -272,7 +272,40 @@ def each(names: Sequence[str], noun: str, delete: Callable[[str], str], write: C
         raise CommandError(f"Failed to delete {failures} of the {len(names)} specified {noun}(s).")
 
 
-# Waiting
+# Starting actions, and waiting for them
+
+
+def accepted(answer: Any) -> str:
+    """The action that the SDK's answer names; raises where the body of a refusal came instead."""
+    if "action" in answer:
+        return str(answer["action"])
+    error = answer.get("error") if isinstance(answer, dict) else None
+    message = error["message"] if isinstance(error, dict) and "message" in error else answer
+    raise CommandError(f"Request error: {message}")
+
+
+class Tending:
+    """A command that starts an action on each of several things."""
+
+    noun: ClassVar[str]
+    verb: ClassVar[str]
+    app: Any
+
+    def start(self, name: str, given: argparse.Namespace) -> Any:
+        """Ask for the action."""
+        raise NotImplementedError
+
+    def start_all(self, given: argparse.Namespace) -> dict[str, str]:
+        """Start an action on each; the actions by name."""
+        actions = {}
+        for name in getattr(given, self.noun):
+            try:
+                actions[name] = accepted(self.start(name, given))
+            except sdk.NotFoundException:
+                raise missing(self.noun.title(), name) from None
+            request = f"{self.noun.title()} {self.verb} request on {self.noun} {name}"
+            self.app.stdout.write(f"{request} is accepted by action {actions[name]}.\n")
+        return actions
 
 
 @contextmanager

@@ -1,44 +1,31 @@
 """`openstack cluster action, event, service, build info`: what happened, and who is at work."""
 
 import argparse
-from typing import Any
-
-from openstack import exceptions as sdk
 
 from roost.osc import commands
-from roost.osc.commands import Lister, One, ShowOne, Table, listing, missing, option
+from roost.osc.commands import Lister, One, ShowOne, Table, listing, option
+from roost.osc.nouns import ListNouns, NounCommand, ShowNoun
 
 
-class ListAction(Lister):
+class _Action(NounCommand):
+    noun, plural = "action", "actions"
+
+
+class ListAction(_Action, ListNouns):
     """List actions."""
 
     options = listing("actions")
-
-    def take_action(self, given: argparse.Namespace) -> Table:
-        columns = ["id", "name", "action", "status", "target_id", "depends_on", "depended_by", "created_at"]
-        columns += ["project_id"] if given.global_project else []
-        found = self.clustering.actions(**commands.queries(given))
-        short = () if given.full_id else ("id", "target_id", "depends_on", "depended_by", "project_id")
-        return commands.listed(found, columns, short)
+    columns = ("id", "name", "action", "status", "target_id", "depends_on", "depended_by", "created_at")
+    ids = ("id", "target_id", "depends_on", "depended_by")
 
 
-def _show_action(clustering: Any, name: str) -> One:
-    try:
-        return commands.shown(clustering.get_action(name).to_dict())
-    except sdk.NotFoundException:
-        raise missing("Action", name) from None
-
-
-class ShowAction(ShowOne):
+class ShowAction(_Action, ShowNoun):
     """Show detailed info about the specified action."""
 
     options = (option("action", metavar="<action>", help="Name or ID of the action to show the details for"),)
 
-    def take_action(self, given: argparse.Namespace) -> One:
-        return _show_action(self.clustering, given.action)
 
-
-class UpdateAction(ShowOne):
+class UpdateAction(_Action, ShowOne):
     """Update the action."""
 
     options = (
@@ -48,31 +35,28 @@ class UpdateAction(ShowOne):
 
     def take_action(self, given: argparse.Namespace) -> One:
         self.clustering.update_action(given.action, status=given.status)
-        return _show_action(self.clustering, given.action)
+        return self.shown(given.action)
 
 
-class ListEvent(Lister):
+class _Event(NounCommand):
+    noun, plural = "event", "events"
+
+
+class ListEvent(_Event, ListNouns):
     """List events."""
 
     options = listing("events")
+    columns = (
+        *("id", "generated_at", "obj_type", "obj_id", "obj_name", "action", "status", "level", "cluster_id"),
+        "meta_data",
+    )
+    ids = ("id", "obj_id", "cluster_id")
 
-    def take_action(self, given: argparse.Namespace) -> Table:
-        columns = ["id", "generated_at", "obj_type", "obj_id", "obj_name", "action", "status", "level", "cluster_id"]
-        columns += ["meta_data", *(["project_id"] if given.global_project else [])]
-        found = self.clustering.events(**commands.queries(given))
-        return commands.listed(found, columns, () if given.full_id else ("id", "obj_id", "cluster_id", "project_id"))
 
-
-class ShowEvent(ShowOne):
+class ShowEvent(_Event, ShowNoun):
     """Describe the event."""
 
     options = (option("event", metavar="<event>", help="ID of event to display details for"),)
-
-    def take_action(self, given: argparse.Namespace) -> One:
-        try:
-            return commands.shown(self.clustering.get_event(given.event).to_dict())
-        except sdk.NotFoundException:
-            raise missing("Event", given.event) from None
 
 
 class ListService(Lister):

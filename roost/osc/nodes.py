@@ -9,13 +9,11 @@ from osc_lib.exceptions import CommandError
 
 from roost.osc import commands
 from roost.osc.commands import (
-    FORCE,
     Command,
-    Lister,
     One,
     Options,
     ShowOne,
-    Table,
+    Tending,
     boolean_option,
     listing,
     missing,
@@ -23,34 +21,31 @@ from roost.osc.commands import (
     pairs,
     pairs_option,
 )
+from roost.osc.nouns import DeleteNouns, ListNouns, NounCommand, UpdateNoun
 
 
-def _show(clustering: Any, name: str, details: bool = False) -> One:
-    try:
-        node = clustering.get_node(name, details=details)
-    except sdk.NotFoundException:
-        raise missing("Node", name) from None
-    data = node.to_dict()
-    return commands.shown(data, *(() if details else ("details",)))
+class _Node(NounCommand):
+    noun, plural, hidden = "node", "nodes", ("details",)
 
 
-class ListNode(Lister):
+class ListNode(_Node, ListNouns):
     """Show list of nodes."""
 
     options = (
         option("--cluster", metavar="<cluster>", help="ID or name of cluster from which nodes are listed"),
         *listing("nodes"),
     )
+    columns = (
+        *("id", "name", "index", "status", "cluster_id", "physical_id", "profile_name", "created_at"),
+        "updated_at",
+    )
+    ids = ("id", "cluster_id", "physical_id")
 
-    def take_action(self, given: argparse.Namespace) -> Table:
-        columns = ["id", "name", "index", "status", "cluster_id", "physical_id", "profile_name", "created_at"]
-        columns += ["updated_at", *(["project_id"] if given.global_project else [])]
-        inside = {"cluster_id": given.cluster} if given.cluster else {}
-        found = self.clustering.nodes(**inside, **commands.queries(given))
-        return commands.listed(found, columns, () if given.full_id else ("id", "cluster_id", "physical_id"))
+    def query(self, given: argparse.Namespace) -> dict[str, Any]:
+        return {**super().query(given), **({"cluster_id": given.cluster} if given.cluster else {})}
 
 
-class ShowNode(ShowOne):
+class ShowNode(_Node, ShowOne):
     """Show detailed info about the specified node."""
 
     options = (
@@ -59,10 +54,11 @@ class ShowNode(ShowOne):
     )
 
     def take_action(self, given: argparse.Namespace) -> One:
-        return _show(self.clustering, given.node, given.details)
+        node = self.get(given.node, details=given.details)
+        return commands.shown(node.to_dict(), *(() if given.details else self.hidden))
 
 
-class CreateNode(ShowOne):
+class CreateNode(_Node, ShowOne):
     """Create the node."""
 
     options = (
@@ -81,74 +77,42 @@ class CreateNode(ShowOne):
             role=given.role,
             metadata=pairs(given.metadata),
         )
-        return _show(self.clustering, node.id)
+        return self.shown(node.id)
 
 
-class UpdateNode(ShowOne):
+class UpdateNode(_Node, UpdateNoun):
     """Update the node."""
 
+    plain, paired = ("name", "profile_id", "role", "tainted"), ("metadata",)
     options = (
         option("--name", metavar="<name>", help="New name for the node"),
-        option("--profile", metavar="<profile-id>", help="ID or name of new profile to use"),
+        option("--profile", metavar="<profile-id>", dest="profile_id", help="ID or name of new profile to use"),
         option("--role", metavar="<role>", help="Role for this node in the specific cluster"),
         pairs_option("--metadata", "Metadata values to be attached to the node; '{}' empties it"),
         boolean_option("--tainted", help="Whether to delete it first"),
         option("node", metavar="<node>", help="Name or ID of node to update"),
     )
 
-    def take_action(self, given: argparse.Namespace) -> One:
-        wanted = {"name": given.name, "profile_id": given.profile, "role": given.role, "tainted": given.tainted}
-        changed = {key: value for key, value in wanted.items() if value is not None}
-        if given.metadata:
-            changed["metadata"] = pairs(given.metadata)
-        node = self.clustering.find_node(given.node)
-        if node is None:
-            raise missing("Node", given.node)
-        self.clustering.update_node(node.id, **changed)
-        return _show(self.clustering, node.id)
 
-
-class DeleteNode(Command):
+class DeleteNode(_Node, DeleteNouns):
     """Delete the node(s)."""
 
     options = (
         option("node", metavar="<node>", nargs="+", help="Name or ID of node(s) to delete"),
         option("--force-delete", action="store_true", help="Delete them whatever else is going on"),
-        FORCE,
     )
 
-    def take_action(self, given: argparse.Namespace) -> None:
-        commands.confirm(given, "node")
-
-        def delete(name: str) -> str:
-            action = self.clustering.delete_node(name, ignore_missing=False, force_delete=given.force_delete)
-            return f" {name}: accepted by action {action.id}"
-
-        commands.each(given.node, "node", delete, self.app.stdout.write)
+    def delete(self, name: str, given: argparse.Namespace) -> str:
+        action = self.ask("delete", name, ignore_missing=False, force_delete=given.force_delete)
+        return f" {name}: accepted by action {action.id}"
 
 
-class _Tending(Command):
-    """A command that starts an action on each of several nodes."""
-
-    verb = ""
-
+class _Tending(Tending, Command):
+    noun = "node"
     options: ClassVar[Options] = (option("node", metavar="<node>", nargs="+", help="ID or name of node(s)"),)
 
-    def start(self, name: str, given: argparse.Namespace) -> Any:
-        """Ask for the action."""
-        raise NotImplementedError
-
     def take_action(self, given: argparse.Namespace) -> None:
-        for name in given.node:
-            try:
-                answer = self.start(name, given)
-            except sdk.NotFoundException:
-                raise missing("Node", name) from None
-            if "action" not in answer:
-                raise CommandError(f"Request error: {answer}")
-            self.app.stdout.write(
-                f"Node {self.verb} request on node {name} is accepted by action {answer['action']}.\n"
-            )
+        self.start_all(given)
 
 
 class CheckNode(_Tending):
@@ -185,12 +149,10 @@ class NodeOp(Command):
             answer = self.clustering.perform_operation_on_node(given.node, given.operation, **pairs(given.params))
         except sdk.NotFoundException:
             raise missing("Node", given.node) from None
-        if "action" not in answer:
-            raise CommandError(f"Request error: {answer}")
-        self.app.stdout.write(f"Request accepted by action: {answer['action']}\n")
+        self.app.stdout.write(f"Request accepted by action: {commands.accepted(answer)}\n")
 
 
-class AdoptNode(ShowOne):
+class AdoptNode(_Node, ShowOne):
     """Adopt (or preview) the node."""
 
     options = (
@@ -214,4 +176,4 @@ class AdoptNode(ShowOne):
         if given.preview:
             return commands.shown(dict(self.clustering.adopt_node(True, **asked)["node_profile"]))
         named = {"name": given.name, "role": given.role, "metadata": pairs(given.metadata)}
-        return _show(self.clustering, self.clustering.adopt_node(False, **asked, **named).id)
+        return self.shown(self.clustering.adopt_node(False, **asked, **named).id)

@@ -7,61 +7,20 @@ from openstack import exceptions as sdk
 from osc_lib.exceptions import CommandError
 
 from roost.osc import commands
-from roost.osc.commands import (
-    FORCE,
-    Command,
-    Lister,
-    One,
-    Options,
-    ShowOne,
-    Table,
-    listing,
-    missing,
-    option,
-    pairs,
-    pairs_option,
-)
+from roost.osc.commands import Lister, One, Options, ShowOne, Table, listing, missing, option, pairs, pairs_option
+from roost.osc.nouns import DeleteNouns, ListNouns, NounCommand, ShowNoun, UpdateNoun
 
 
-class _Noun:
-    """A kind of thing that is made from a spec: the SDK names its calls after it."""
-
-    noun: ClassVar[str]
-    plural: ClassVar[str]
-    clustering: Any
-
-    def ask(self, verb: str, *given: Any, **more: Any) -> Any:
-        """One of the SDK's calls for this noun."""
-        return getattr(self.clustering, f"{verb}_{self.noun}")(*given, **more)
-
-    def shown(self, name: str) -> One:
-        """Everything about one of them."""
-        try:
-            return commands.shown(self.ask("get", name).to_dict())
-        except sdk.NotFoundException:
-            raise missing(self.noun.capitalize(), name) from None
-
-    def found(self, name: str) -> Any:
-        """One of them, to be changed."""
-        thing = self.ask("find", name)
-        if thing is None:
-            raise missing(self.noun.capitalize(), name)
-        return thing
-
-
-class _Profile(_Noun):
+class _Profile(NounCommand):
     noun, plural = "profile", "profiles"
 
 
-class _Policy(_Noun):
+class _Policy(NounCommand):
     noun, plural = "policy", "policies"
 
 
-class _List(_Noun, Lister):
-    def take_action(self, given: argparse.Namespace) -> Table:
-        columns = ["id", "name", "type", "created_at", *(["project_id"] if given.global_project else [])]
-        found = getattr(self.clustering, self.plural)(**commands.queries(given))
-        return commands.listed(found, columns, () if given.full_id else ("id", "project_id"))
+class _List(ListNouns):
+    columns = ("id", "name", "type", "created_at")
 
 
 class ListProfile(_Profile, _List):
@@ -76,18 +35,13 @@ class ListPolicy(_Policy, _List):
     options = listing("policies")
 
 
-class _Show(_Noun, ShowOne):
-    def take_action(self, given: argparse.Namespace) -> One:
-        return self.shown(getattr(given, self.noun))
-
-
-class ShowProfile(_Profile, _Show):
+class ShowProfile(_Profile, ShowNoun):
     """Show profile details."""
 
     options = (option("profile", metavar="<profile>", help="Name or ID of profile to show"),)
 
 
-class ShowPolicy(_Policy, _Show):
+class ShowPolicy(_Policy, ShowNoun):
     """Show the policy details."""
 
     options = (option("policy", metavar="<policy>", help="Name or ID of policy to show"),)
@@ -101,7 +55,7 @@ def _spec(path: str) -> Any:
     return spec
 
 
-class _FromSpec(_Noun, ShowOne):
+class _FromSpec(NounCommand, ShowOne):
     options: ClassVar[Options] = (
         option("--spec-file", metavar="<spec-file>", required=True, help="The YAML file with the spec"),
     )
@@ -142,25 +96,18 @@ class ValidatePolicy(_Policy, _Validate):
     """Validate a policy."""
 
 
-class UpdateProfile(_Profile, ShowOne):
+class UpdateProfile(_Profile, UpdateNoun):
     """Update a profile."""
 
+    paired = ("metadata",)
     options = (
         option("--name", metavar="<name>", help="The new name for the profile"),
         pairs_option("--metadata", "Metadata values to be attached to the profile; '{}' empties it"),
         option("profile", metavar="<profile>", help="Name or ID of profile to update"),
     )
 
-    def take_action(self, given: argparse.Namespace) -> One:
-        changed: dict[str, Any] = {"name": given.name} if given.name else {}
-        if given.metadata:
-            changed["metadata"] = pairs(given.metadata)
-        profile = self.found(given.profile)
-        self.clustering.update_profile(profile.id, **changed)
-        return self.shown(profile.id)
 
-
-class UpdatePolicy(_Policy, ShowOne):
+class UpdatePolicy(_Policy, UpdateNoun):
     """Update a policy."""
 
     options = (
@@ -168,32 +115,14 @@ class UpdatePolicy(_Policy, ShowOne):
         option("policy", metavar="<policy>", help="Name or ID of policy to be updated"),
     )
 
-    def take_action(self, given: argparse.Namespace) -> One:
-        policy = self.found(given.policy)
-        self.clustering.update_policy(policy.id, **({"name": given.name} if given.name else {}))
-        return self.shown(policy.id)
 
-
-class _Delete(_Noun, Command):
-    options: ClassVar[Options] = (FORCE,)
-
-    def take_action(self, given: argparse.Namespace) -> None:
-        commands.confirm(given, self.noun)
-
-        def delete(name: str) -> str:
-            self.ask("delete", name, ignore_missing=False)
-            return f"{self.noun.capitalize()} deleted: {[name]}"
-
-        commands.each(getattr(given, self.noun), self.noun, delete, self.app.stdout.write)
-
-
-class DeleteProfile(_Profile, _Delete):
+class DeleteProfile(_Profile, DeleteNouns):
     """Delete profile(s)."""
 
     options = (option("profile", metavar="<profile>", nargs="+", help="Name or ID of profiles"),)
 
 
-class DeletePolicy(_Policy, _Delete):
+class DeletePolicy(_Policy, DeleteNouns):
     """Delete policy(s)."""
 
     options = (option("policy", metavar="<policy>", nargs="+", help="Name or ID of policies"),)
@@ -202,26 +131,15 @@ class DeletePolicy(_Policy, _Delete):
 # Types
 
 
-class _Type(_Noun):
-    title: ClassVar[str]
-
-    def known(self, name: str) -> Any:
-        """One type."""
-        try:
-            return self.ask("get", name)
-        except sdk.NotFoundException:
-            raise missing(self.title, name) from None
+class _ProfileType(NounCommand):
+    noun, plural = "profile_type", "profile_types"
 
 
-class _ProfileType(_Type):
-    noun, plural, title = "profile_type", "profile_types", "Profile Type"
+class _PolicyType(NounCommand):
+    noun, plural = "policy_type", "policy_types"
 
 
-class _PolicyType(_Type):
-    noun, plural, title = "policy_type", "policy_types", "Policy Type"
-
-
-class _TypeList(_Type, Lister):
+class _TypeList(NounCommand, Lister):
     def take_action(self, given: argparse.Namespace) -> Table:
         rows = []
         for kind in getattr(self.clustering, self.plural)():
@@ -239,16 +157,17 @@ class PolicyTypeList(_PolicyType, _TypeList):
     """List the available policy types."""
 
 
-class _TypeShow(_Type, ShowOne):
+class _TypeShow(NounCommand, ShowOne):
     @property
     def formatter_default(self) -> str:
         """Specs are read as YAML."""
         return "yaml"
 
+    hidden = ("id",)
     options = (option("type_name", metavar="<type-name>", help="Its name and version"),)
 
     def take_action(self, given: argparse.Namespace) -> One:
-        return commands.shown(self.known(given.type_name).to_dict(), "id")
+        return self.shown(given.type_name)
 
 
 class ProfileTypeShow(_ProfileType, _TypeShow):
@@ -266,5 +185,5 @@ class ProfileTypeOperations(_ProfileType, _TypeShow):
         try:
             known = self.clustering.list_profile_type_operations(given.type_name)
         except sdk.NotFoundException:
-            raise missing(self.title, given.type_name) from None
+            raise missing("Profile Type", given.type_name) from None
         return commands.shown(known.get("operations", known))

@@ -1,54 +1,31 @@
 """`openstack cluster receiver ...`: what lets others start actions."""
 
 import argparse
-from typing import Any
 
-from openstack import exceptions as sdk
 from osc_lib.exceptions import CommandError
 
 from roost.osc import commands
-from roost.osc.commands import (
-    FORCE,
-    Command,
-    Lister,
-    One,
-    ShowOne,
-    Table,
-    listing,
-    missing,
-    option,
-    pairs,
-    pairs_option,
-)
+from roost.osc.commands import One, ShowOne, listing, option, pairs, pairs_option
+from roost.osc.nouns import DeleteNouns, ListNouns, NounCommand, ShowNoun, UpdateNoun
 
 
-def _show(clustering: Any, name: str) -> One:
-    try:
-        return commands.shown(clustering.get_receiver(name).to_dict())
-    except sdk.NotFoundException:
-        raise missing("Receiver", name) from None
+class _Receiver(NounCommand):
+    noun, plural = "receiver", "receivers"
 
 
-class ListReceiver(Lister):
+class ListReceiver(_Receiver, ListNouns):
     """List receivers that meet the criteria."""
 
     options = listing("receivers")
-
-    def take_action(self, given: argparse.Namespace) -> Table:
-        columns = ["id", "name", "type", "cluster_id", "action", "created_at"]
-        columns += ["project_id", "user_id"] if given.global_project else []
-        found = self.clustering.receivers(**commands.queries(given))
-        short = () if given.full_id else ("id", "cluster_id", "project_id", "user_id")
-        return commands.listed(found, columns, short)
+    columns = ("id", "name", "type", "cluster_id", "action", "created_at")
+    owner = ("project_id", "user_id")
+    ids = ("id", "cluster_id")
 
 
-class ShowReceiver(ShowOne):
+class ShowReceiver(_Receiver, ShowNoun):
     """Show the receiver details."""
 
     options = (option("receiver", metavar="<receiver>", help="Name or ID of the receiver to show"),)
-
-    def take_action(self, given: argparse.Namespace) -> One:
-        return _show(self.clustering, given.receiver)
 
 
 class CreateReceiver(ShowOne):
@@ -71,9 +48,10 @@ class CreateReceiver(ShowOne):
         return commands.shown(made.to_dict())  # only this answer has the secret of a webhook
 
 
-class UpdateReceiver(ShowOne):
+class UpdateReceiver(_Receiver, UpdateNoun):
     """Update a receiver."""
 
+    plain, paired = ("name", "action"), ("params",)
     options = (
         option("--name", metavar="<name>", help="The new name for the receiver"),
         option("--action", metavar="<action>", help="Name of the action to be started"),
@@ -81,27 +59,8 @@ class UpdateReceiver(ShowOne):
         option("receiver", metavar="<receiver>", help="Name or ID of receiver(s) to update"),
     )
 
-    def take_action(self, given: argparse.Namespace) -> One:
-        changed: dict[str, Any] = {key: getattr(given, key) for key in ("name", "action") if getattr(given, key)}
-        if given.params:
-            changed["params"] = pairs(given.params)
-        receiver = self.clustering.find_receiver(given.receiver)
-        if receiver is None:
-            raise missing("Receiver", given.receiver)
-        self.clustering.update_receiver(receiver.id, **changed)
-        return _show(self.clustering, receiver.id)
 
-
-class DeleteReceiver(Command):
+class DeleteReceiver(_Receiver, DeleteNouns):
     """Delete receiver(s)."""
 
-    options = (option("receiver", metavar="<receiver>", nargs="+", help="Name or ID of receiver(s) to delete"), FORCE)
-
-    def take_action(self, given: argparse.Namespace) -> None:
-        commands.confirm(given, "receiver")
-
-        def delete(name: str) -> str:
-            self.clustering.delete_receiver(name, ignore_missing=False)
-            return f"Receiver deleted: {[name]}"
-
-        commands.each(given.receiver, "receiver", delete, self.app.stdout.write)
+    options = (option("receiver", metavar="<receiver>", nargs="+", help="Name or ID of receiver(s) to delete"),)

@@ -46,7 +46,7 @@ _FLAGS = (
             dest="obfuscate",
             action="store_true",
             default=None,
-            help="Give every project identifiers of its own",
+            help="Give every project its own identifiers",
         ),
         option(
             "--show-identifiers", dest="obfuscate", action="store_false", help="Show every project the real identifiers"
