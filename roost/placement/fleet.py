@@ -330,7 +330,7 @@ class Fleet:
     def join(self, host: int, scope: str, identifier: str) -> None:
         """A host enters an aggregate of a scope, and leaves the one it was in."""
         if scope == HOST:
-            raise ValueError("every host is an aggregate of its own in the scope host; nothing can join it")
+            raise ValueError("every host is its own aggregate in the scope host; nothing can join it")
         found = self._scopes.get(scope)
         if found is None:
             found = self._scopes[scope] = ScopeColumn(_numbers(len(self._numbers), NOWHERE), {}, len(self))

@@ -22,7 +22,7 @@ from roost.placement.fleet import NOWHERE, SCRAMBLE, TIE_BITS, UNSCRAMBLE, Ints,
 
 _BUCKETS: Final = 101
 _LARGE: Final = 256
-"""How many hosts an aggregate has before it gets a queue of its own."""
+"""How many hosts an aggregate has before it gets its own queue."""
 
 
 class HostQueue:

@@ -1,17 +1,53 @@
 """A decision as it is stored: with real names and no sentences, readable long after the fleet has changed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from roost.placement.decision import Decision
 from roost.placement.rules import Rule
 
-Record = dict[str, Any]
-"""A decision as it is stored."""
 
-Where = Callable[[int, Sequence[str]], dict[str, Any]]
-"""The name of a host (`host`), and its aggregate in each of these scopes that it is in (`places`)."""
+class HostPlace(TypedDict):
+    """The name of a host, and its aggregate in each of some scopes that it is in."""
+
+    host: str
+    places: Mapping[str, str]
+
+
+class WrittenRule(TypedDict):
+    """A rule, and its limits."""
+
+    policy: str
+    rules: Mapping[str, int]
+
+
+class RankedPlace(HostPlace):
+    """A host that was ranked, with the words that ranked it, and the partition of the server that it was chosen for."""
+
+    words: Sequence[int]
+    partition: NotRequired[int]
+
+
+class Record(TypedDict):
+    """A decision as it is stored."""
+
+    verdict: str
+    servers: int
+    hosts: int
+    candidates: int | None
+    refused: Sequence[tuple[str, int, WrittenRule | None]]
+    preferences: Sequence[tuple[WrittenRule | None, int, int, int, int]]
+    """The rule of each `RankingField`, and where it stands."""
+    flip: int
+    chosen: Sequence[RankedPlace]
+    runners_up: Sequence[RankedPlace]
+    partition: NotRequired[int]
+    """The one asked for."""
+
+
+Where = Callable[[int, Sequence[str]], HostPlace]
+"""The place of a host in these scopes."""
 
 
 def record(decision: Decision, where: Where) -> Record:
@@ -23,27 +59,32 @@ def record(decision: Decision, where: Where) -> Record:
     names, counted = decision.names, decision.reasons.counted
     ranked = zip(decision.placed(), names.rows, strict=True)
     refused = decision.refused if counted else ()
-    return {
+    written: Record = {
         "verdict": decision.verdict,
         "servers": decision.request.count,
         "hosts": names.fleet_size,
         "candidates": decision.candidates if counted else None,
-        "refused": [(each.reason, each.hosts, _written(each.rule)) for each in refused],
+        "refused": [(each.reason, each.hosts, written_rule(each.rule) if each.rule else None) for each in refused],
         "preferences": [
-            (_written(field.rule), field.word, field.shift, field.width, field.top) for field in names.fields
+            (written_rule(field.rule), field.word, field.shift, field.width, field.top) for field in names.fields
         ],
         "flip": names.flip,
-        "chosen": [{**where(host, scopes), "words": row, **_numbered(number)} for (host, number), row in ranked],
-        "runners_up": [{**where(host, scopes), "words": row} for host, row in (names.next_best if decision else ())],
-        **_numbered(decision.request.partition),
+        "chosen": [_ranked(where(host, scopes), row, number) for (host, number), row in ranked],
+        "runners_up": [_ranked(where(host, scopes), row) for host, row in (names.next_best if decision else ())],
     }
+    if decision.request.partition is not None:
+        written["partition"] = decision.request.partition
+    return written
 
 
-def _numbered(partition: int | None) -> dict[str, int]:
-    """The partition of a server, or the one asked for, where there is one."""
-    return {} if partition is None else {"partition": partition}
+def _ranked(place: HostPlace, words: Sequence[int], partition: int | None = None) -> RankedPlace:
+    ranked = RankedPlace(host=place["host"], places=place["places"], words=words)
+    if partition is not None:
+        ranked["partition"] = partition
+    return ranked
 
 
 @lru_cache(maxsize=4096)
-def _written(rule: Rule | None) -> dict[str, Any] | None:
-    return None if rule is None else {"policy": str(rule), "rules": rule.limits}
+def written_rule(rule: Rule) -> WrittenRule:
+    """A rule as it is stored."""
+    return WrittenRule(policy=str(rule), rules={str(name): value for name, value in rule.limits.items()})

@@ -179,7 +179,7 @@ class _Standing:
         for group in self.groups:
             needs: dict[tuple[Rule, bool], int] = {}
             for violation in self.violations(group):
-                # One move can mend several aggregates' skew at once, so that all of it counts for one.
+                # One move can mend several aggregates' skew at once, so all of it counts as one.
                 need = 0 if violation.breach is Breach.SKEWED else violation.excess
                 # Who leaves an aggregate that partitions share may be one too many there as well.
                 key = violation.rule, violation.breach is Breach.PARTITIONS_SHARE

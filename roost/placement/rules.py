@@ -18,7 +18,7 @@ from itertools import combinations
 from typing import Final, Self
 
 HOST = "host"
-"""The built-in scope in which every host is an aggregate of its own."""
+"""The built-in scope in which every host is its own aggregate."""
 
 AVAILABILITY_ZONE = "availability_zone"
 """The built-in scope whose aggregates are the availability zones."""
@@ -296,7 +296,7 @@ def _crowding(hard: Sequence[Rule], servers: int) -> Iterator[Contradiction]:
 
 
 def _divisions(hard: Sequence[Rule]) -> Iterator[Contradiction]:
-    """A member has one partition number, so that a group is divided by one rule."""
+    """A member has one partition number, so only one rule may divide a group."""
     dividing = [rule for rule in hard if rule.partitions is not None]
     for one, other in combinations(dividing, 2):
         sentence = f"'{one}' and '{other}' both divide the group into partitions; keep one"

@@ -155,7 +155,7 @@ class _Walk:
         return found
 
     def _counted(self, scope: str) -> CountedScope:
-        """The members in each aggregate of a scope: a count of its own where servers are added to it."""
+        """The members in each aggregate of a scope: a separate count where servers are added to it."""
         known = self._counts.get(scope)
         if known is None:
             if scope == HOST:

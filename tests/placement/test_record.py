@@ -22,17 +22,18 @@ def test_each_server_has_its_host_its_places_and_its_partition() -> None:
         place(fleet, Request(Resources(1, 1, 1), 2, TWO)),
         lambda host, scopes: {
             "host": fleet.name(host),
-            "places": {scope: fleet.aggregate(host, scope) for scope in scopes},
+            "places": {scope: str(fleet.aggregate(host, scope)) for scope in scopes},
         },
     )
     assert (written["verdict"], written["hosts"], "partition" in written) == ("placed", 2, False)
-    assert sorted((each["host"], each["places"]["rack"]) for each in written["chosen"]) == [("h0", 0), ("h1", 1)]
+    assert sorted((each["host"], each["places"]["rack"]) for each in written["chosen"]) == [("h0", "0"), ("h1", "1")]
     assert [each["partition"] for each in written["chosen"]] == [1, 2]
 
 
 def test_a_refusal_has_its_rules_and_the_partition_asked_for() -> None:
     written = record(
-        place(fleet_in("a"), Request(Resources(9, 1, 1), 1, TWO, partition=2)), lambda host, scopes: {"host": str(host)}
+        place(fleet_in("a"), Request(Resources(9, 1, 1), 1, TWO, partition=2)),
+        lambda host, scopes: {"host": str(host), "places": {}},
     )
     assert (written["verdict"], written["partition"], written["chosen"]) == ("refused", 2, [])
     assert written["refused"] == [("too_few_vcpus", 1, None)]

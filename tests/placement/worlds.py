@@ -135,7 +135,7 @@ def skew_rules(dice: Dice) -> tuple[Rule, ...]:
 
 
 def affinity_rules(dice: Dice) -> tuple[Rule, ...]:
-    """One or two affinities whose aggregate nobody has chosen yet, and limits."""
+    """One or two affinities whose aggregate is not chosen yet, and limits."""
     near = tuple(Rule(Kind.AFFINITY, scope=scope) for scope in dice.sample(SCOPES, dice.randint(1, 2)))
     return (*near, *limit_rules(dice)[: dice.randint(0, 3)])
 
