@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.errors import Invalid
@@ -87,7 +88,7 @@ async def read(
 ) -> Sequence[sa.Row[Any]]:
     """Read a page. `visible` selects what the caller may see, `conditions` filter it, and `named` is the column that a
     marker refers to: a marker may be any visible item, filtered out or not. The last key must be unique. With `ways`,
-    an item is read if it meets one of these conditions; none may meet two. Each is read by an index of its own."""
+    an item is read if it meets one of these conditions; none may meet two. Each is read by its own index."""
     query = visible.where(*conditions)
     if page.marker is not None:
         query = query.where(await _after_marker(connection, visible, keys, page.marker, named))
@@ -95,6 +96,43 @@ async def read(
     if page.offset:
         query = query.offset(page.offset)
     return await every_row(await connection.execute(query))
+
+
+@dataclass(frozen=True, slots=True)
+class ValueOrder:
+    """An order by a column whose values are listed in it, and among rows of one value by another, unique column."""
+
+    column: sa.ColumnElement[Any]
+    values: Sequence[Any]
+    then: sa.ColumnElement[Any]
+
+
+async def read_by_value(
+    connection: AsyncConnection,
+    visible: sa.Select[Any],
+    order: ValueOrder,
+    page: PageRequest,
+    *conditions: sa.ColumnElement[bool],
+    named: sa.Column[Any],
+) -> Sequence[sa.Row[Any]]:
+    """Read a page in such an order: the rows of one value after another, by an index, until the page is full."""
+    column, values, then = order.column, order.values, order.then
+    query, rows = visible.where(*conditions), []
+    if page.marker is not None:
+        value, last = await _place_of(connection, visible, (column, then), page.marker, named)
+        if value not in values:
+            raise UnknownMarker(page.marker)
+        rest = query.where(column == value, then > last).order_by(then).limit(page.limit)
+        rows = list((await connection.execute(rest)).all())
+        values = values[values.index(value) + 1 :]
+    left = None if page.limit is None else page.limit - len(rows)
+    if not values or left == 0:
+        return rows
+    array = sa.literal(list(values), ARRAY(column.type))
+    listed = sa.func.unnest(array).table_valued("value", with_ordinality="place").render_derived()
+    found = query.add_columns(then.label("then")).where(column == listed.c.value).order_by(then).limit(left).lateral()
+    joined = sa.select(*list(found.c)[:-1]).select_from(listed.join(found, sa.true()))
+    return [*rows, *(await connection.execute(joined.order_by(listed.c.place, found.c.then).limit(left))).all()]
 
 
 def _ordered(query: sa.Select[Any], keys: Sequence[SortKey], limit: int | None) -> sa.Select[Any]:
@@ -130,17 +168,29 @@ async def _after_marker(
     named: sa.Column[Any],
 ) -> sa.ColumnElement[bool]:
     """The rows that differ from the marker in some key, follow it there, and equal it in all keys before."""
-    if not _could_name(named, marker):
-        raise UnknownMarker(marker)
-    columns = [key.column.label(f"key{place}") for place, key in enumerate(keys)]
-    place = visible.with_only_columns(*columns, maintain_column_froms=True).where(named == sa.cast(marker, named.type))
-    last = (await connection.execute(place)).one_or_none()
-    if last is None:
-        raise UnknownMarker(marker)
+    last = await _place_of(connection, visible, [key.column for key in keys], marker, named)
     after: sa.ColumnElement[bool] = sa.false()
     for key, value in zip(reversed(keys), reversed(last), strict=True):
         after = sa.or_(key.after(value), sa.and_(key.same(value), after))
     return sa.and_(keys[0].since(last[0]), after)
+
+
+async def _place_of(
+    connection: AsyncConnection,
+    visible: sa.Select[Any],
+    columns: Sequence[sa.ColumnElement[Any]],
+    marker: str,
+    named: sa.Column[Any],
+) -> tuple[Any, ...]:
+    """What the marker has in these columns."""
+    if not _could_name(named, marker):
+        raise UnknownMarker(marker)
+    labelled = [column.label(f"key{place}") for place, column in enumerate(columns)]
+    place = visible.with_only_columns(*labelled, maintain_column_froms=True).where(named == sa.cast(marker, named.type))
+    last = (await connection.execute(place)).one_or_none()
+    if last is None:
+        raise UnknownMarker(marker)
+    return tuple(last)
 
 
 def _could_name(column: sa.Column[Any], marker: str) -> bool:

@@ -27,8 +27,10 @@ export class Fleet {
     this.violationCount = 0;
     /** Ids of the aggregates that are open; null: all of them. @type {Set<string>|null} */
     this.opened = new Set();
-    /** @type {string|null} */
+    /** The group whose members are counted. @type {string|null} */
     this.group = null;
+    /** Whether they have yet to be counted. */
+    this._uncounted = false;
     /** @type {Set<string>|null|undefined} */
     this._wanted = undefined;
     /** @type {Promise<void>|null} */
@@ -77,6 +79,18 @@ export class Fleet {
     if (!open.delete(id)) open.add(id);
     this.opened = open;
     await this.refresh([id]);
+  }
+
+  /** Count the members of a group where they are; null is of none. @param {string|null} groupId */
+  async count(groupId) {
+    if (this.group === groupId) return;
+    this.group = groupId;
+    this._uncounted = groupId !== null;
+    if (this.aggregates.some((each) => each.members)) {
+      this.aggregates = this.aggregates.map(uncounted);
+      this._changed();
+    }
+    if (this._uncounted) await this.refresh(this.all ? [] : null);
   }
 
   /** The server, where it is. @param {string} serverId */
@@ -129,8 +143,8 @@ export class Fleet {
 
   /** @param {Set<string>} wanted */
   async _update(wanted) {
-    if (!wanted.size) return;
-    const fleet = await this._get([...wanted]);
+    if (!wanted.size && !this._uncounted) return;
+    const fleet = await this._get([...wanted], this._uncounted);
     if (!fleet) return;
     const fresh = new Map(fleet.aggregates.map((/** @type {Aggregate} */ each) => [keyOf(each), each]));
     const known = new Set(this.aggregates.map(keyOf));
@@ -158,14 +172,17 @@ export class Fleet {
     return stale;
   }
 
-  /** The fleet, unless it was divided anew meanwhile. @param {string[]} only */
-  async _get(only) {
-    const division = this._division;
+  /** The fleet, unless it was divided anew meanwhile. @param {string[]} only @param {boolean} [members] also where there are members */
+  async _get(only, members = false) {
+    const [division, group] = [this._division, this.group];
     const query = new URLSearchParams(this.scope ? { scope: this.scope } : {});
     for (const id of only) query.append("only", id);
     for (const id of this.opened ?? ["all"]) query.append("open", id);
-    if (this.group) query.set("group", this.group);
+    if (group) query.set("group", group);
+    if (members) query.set("members", "1");
+    this._uncounted = false;
     const { fleet } = await get(`/compute/v2.1/os-fleet?${query}`);
+    if (group !== this.group) fleet.aggregates = fleet.aggregates.map(uncounted);
     return division === this._division ? fleet : null;
   }
 
@@ -178,6 +195,11 @@ export class Fleet {
     this.violationCount = fleet.violation_count;
     for (const group of fleet.groups) this.groups.set(group.id, group);
   }
+}
+
+/** Without the members of a group. @param {Aggregate} aggregate */
+function uncounted(aggregate) {
+  return aggregate.members ? { ...aggregate, members: undefined } : aggregate;
 }
 
 /**

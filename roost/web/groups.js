@@ -40,20 +40,18 @@ export class Groups {
   async open([id], panel) {
     this._panel = panel;
     this._id = id;
-    this._page.fleet.group = id ?? null;
-    this._page.map.emphasise(id ? { name: id, has: (server) => server.server_group_id === id } : null);
+    const { fleet, map } = this._page;
+    map.emphasise(id ? { name: id, has: (server) => server.server_group_id === id, counted: true } : null);
     if (id) await this._one(id);
     else await this._list();
-    if (id) this._page.fleet.refresh(null);
+    if (this._id === id) fleet.count(id ?? null).catch(() => {});
   }
 
   close() {
     this._id = undefined;
-    this._page.fleet.group = null;
     this._page.map.emphasise(null);
     this._page.map.arrows([]);
-    // Without the group, tiles show all their servers again.
-    this._page.fleet.refresh(null).catch(() => {});
+    this._page.fleet.count(null).catch(() => {});
   }
 
   /** @param {any} change */
@@ -124,8 +122,8 @@ export class Groups {
 
   /** @param {string} id */
   async _facts(id) {
-    const [[group], { server_group_policy_audit: audit }, { list: own }] = await Promise.all([
-      get(`${GROUPS}/${id}`).then(({ server_group: one }) => explainRules([one])),
+    const [group, { server_group_policy_audit: audit }, { list: own }] = await Promise.all([
+      get(`${GROUPS}/${id}`).then(({ server_group: one }) => explainRules(one)),
       get(`${GROUPS}/${id}/audit`),
       get(`/compute/v2.1/os-lists/servers?group_id=${id}&sort=fault:desc&limit=1000`),
     ]);
@@ -160,17 +158,22 @@ export class Groups {
   _questions(id) {
     const number = html("input", { type: "number", min: 1, max: 1000, value: 1, "aria-label": "How many" });
     const flavor = html("select", { "aria-label": "Flavor" });
-    flavorOptions().then((options) => flavor.replaceChildren(...options)).catch(() => {});
+    const offered = flavorOptions().then((options) => flavor.replaceChildren(...options));
+    offered.catch(() => {});
     const kinds = Object.entries(CHANGES).map(([value, name]) => html("option", { value }, name));
     const kind = html("select", { id: "change", change: () => this._offer() }, ...kinds);
     this._kind = /** @type {HTMLSelectElement} */ (kind);
     this._grows = html("span", {}, number, " of ", flavor);
     this._places = /** @type {HTMLSelectElement} */ (html("select", { "aria-label": "Place", hidden: true }));
-    const asked = () => ({
-      flavorRef: /** @type {HTMLSelectElement} */ (flavor).value,
-      count: Number(/** @type {HTMLInputElement} */ (number).value) || 1,
-    });
-    this._explains = button("Explain", () => this._explain(id, asked()));
+    // Who presses at once asks for the first flavor, which may still be on its way.
+    const asked = async () => {
+      await offered;
+      return {
+        flavorRef: /** @type {HTMLSelectElement} */ (flavor).value,
+        count: Number(/** @type {HTMLInputElement} */ (number).value) || 1,
+      };
+    };
+    this._explains = button("Explain", async () => this._explain(id, await asked()));
     this._offer();
     return html(
       "section",
@@ -179,7 +182,7 @@ export class Groups {
       html(
         "p",
         { class: "buttons" },
-        button("Plan", () => this._plan(id, this._change(asked()))),
+        button("Plan", async () => this._plan(id, this._change(await asked()))),
         this._explains,
         button("Repair", () => this._repair(id)),
       ),
@@ -360,11 +363,14 @@ function removal(group) {
   );
 }
 
-/** Groups, each with what its rules mean in the API's own words. @param {any[]} groups */
-async function explainRules(groups) {
-  if (!groups.length) return groups;
-  const { meanings } = await post(MEANINGS, { groups: groups.map((each) => each.policies) });
-  return groups.map((each, index) => ({ ...each, meaning: meanings[index] }));
+/** What rules mean, in the API's own words: many groups have the same ones. @type {Map<string, any>} */
+const meanings = new Map();
+
+/** A group with what its rules mean. @param {any} group */
+async function explainRules(group) {
+  const asked = JSON.stringify(group.policies);
+  if (!meanings.has(asked)) meanings.set(asked, (await post(MEANINGS, { groups: [group.policies] })).meanings[0]);
+  return { ...group, meaning: meanings.get(asked) };
 }
 
 /** @param {any} group */

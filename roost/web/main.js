@@ -16,6 +16,8 @@ import { count } from "./words.js";
 
 const SCOPE = "roost-scope";
 const BETWEEN_COUNTS = 3_000;
+/** Nobody tells of an engine that has died: then it is counted again. */
+const COUNTED_ANYWAY = 60_000;
 const AGAIN = 2_000;
 /** How long a view rests between two changes, unless it says so itself. */
 const PAUSE = 300;
@@ -79,6 +81,7 @@ class Page {
     window.addEventListener("hashchange", this._routed);
     await this._first();
     await this._route();
+    this._count();
   }
 
   close() {
@@ -168,7 +171,6 @@ class Page {
     this._wake();
     mark(name);
     part("main").classList.toggle("panel-first", true);
-    part("main").classList.toggle("panel-wide", name === "lists" || name === "feed");
     this._name(view.title);
     // Each page has a sheet of its own: what is answered after the user went on is drawn where it is not seen.
     const sheet = html("div", {});
@@ -177,10 +179,10 @@ class Page {
       await view.open(name === "overview" ? path : path.slice(1), sheet, new URLSearchParams(asked));
       if (this._sheet !== sheet) return;
       this._missed = false;
+      part("main").classList.toggle("panel-wide", name === "lists" || name === "feed");
       refill(this._panel, [sheet]);
       this._panel.dataset.at = hash;
       this._panel.scrollTop = 0;
-      this._count();
     } catch (error) {
       if (this._sheet !== sheet) return;
       this._missed = true;
@@ -193,15 +195,17 @@ class Page {
     document.title = `${this._wrong ? `(${this._wrong}) ` : ""}${title} – Roost`;
   }
 
-  /** Count what is wrong, now that something may have changed, and no more often than every few seconds. */
-  _count() {
-    this._counting ??= setTimeout(async () => {
+  /** Count what is wrong, now that something may have changed, or later: no more often than every few seconds. @param {number} [pause] */
+  _count(pause = BETWEEN_COUNTS) {
+    clearTimeout(this._counting);
+    const next = async () => {
       this._counted = performance.now();
-      this._counting = undefined;
+      this._count(COUNTED_ANYWAY);
       // Without an answer the title stays: what failed is said elsewhere.
       this._wrong = (await loadTroubles().catch(() => ({ total: this._wrong }))).total;
       if (page === this) this._name(this._view?.title ?? "Roost");
-    }, Math.max(0, this._counted + BETWEEN_COUNTS - performance.now()));
+    };
+    this._counting = setTimeout(next, Math.max(0, this._counted + pause - performance.now()));
   }
 
   /** Open what was picked on the map, and then its page, which reads it from there. @param {string} kind @param {string} id */

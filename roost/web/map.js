@@ -6,9 +6,9 @@ import { count } from "./words.js";
 
 /** @typedef {import("./layout.js").Aggregate} Aggregate */
 /** @typedef {import("./layout.js").Box} Box */
-/** @typedef {{name: string, has: (server: any) => boolean}} Emphasis */
+/** @typedef {{name: string, has: (server: any) => boolean, counted?: boolean}} Emphasis */
 
-const HUES = 10;
+const HUES = 30;
 const GHOSTS = "where it would go";
 /** As wide as a letter is, and as tall as a host must be to say its name. */
 const LETTER = 6.4;
@@ -61,8 +61,13 @@ export class FleetMap {
     this._nameOf = (_, id) => id;
     /** @type {Map<string, {name: string}>} */
     this._groups = new Map();
-    /** What stands out: a name for it, and whether a server belongs to it. @type {Emphasis|null} */
+    /** What stands out: a name for it, whether a server belongs to it, and whether tiles count it. @type {Emphasis|null} */
     this._emphasis = null;
+    /** How it was laid out when last drawn, and for which room. */
+    this._laid = layout([], 1, 1);
+    this._room = "";
+    /** What is drawn of each aggregate. @type {WeakMap<Aggregate, string>} */
+    this._signatures = new WeakMap();
     /** @type {Map<string, {node: SVGElement, signature: string, box: Box}>} */
     this._tiles = new Map();
     this._layers = ["zones", "aggregates", "hosts", "arrows"].map((name) => svg("g", { class: name }));
@@ -74,7 +79,7 @@ export class FleetMap {
     this.svg.addEventListener("keydown", (event) => this._typed(/** @type {KeyboardEvent} */ (event)));
     this.svg.addEventListener("pointermove", (event) => this._hovered(/** @type {PointerEvent} */ (event)));
     this.svg.addEventListener("pointerleave", () => set(this._card, { hidden: true }));
-    new ResizeObserver(() => this.draw()).observe(this.node);
+    new ResizeObserver(() => this._room !== this._roomNow() && this.draw()).observe(this.node);
   }
 
   /**
@@ -94,7 +99,8 @@ export class FleetMap {
   emphasise(emphasis) {
     if (this._emphasis?.name === emphasis?.name) return;
     this._emphasis = emphasis;
-    this.draw();
+    this.svg.classList.toggle("counted", Boolean(emphasis?.counted));
+    this._drawHosts(new Set());
   }
 
   /**
@@ -109,23 +115,25 @@ export class FleetMap {
     this.draw();
   }
 
+  _roomNow() {
+    return `${this.node.clientWidth} ${this.node.clientHeight}`;
+  }
+
   draw() {
     const width = Math.floor(this.node.clientWidth);
+    // What is not seen is drawn once it is.
+    this._room = width ? this._roomNow() : "";
     if (!width) return;
     const found = layout([...this._aggregates, ...this._ghosts()], width, this.node.clientHeight);
+    this._laid = found;
     set(this.svg, { viewBox: `0 0 ${width} ${found.height}`, width, height: found.height });
     set(this._nothing, { hidden: found.aggregates.length > 0 });
     const kept = new Set();
     for (const zone of found.zones) this._put(kept, 0, `zone ${zone.name}`, zone.box, zone.name, () => drawZone(zone));
     for (const { key, aggregate, box } of found.aggregates) {
-      const signature = JSON.stringify([this._scope, { ...aggregate, hosts: Boolean(aggregate.hosts) }]);
-      this._put(kept, 1, key, box, signature, () => drawAggregate(key, aggregate, box, this._scope));
+      this._put(kept, 1, key, box, this._signatureOf(aggregate), () => drawAggregate(key, aggregate, box, this._scope));
     }
-    const nameOf = (/** @type {string} */ id) => this._groups.get(id)?.name;
-    for (const { key, host, aggregate, box } of found.hosts) {
-      const signature = JSON.stringify([host, this._emphasis?.name]);
-      this._put(kept, 2, key, box, signature, () => drawHost(host, titleOf(aggregate), box, this._emphasis, nameOf));
-    }
+    this._drawHosts(kept);
     for (const [key, tile] of this._tiles) {
       if (!kept.has(key)) {
         tile.node.remove();
@@ -134,6 +142,24 @@ export class FleetMap {
     }
     this._layers[3].replaceChildren(...this._moves.flatMap((move) => this._arrow(move, found)));
     this._rove();
+  }
+
+  /** Draw the hosts of the open aggregates, and the servers on them. @param {Set<string>} kept */
+  _drawHosts(kept) {
+    const nameOf = (/** @type {string} */ id) => this._groups.get(id)?.name;
+    for (const { key, host, aggregate, box } of this._laid.hosts) {
+      const signature = JSON.stringify([host, this._emphasis?.name]);
+      this._put(kept, 2, key, box, signature, () => drawHost(host, titleOf(aggregate), box, this._emphasis, nameOf));
+    }
+  }
+
+  /** @param {Aggregate} aggregate */
+  _signatureOf(aggregate) {
+    const known = this._signatures.get(aggregate);
+    if (known !== undefined) return known;
+    const signature = JSON.stringify([this._scope, { ...aggregate, hosts: Boolean(aggregate.hosts) }]);
+    this._signatures.set(aggregate, signature);
+    return signature;
   }
 
   /**
@@ -229,8 +255,8 @@ export class FleetMap {
 
   /** One tile at a time can be reached by Tab; arrow keys go on from there. */
   _rove() {
-    const tiles = [...this.svg.querySelectorAll("[role=button]")];
-    if (!tiles.some((tile) => tile.getAttribute("tabindex") === "0")) tiles[0]?.setAttribute("tabindex", "0");
+    if (this.svg.querySelector('[role=button][tabindex="0"]')) return;
+    this.svg.querySelector("[role=button]")?.setAttribute("tabindex", "0");
   }
 
   /** @param {Event} event */
@@ -332,7 +358,7 @@ function drawZone({ name, box }) {
 function drawAggregate(key, aggregate, box, scope) {
   const open = Boolean(aggregate.hosts);
   const kind = ["aggregate", open && "open", aggregate.violations && "broken", aggregate.ghost && "ghost"];
-  if (!open && aggregate.members !== undefined) kind.push(aggregate.members ? "chosen" : "apart");
+  if (!open && aggregate.members) kind.push("chosen");
   const facts = spoken(aggregate, scope);
   const title = titleOf(aggregate);
   const button = {
@@ -356,7 +382,7 @@ function drawAggregate(key, aggregate, box, scope) {
 
 /** @param {Aggregate} aggregate @param {number} width */
 function figures(aggregate, width) {
-  if (aggregate.members !== undefined && aggregate.members > 0) return `${aggregate.members} of ${aggregate.servers}`;
+  if (aggregate.members) return `${aggregate.members} of ${aggregate.servers}`;
   const load = aggregate.load === undefined ? "" : ` · ${Math.round(aggregate.load * 100)} %`;
   const servers = count(aggregate.servers, "server");
   return fits(servers + load, width) ? servers + load : servers;

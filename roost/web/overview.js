@@ -159,7 +159,7 @@ export class Overview {
     const all = fleet.all ? "?all_projects=1" : "";
     this._tell(html("p", { class: "muted" }, "Working it out…"));
     const answer = post(`/compute/v2.1/os-server-groups/plan${all}`, { plan: { [change]: place } });
-    // The button that was pressed may have been drawn anew meanwhile: the reason is told here.
+    // The button that was pressed may have been drawn anew meanwhile: the reason is shown here.
     const asked = await answer.catch((error) => this._tell(html("p", { class: "bad-text" }, error.message)));
     if (!asked) return;
     const { plan } = asked;

@@ -129,10 +129,14 @@ export function progress(action) {
   return Math.max(0, Math.min(1, 1 - action.depends_on.length / all));
 }
 
+// Made once: the browser takes as long to make one as to write a hundred moments.
+const TIME = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const DAY = new Intl.DateTimeFormat("sv");
+
 /** A moment: the time of day, and the date unless it is today. @param {string|null} text */
 export function moment(text) {
   if (!text) return "";
   const when = new Date(/[Z+]/.test(text.slice(10)) ? text : `${text}Z`);
-  const time = when.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-  return when.toDateString() === new Date().toDateString() ? `today ${time}` : `${when.toLocaleDateString("sv")} ${time}`;
+  const day = when.toDateString() === new Date().toDateString() ? "today" : DAY.format(when);
+  return `${day} ${TIME.format(when)}`;
 }

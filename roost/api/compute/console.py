@@ -2,24 +2,23 @@
 
 import csv
 import io
-import json
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import StreamingResponse
 
+from roost import quick_json
 from roost.api import schemas
 from roost.api.compute import server_groups
 from roost.api.compute.explanations import FIRST
 from roost.api.compute.fleet import ALL, INDEX, sees_all
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import Schema, array, by_name, thing
 from roost.compute.answers import history, lists, troubles
-from roost.compute.answers.lists import ListRequest
+from roost.compute.answers.lists import ListRequest, ListRow, RowId
 from roost.compute.answers.violations import BrokenRule
 from roost.compute.groups import groups
 from roost.errors import Forbidden, Invalid, NotFound
@@ -33,7 +32,9 @@ _NUMBER: Schema = {"type": "string", "pattern": "^[0-9]{1,6}$"}
 _ROW: Schema = {"type": "object"}
 _MOST_FOUND = 8
 _MOST_ROWS = 1000
-_PAGE_OF_EXPORT = 1000
+_PAGE_OF_EXPORT = 5000
+_ROWS_AT_A_TIME = 100
+"""How much of an export is read and written at once: others are served only in between."""
 
 
 def _project(call: Call) -> str | None:
@@ -110,21 +111,27 @@ async def _broken(call: Call) -> list[BrokenRule]:
     return [each.shown(identifiers) for each in broken if _project(call) in (None, each.project_id)]
 
 
-async def _page(call: Call, connection: AsyncConnection, asked: ListRequest, page: PageRequest) -> list[dict[str, Any]]:
-    """One page of a list; of groups, with what their rules are in words, and how many of them are broken."""
-    rows = await lists.read(connection, asked, page)
+async def _page(call: Call, connection: Connection, asked: ListRequest, page: PageRequest) -> list[ListRow]:
+    """One page of a list: first which rows are on it, and then all columns of these alone."""
+    return await _rows(call, connection, asked, await lists.ids(connection, asked, page))
+
+
+async def _rows(call: Call, connection: Connection, asked: ListRequest, ids: Sequence[RowId]) -> list[ListRow]:
+    """These rows; of groups, with what their rules are in words, and how many of them are broken."""
+    rows = await lists.rows_of(connection, asked, ids)
     if asked.kind is lists.KINDS["groups"]:
         await _describe(call, connection, rows)
     return rows
 
 
-async def _describe(call: Call, connection: AsyncConnection, rows: list[dict[str, Any]]) -> None:
+async def _describe(call: Call, connection: Connection, rows: list[ListRow]) -> None:
     broken = Counter(each.group_id for each in await call.services.violations.now(connection))
-    rules = await groups.rules_of(connection, [row["id"] for row in rows])
+    rules = await groups.rules_of(connection, [str(row["id"]) for row in rows])
     identifiers = await server_groups.identifiers(call, connection, call.caller.project_id or "")
     for row in rows:
-        row["rules"] = sentence([identifiers.shown(rule) for rule in rules.get(row["id"], ())])
-        row["broken"] = broken[row["id"]]
+        group_id = str(row["id"])
+        row["rules"] = sentence([identifiers.shown(rule) for rule in rules.get(group_id, ())])
+        row["broken"] = broken[group_id]
 
 
 _EXPORT_QUERY: Schema = {
@@ -142,37 +149,40 @@ async def export(call: Call) -> Reply:
     name = f"{call.path['kind']}.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     # A question that cannot be answered is refused here, before the answer begins.
-    rows = await _exported(call, asked)
-    return StreamingResponse(_lines(call, asked, form, rows), media_type=kind, headers=headers)
+    ids = await _exported(call, asked)
+    return StreamingResponse(_lines(call, asked, form, ids), media_type=kind, headers=headers)
 
 
-async def _exported(call: Call, asked: ListRequest, marker: str | None = None) -> list[dict[str, Any]]:
+async def _exported(call: Call, asked: ListRequest, marker: str | None = None) -> list[RowId]:
     async with call.services.database.begin() as connection:
-        return await _page(call, connection, asked, PageRequest(_PAGE_OF_EXPORT, marker))
+        return await lists.ids(connection, asked, PageRequest(_PAGE_OF_EXPORT, marker))
 
 
-async def _after(call: Call, asked: ListRequest, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def _after(call: Call, asked: ListRequest, ids: list[RowId]) -> list[RowId]:
     """The page after this one: after its last row that there still is, since others may delete them meanwhile."""
-    for row in reversed(rows):
+    for last in reversed(ids):
         with suppress(UnknownMarker):
-            return await _exported(call, asked, str(row["id"]))
+            return await _exported(call, asked, str(last))
     return []
 
 
-async def _lines(call: Call, asked: ListRequest, form: str, rows: list[dict[str, Any]]) -> AsyncIterator[str]:
-    """The whole list from its first page on, page by page, so that it is never held at once."""
-    columns, first = list(asked.kind.shown(asked.project_id is None)), True
+async def _lines(call: Call, asked: ListRequest, form: str, ids: list[RowId]) -> AsyncIterator[str]:
+    """The whole list: which rows are on a page, and then a few rows after the other, so that it is never held at
+    once."""
+    columns, following = list(asked.kind.shown(asked.project_id is None)), ""
     columns += _WORDED if asked.kind is lists.KINDS["groups"] else []
     yield _csv(columns) if form == "csv" else "["
-    while True:
-        shown = [_shown(row) for row in rows]
-        if form == "csv":
-            yield "".join(_csv([_safe(row[name]) for name in columns]) for row in shown)
-        elif shown:
-            yield ("" if first else ",") + ",".join(json.dumps(row, ensure_ascii=False) for row in shown)
-        if len(rows) < _PAGE_OF_EXPORT:
-            break
-        rows, first = await _after(call, asked, rows), False
+    while ids:
+        for start in range(0, len(ids), _ROWS_AT_A_TIME):
+            async with call.services.database.autocommit() as connection:
+                rows = await _rows(call, connection, asked, ids[start : start + _ROWS_AT_A_TIME])
+            shown = [_shown(row) for row in rows]
+            if form == "csv":
+                yield "".join(_csv([_safe(row[name]) for name in columns]) for row in shown)
+            elif shown:
+                yield following + quick_json.dumps(shown).decode()[1:-1]
+                following = ","
+        ids = await _after(call, asked, ids) if len(ids) == _PAGE_OF_EXPORT else []
     yield "" if form == "csv" else "]"
 
 
@@ -259,7 +269,7 @@ _HISTORY_QUERY: Schema = {
 
 
 @routes.get("/os-history", since=FIRST, rule=INDEX, query=_HISTORY_QUERY, response=thing({"events": array(_ROW)}))
-async def show_history(call: Call) -> Reply:
+async def show_history(call: Call, connection: Connection) -> Reply:
     """Show what happened, the latest first: placements, moves, failures, rules broken and mended, hosts, actions."""
     project_id = _project(call)
     if project_id is not None and "host" in call.query:
@@ -275,15 +285,14 @@ async def show_history(call: Call) -> Reply:
         _before(call.query.get("before")),
         min(int(call.query.get("limit") or 100), _MOST_ROWS),
     )
-    async with call.services.database.autocommit() as connection:
-        # To the microsecond, so that the last of a page says where the next begins.
-        rows = [dict(row) | {"at": row["at"].isoformat()} for row in await history.feed(connection, asked)]
+    # To the microsecond, so that the last of a page says where the next begins.
+    events = [each._asdict() | {"at": each.at.isoformat()} for each in await history.feed(connection, asked)]
     if project_id is not None:
-        for row in rows:
-            row["host"] = row["source"] = None
-            if row["kind"] in ("rule_broken", "rule_mended"):
-                row["detail"] = None
-    return {"events": rows}
+        for event in events:
+            event["host"] = event["source"] = None
+            if event["kind"] in ("rule_broken", "rule_mended"):
+                event["detail"] = None
+    return {"events": events}
 
 
 def _before(text: str | None) -> datetime | None:
@@ -306,9 +315,8 @@ _POINT = array(schemas.ANY, minItems=2, maxItems=2)
     query={"type": "object", "properties": {"hours": _NUMBER}, "additionalProperties": False},
     response=thing({"figures": by_name(array(_POINT))}),
 )
-async def show_figures(call: Call) -> Reply:
+async def show_figures(call: Call, connection: Connection) -> Reply:
     """Show free room, servers, broken rules, boots and how long they took, by the minute."""
     hours = min(int(call.query.get("hours") or 6), 24 * 14)
-    async with call.services.database.autocommit() as connection:
-        found = await history.figures(connection, hours)
+    found = await history.figures(connection, hours)
     return {"figures": {name: [[_moment(at), value] for at, value in points] for name, points in found.items()}}

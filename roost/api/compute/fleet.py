@@ -9,14 +9,13 @@ import json
 from collections.abc import AsyncIterator, Collection
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import StreamingResponse
 
 from roost.api import metrics, schemas
 from roost.api.compute import server_groups
-from roost.api.fields import FieldTable, ShownField
+from roost.api.fields import FieldTable, ShownField, given
 from roost.api.permissions import ADMIN, READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.compute.answers import fleet_map
 from roost.compute.answers.fleet_map import MapAggregate, MapHost
@@ -97,9 +96,9 @@ _AGGREGATE = FieldTable[MapAggregate](
     ShownField("violations", _COUNT, lambda tile: tile.violations),
     ShownField("hosts", {"oneOf": [array(_HOST), schemas.NULL]}, _opened),
     ShownField("host_count", _COUNT, lambda tile: tile.hosts, when=lambda tile: tile.hosts is not None),
-    ShownField("disabled", _COUNT, lambda tile: tile.disabled, when=lambda tile: tile.disabled is not None),
-    ShownField("load", {"type": "number"}, lambda tile: tile.load, when=lambda tile: tile.load is not None),
-    ShownField("members", _COUNT, lambda tile: tile.members, when=lambda tile: tile.members is not None),
+    given("disabled", _COUNT),
+    given("load", {"type": "number"}),
+    given("members", _COUNT),
 )
 _VIOLATION = FieldTable[BrokenRule](
     *server_groups.BREACH.fields,
@@ -124,7 +123,7 @@ _TEXT: Schema = {"type": "string", "maxLength": 255}
 _SCOPE: dict[str, Schema] = {"scope": _TEXT}
 _QUERY: Schema = {
     "type": "object",
-    "properties": {**_SCOPE, "open": _TEXT, "only": _TEXT, "group": _TEXT},
+    "properties": {**_SCOPE, "open": _TEXT, "only": _TEXT, "group": _TEXT, "members": {"enum": ["1"]}},
     "additionalProperties": False,
 }
 _EVENTS_QUERY: Schema = {"type": "object", "properties": _SCOPE, "additionalProperties": False}
@@ -139,7 +138,7 @@ def _asked(call: Call, name: str) -> list[str]:
     return [value for key, value in call.queries if key == name]
 
 
-async def _scopes(call: Call, connection: AsyncConnection) -> tuple[dict[str, Scope], Scope]:
+async def _scopes(call: Call, connection: Connection) -> tuple[dict[str, Scope], Scope]:
     """All scopes, and the one asked for: the zones, if none is."""
     known = await load_scopes(connection)
     name = call.query.get("scope", _ZONE)
@@ -149,31 +148,31 @@ async def _scopes(call: Call, connection: AsyncConnection) -> tuple[dict[str, Sc
 
 
 @routes.get("/os-fleet", since=_FIRST, rule=INDEX, query=_QUERY, response=thing({"fleet": _FLEET}))
-async def index(call: Call) -> Reply:
+async def index(call: Call, connection: Connection) -> Reply:
     """Show the fleet by the aggregates of a `scope`: those that are to `open` with their hosts, `only` some if asked,
-    and how many members of a `group` each holds."""
+    and how many `members` of a `group` each holds, or those alone that hold any."""
     everything = sees_all(call)
     group_id = call.query.get("group")
-    async with call.services.database.autocommit() as connection:
-        known, scope = await _scopes(call, connection)
-        broken = await call.services.violations.now(connection)
-        real = server_groups.sees_real_names(call)
-        identifiers = Identifiers(known, call.caller.project_id or "", real=real)
-        if everything:
-            opened = _asked(call, "open")
-            found = await fleet_map.of_all(
-                connection,
-                call.services.scheduler.live,
-                scope,
-                broken,
-                only=_asked(call, "only") or None,
-                opened=None if _EVERY in opened else opened,
-                group_id=group_id,
-            )
-        else:
-            project_id = call.caller.project_id or ""
-            broken = [each for each in broken if each.project_id == project_id]
-            found = await fleet_map.of_project(connection, scope, identifiers, project_id, broken, group_id=group_id)
+    known, scope = await _scopes(call, connection)
+    broken = await call.services.violations.now(connection)
+    real = server_groups.sees_real_names(call)
+    identifiers = Identifiers(known, call.caller.project_id or "", real=real)
+    if everything:
+        opened = _asked(call, "open")
+        found = await fleet_map.of_all(
+            connection,
+            call.services.scheduler.live,
+            scope,
+            broken,
+            only=_asked(call, "only") or None,
+            opened=None if _EVERY in opened else opened,
+            group_id=group_id,
+            members="members" in call.query,
+        )
+    else:
+        project_id = call.caller.project_id or ""
+        broken = [each for each in broken if each.project_id == project_id]
+        found = await fleet_map.of_project(connection, scope, identifiers, project_id, broken, group_id=group_id)
     listed = broken[:_MOST_VIOLATIONS]
     shown = [_VIOLATION.show(each.shown(identifiers)) for each in listed]
     return {
@@ -204,10 +203,9 @@ async def index(call: Call) -> Reply:
 
 
 @routes.get("/os-fleet/events", since=_FIRST, rule=INDEX, query=_EVENTS_QUERY)
-async def follow(call: Call) -> Reply:
+async def follow(call: Call, connection: Connection) -> Reply:
     """Follow changes as server-sent events: which aggregates of the `scope`, groups and clusters to look at again."""
-    async with call.services.database.autocommit() as connection:
-        _, scope = await _scopes(call, connection)
+    _, scope = await _scopes(call, connection)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_events(call, scope), media_type=metrics.ENDLESS, headers=headers)
 

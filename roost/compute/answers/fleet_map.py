@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.answers.violations import BrokenRule
@@ -22,6 +23,7 @@ from roost.errors import Invalid
 from roost.placement.rules import AVAILABILITY_ZONE, HOST
 from roost.store.tables.compute import aggregate_hosts, aggregates, hosts
 from roost.store.tables.servers import server_groups, servers
+from roost.store.uuids import is_uuid
 
 OUTSIDE = "none"
 """Stands for the hosts that are in no aggregate of the scope."""
@@ -147,9 +149,14 @@ async def of_all(
     only: Collection[str] | None = None,
     opened: Collection[str] | None = (),
     group_id: str | None = None,
+    members: bool = False,
 ) -> FleetMap:
-    """Every host: counted, or one by one in aggregates that are `opened` (None: all); `only` some, if asked."""
+    """Every host: counted, or one by one in aggregates that are `opened` (None: all); `only` some, if asked, and those
+    with `members` of the group."""
     division, broken = MapDivision(scope), list(broken)
+    counted = await _members(connection, division, group_id)
+    if members:
+        only = {*(only or ()), *(aggregate for _, aggregate in counted)}
     query = _counts(division)
     if only is not None:
         query = query.where(division.among(only))
@@ -158,7 +165,8 @@ async def of_all(
     for key, tile in found.items():
         tile.violations = violating[key]
     if group_id is not None:
-        await _count_members(connection, division, group_id, found)
+        for key, tile in found.items():
+            tile.members = counted.get(key, 0)
     wanted = [each for each in found.values() if opened is None or each.id in opened]
     if sum(each.hosts or 0 for each in wanted) > _MOST_OPEN:
         raise Invalid(f"At most {_MOST_OPEN} hosts are shown one by one; open fewer aggregates.")
@@ -206,20 +214,19 @@ def _breaches(live: LiveFleet, scope: Scope, broken: Iterable[BrokenRule]) -> Co
     return found
 
 
-async def _count_members(
-    connection: AsyncConnection, division: MapDivision, group_id: str, found: Mapping[tuple[str, str], MapAggregate]
-) -> None:
-    for each in found.values():
-        each.members = 0
+async def _members(
+    connection: AsyncConnection, division: MapDivision, group_id: str | None
+) -> dict[tuple[str, str], int]:
+    """How many members of a group there are, by zone and aggregate."""
+    if group_id is None or not is_uuid(group_id):
+        return {}
     query = (
         sa.select(division.zone.label("zone"), division.id.label("id"), sa.func.count().label("members"))
         .select_from(division.source.join(servers, servers.c.host_id == hosts.c.id))
-        .where(sa.cast(servers.c.group_id, sa.Text) == group_id)
+        .where(servers.c.group_id == group_id)
         .group_by(division.zone, division.id)
     )
-    for row in await connection.execute(query):
-        if (row.zone, row.id) in found:
-            found[row.zone, row.id].members = row.members
+    return {(row.zone, row.id): row.members for row in await connection.execute(query)}
 
 
 async def _open(
@@ -253,7 +260,8 @@ async def _open(
         tile.opened.append(host)
     groups: dict[str, tuple[str, str]] = {}
     wrong = _wrong(broken)
-    for row in await connection.execute(_marks().where(servers.c.host_id.in_(list(by_id)))):
+    inside = sa.any_(sa.literal(list(by_id), ARRAY(servers.c.host_id.type)))
+    for row in await connection.execute(_marks().where(servers.c.host_id == inside)):
         by_id[row.host_id].servers.append(_mark(row, wrong, groups))
     return groups
 

@@ -4,7 +4,7 @@ Each kind says which columns it has, which of them only operators see, and which
 and exports all read from here.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.errors import Invalid
 from roost.store import pages, words
+from roost.store.natural import natural
 from roost.store.pages import PageRequest, SortKey, UnknownMarker
 from roost.store.tables.clusters import actions, clusters, nodes
 from roost.store.tables.compute import aggregate_hosts, aggregates, hosts, scopes
@@ -39,6 +40,18 @@ class ListWalk:
     keys: tuple[Column, ...]
     private: tuple[Column, ...] = ()
     """What else to sort by for operators: others are not to learn it from the order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListValues:
+    """Sorting by a column of few values, in the order of what is shown for them: the values are read first, and then
+    the rows of each until the page is full."""
+
+    column: Column
+    shown: Callable[[Column], Column]
+    """What a value is shown as."""
+    then: Column
+    """What the rows of one value are sorted by, because an index has it after the column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +85,10 @@ class ListKind:
     """What each filter compares: a column as an index has it, where there is one."""
     walks: Mapping[str, "ListWalk"] = field(default_factory=dict)
     """Columns that are sorted by way of another table."""
+    values: Mapping[str, "ListValues"] = field(default_factory=dict)
+    """Columns of few values."""
     sorted_by: Mapping[str, Column] = field(default_factory=dict)
-    """What a column is sorted by instead, because an index has it."""
+    """What a column is sorted by instead: numbers in names by their size, and what an index has."""
     counts: Mapping[str, "ListCount"] = field(default_factory=dict)
     """Columns that count rows of another table."""
     words: str | None = None
@@ -119,9 +134,22 @@ class ListKind:
 
 
 _STATUS = {"building": "BUILD", "stopped": "SHUTOFF", "resized": "VERIFY_RESIZE", "shelved": "SHELVED"}
-_SERVER_STATUS = sa.case(_STATUS, value=servers.c.vm_state, else_=sa.func.upper(servers.c.vm_state))
 _CLUSTER_STATES = frozenset({"ACTIVE", "CRITICAL", "ERROR", "WARNING", "CREATING", "DELETING", "RECOVERING"})
 _HOST_STATE = sa.case((hosts.c.forced_down, "down"), (sa.not_(hosts.c.enabled), "disabled"), else_="up")
+
+
+def _status(state: Column) -> Column:
+    """The status of a server in a state."""
+    return sa.case(_STATUS, value=state, else_=sa.func.upper(state))
+
+
+_SERVER_STATUS = _status(servers.c.vm_state)
+
+
+def _project(project_id: Column) -> Column:
+    """The name of a project; its id where another service knows the names."""
+    name = sa.select(projects.c.name).where(projects.c.id == project_id)
+    return sa.func.coalesce(name.scalar_subquery(), project_id)
 
 
 def _with_project(source: sa.FromClause, table: sa.Table) -> sa.FromClause:
@@ -176,11 +204,19 @@ KINDS: Mapping[str, ListKind] = {
             **_by_owner(servers),
         },
         {
-            "host": ListWalk(hosts, servers.c.host_id, (hosts.c.name,)),
-            "zone": ListWalk(hosts, servers.c.host_id, (hosts.c.availability_zone,), (hosts.c.name,)),
-            "group": ListWalk(server_groups, servers.c.group_id, (server_groups.c.name,)),
+            "host": ListWalk(hosts, servers.c.host_id, (natural(hosts.c.name),)),
+            "zone": ListWalk(hosts, servers.c.host_id, (natural(hosts.c.availability_zone),), (natural(hosts.c.name),)),
+            "group": ListWalk(server_groups, servers.c.group_id, (natural(server_groups.c.name),)),
         },
-        sorted_by={"status": servers.c.vm_state},
+        values={
+            "status": ListValues(servers.c.vm_state, _status, servers.c.id),
+            "project": ListValues(servers.c.project_id, _project, servers.c.number),
+        },
+        sorted_by={
+            "name": natural(servers.c.name),
+            "flavor": servers.c.flavor["name"].astext,
+            "created_at": servers.c.number,  # They are numbered as they are created.
+        },
         words=words.SERVERS,
         owner=servers.c.project_id,
         private=frozenset({"host"}),
@@ -200,6 +236,7 @@ KINDS: Mapping[str, ListKind] = {
             "created_at": server_groups.c.created_at,
         },
         _by_owner(server_groups),
+        sorted_by={"name": natural(server_groups.c.name)},
         counts={"members": _members, "failed": _failed},
         words=words.GROUPS,
         owner=server_groups.c.project_id,
@@ -222,6 +259,7 @@ KINDS: Mapping[str, ListKind] = {
             "reason": sa.func.coalesce(hosts.c.disabled_reason, ""),
         },
         {"name": hosts.c.name, "state": _HOST_STATE, "zone": hosts.c.availability_zone},
+        sorted_by={"name": natural(hosts.c.name), "zone": natural(hosts.c.availability_zone)},
         words=words.HOSTS,
         state="state",
         states=frozenset({"up", "disabled", "down"}),
@@ -237,6 +275,7 @@ KINDS: Mapping[str, ListKind] = {
             "hosts": _hosts.each,
         },
         {"id": aggregates.c.id, "scope": scopes.c.name, "zone": aggregates.c.availability_zone},
+        sorted_by={"name": natural(aggregates.c.name)},
         counts={"hosts": _hosts},
     ),
     "scopes": ListKind(
@@ -259,6 +298,7 @@ KINDS: Mapping[str, ListKind] = {
             "reason": clusters.c.status_reason,
         },
         {"status": clusters.c.status, **_by_owner(clusters)},
+        sorted_by={"name": natural(clusters.c.name)},
         counts={"nodes": _nodes},
         words=words.NAMED,
         owner=clusters.c.project_id,
@@ -278,7 +318,8 @@ KINDS: Mapping[str, ListKind] = {
             "reason": nodes.c.status_reason,
         },
         {"status": nodes.c.status, "cluster_id": nodes.c.cluster_id, **_by_owner(nodes)},
-        {"cluster": ListWalk(clusters, nodes.c.cluster_id, (clusters.c.name,))},
+        {"cluster": ListWalk(clusters, nodes.c.cluster_id, (natural(clusters.c.name),))},
+        sorted_by={"name": natural(nodes.c.name)},
         words=words.NAMED,
         owner=nodes.c.project_id,
         states=_CLUSTER_STATES,
@@ -319,6 +360,7 @@ KINDS: Mapping[str, ListKind] = {
             "groups": sa.func.coalesce(project_usage.c.server_groups, 0),
         },
         {"id": projects.c.id},
+        sorted_by={"name": natural(projects.c.name)},
     ),
 }
 
@@ -338,16 +380,54 @@ class ListRequest:
     """Only these groups."""
 
 
-async def read(connection: AsyncConnection, request: ListRequest, page: PageRequest) -> list[dict[str, Any]]:
-    """One page of a list: first which rows are on it, and then all columns of these alone."""
+ListRow = dict[str, object]
+"""What a list shows of one of its things, by the names of its columns."""
+
+RowId = str | int
+"""What a row of a list is known by."""
+
+
+async def ids(connection: AsyncConnection, request: ListRequest, page: PageRequest) -> list[RowId]:
+    """Which rows are on a page, in its order."""
     kind = request.kind
     columns = kind.shown(request.project_id is None)
     if request.sort not in columns:
         raise Invalid(f"'{request.sort}' is not a column to sort by; use one of {', '.join(columns)}.")
     conditions, ways = _conditions(request, columns), await _ways(connection, request)
-    ids = await _ids(connection, list(_orders(request, columns)), page, conditions, kind.id, ways)
-    rows = {row["id"]: row for row in await _rows(connection, kind, columns, ids)}
+    values = kind.values.get(request.sort)
+    if values is not None and not ways:
+        return await _valued(connection, request, values, page, conditions)
+    return await _ids(connection, list(_orders(request, columns)), page, conditions, kind.id, ways)
+
+
+async def rows_of(connection: AsyncConnection, request: ListRequest, ids: Sequence[RowId]) -> list[ListRow]:
+    """All columns of these rows, as far as there still are such."""
+    columns = request.kind.shown(request.project_id is None)
+    rows = {row["id"]: row for row in await _rows(connection, request.kind, columns, ids)}
     return [rows[each] for each in ids if each in rows]
+
+
+async def _valued(
+    connection: AsyncConnection,
+    request: ListRequest,
+    values: ListValues,
+    page: PageRequest,
+    conditions: Sequence[sa.ColumnElement[bool]],
+) -> list[RowId]:
+    """Which rows are on a page that is sorted by a column of few values."""
+    kind = request.kind
+    # As often as there are values: the least that is greater than the last, which an index has.
+    least = sa.func.min(values.column)
+    found = sa.select(least.label("value")).cte(recursive=True)
+    greater = sa.select(least).where(values.column > found.c.value).correlate(found).scalar_subquery()
+    found = found.union_all(sa.select(greater).where(found.c.value.is_not(None)))
+    shown = values.shown(found.c.value)
+    query = sa.select(found.c.value).where(found.c.value.is_not(None)).order_by(shown, found.c.value)
+    ordered = (await connection.scalars(query)).all()
+    visible = sa.select(kind.id.label("id")).select_from(kind.source).where(*_visible(request))
+    order = pages.ValueOrder(values.column, ordered[::-1] if request.descends else ordered, values.then)
+    rows = await pages.read_by_value(connection, visible, order, page, *conditions, named=kind.id)
+    return [row.id for row in rows]
 
 
 async def _ids(
@@ -357,11 +437,13 @@ async def _ids(
     conditions: Sequence[sa.ColumnElement[bool]],
     named: sa.Column[Any],
     ways: Sequence[sa.ColumnElement[bool]],
-) -> list[Any]:
+) -> list[RowId]:
     """Which rows are on the page: from the part with the marker, and from those after it until the page is full."""
-    ids: list[Any] = []
+    ids: list[RowId] = []
     marker, limit = page.marker, page.limit or 0
     for place, (visible, keys) in enumerate(parts):
+        if ids and len(ids) == limit:
+            break
         rest = PageRequest(limit - len(ids), marker)
         try:
             rows = await pages.read(connection, visible, keys, rest, *conditions, named=named, ways=ways)
@@ -394,8 +476,8 @@ def _orders(request: ListRequest, columns: Mapping[str, Column]) -> Iterator[tup
 
 
 async def _rows(
-    connection: AsyncConnection, kind: ListKind, columns: Mapping[str, Column], ids: Sequence[Any]
-) -> list[dict[str, Any]]:
+    connection: AsyncConnection, kind: ListKind, columns: Mapping[str, Column], ids: Sequence[RowId]
+) -> list[ListRow]:
     query = sa.select(*(each.label(name) for name, each in columns.items())).select_from(kind.source)
     rows = await connection.execute(query.where(kind.id == sa.any_(sa.literal(ids, ARRAY(kind.id.type)))))
     return [dict(row._mapping) for row in rows]
@@ -460,10 +542,10 @@ def _rank(name: str, query: str) -> int:
 
 async def search(
     connection: AsyncConnection, query: str, project_id: str | None, limit: int
-) -> dict[str, list[dict[str, Any]]]:
+) -> dict[str, list[ListRow]]:
     """The best few of every kind that have the words of a query: those whose whole name it is, then the others by how
     much their names have to do with it."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[ListRow]] = {}
     if not words.split(query):
         return found
     await words.use_index(connection)
