@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Python compiles a module when it is first imported: to compile all of them beforehand takes longer, and a quarter of the room.
 PIP := -m pip install -qq --disable-pip-version-check --no-compile
+# Without what Python keeps of compiled modules, each program that a test starts would take seconds to compile them again.
+unexport PYTHONDONTWRITEBYTECODE
 AS_ROOT := $(if $(filter-out 0,$(shell id -u)),sudo)
 
 .PHONY: install serve dist dist-test test oracle soak load security browser-test pictures alerts check web-check bench tempest lab lab-test lab-stop docs clean

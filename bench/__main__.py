@@ -18,7 +18,7 @@ def main() -> None:
     unknown = set(wanted) - set(NAMES)
     if unknown:
         sys.exit(f"There is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}.")
-    del sys.argv[1:]  # Each has options of its own, for when it is run by itself.
+    del sys.argv[1:]  # Each has its own options, for when it is run by itself.
     for name in wanted:
         print(f"\n## {name}\n", flush=True)
         importlib.import_module(f"bench.{name}").main()

@@ -2,7 +2,7 @@
 
 One API process, everything on this machine. While an administrator asks for a list, another client asks for
 /healthcheck again and again, which is answered at once unless the event loop is busy. The longest of its waits stands
-beside the time of the list; the first row has the waits of three seconds in which nobody asks for anything.
+beside the time of the list; the first row has the waits of three seconds without other requests.
 
     python -m bench.lists [--hosts N] [--groups N]
 """

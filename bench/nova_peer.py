@@ -1,4 +1,4 @@
-"""Nova's own filters and weighers, measured. Runs in an environment of its own, where Nova is installed.
+"""Nova's own filters and weighers, measured. Runs in its own environment, where Nova is installed.
 
 Nova's code is used as it is: host states, the default filters and weighers, the scheduler manager. Left out is what
 Roost's core does not do either: database, messages, the placement query and its claim. Prints one JSON list.

@@ -276,10 +276,10 @@ def events_page() -> str:
     for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").startswith("roost.") and isinstance(getattr(module, "EVENT", None), str):
             sent.add(module.EVENT)
-    told = (ROOT / "docs" / "operators.md").read_text()
+    page = (ROOT / "docs" / "operators.md").read_text()
     rows = []
     for name in sorted(sent):
-        row = next(line for line in told.splitlines() if line.startswith("|") and f"`{name}`" in line)
+        row = next(line for line in page.splitlines() if line.startswith("|") and f"`{name}`" in line)
         rows.append((f"`{name}`", row.strip("| ").split("|")[-1].strip()))
     actions = "\n".join(f"- `{name}`" for name in sorted(ActionName))
     return (

@@ -26,7 +26,7 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             "session_url",
             secret=True,
             help="PostgreSQL itself, where `url` leads to a pooler that shares sessions between clients, such as "
-            "PgBouncer in transaction mode: for what needs a session of its own.",
+            "PgBouncer in transaction mode: for what needs its own session.",
         ),
         cfg.IntOpt("pool_size", default=10, min=1, help="Connections that each process keeps open."),
         cfg.IntOpt("max_overflow", default=20, min=0, help="Connections beyond pool_size in a burst."),

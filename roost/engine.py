@@ -20,7 +20,8 @@ from roost.identity import sign_ins, tokens
 from roost.network import attachments
 from roost.store import feed, retention, row_counts
 from roost.store.database import Database
-from roost.store.rounds import AdvisoryLock, Rounds
+from roost.store.locks import AdvisoryLock
+from roost.store.rounds import Rounds
 from roost.store.tables.changes import claim_changes, watch_changes
 from roost.volume import block_devices
 

@@ -47,16 +47,10 @@ class FairTurns:
             raise TooManyRequests("Too many of your requests like this one are being worked on; try again in a moment.")
         if len(self._queue) >= self._waiting:
             raise Unavailable("Too many requests like this one are being worked on; try again in a moment.")
-        await self._wait(owner)
+        await self.take_another(owner)
 
-    def give_back(self, owner: str) -> None:
-        """End a turn."""
-        self._working[owner] -= 1
-        if not self._working[owner]:
-            del self._working[owner]
-        self._pass_on()
-
-    async def _wait(self, owner: str) -> None:
+    async def take_another(self, owner: str) -> None:
+        """Wait for a turn, which must be given back, to go on with what was begun in one: that is never refused."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append((owner, turn))
         self._pass_on()
@@ -66,6 +60,13 @@ class FairTurns:
             if turn.done() and not turn.cancelled():
                 self.give_back(owner)
             raise
+
+    def give_back(self, owner: str) -> None:
+        """End a turn."""
+        self._working[owner] -= 1
+        if not self._working[owner]:
+            del self._working[owner]
+        self._pass_on()
 
     def _begin(self, owner: str) -> None:
         self._working[owner] += 1
@@ -127,15 +128,16 @@ class RestingTurns(FairTurns):
         return owner not in self._resting and super()._may_work(owner)
 
 
-_PIECE = 16
+_PIECE_SECONDS = 0.001
 
 
 async def spread(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Do this with each item; where there are many, others are served in between."""
-    if len(items) <= _PIECE:
-        return [work(item) for item in items]
+    """Do this with each item; where that takes long, others are served in between."""
     done: list[R] = []
-    for start in range(0, len(items), _PIECE):
-        done += [work(item) for item in items[start : start + _PIECE]]
-        await asyncio.sleep(0)
+    until = time.perf_counter() + _PIECE_SECONDS
+    for item in items:
+        done.append(work(item))
+        if time.perf_counter() > until:
+            await asyncio.sleep(0)
+            until = time.perf_counter() + _PIECE_SECONDS
     return done

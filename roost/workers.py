@@ -1,4 +1,4 @@
-"""Work that takes long, done in processes of its own: few at once, fairly shared, and ended when it is not wanted.
+"""Work that takes long, done in separate processes: few at once, fairly shared, and ended when it is not wanted.
 
 A worker is a Python process that reads a function and its arguments from standard input and writes the result to
 standard output. It runs with low priority and bounded memory, and ends with the process that started it.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 EXPECTED_SKIPS = {
     "tests/ha/test_faults.py::": "Patroni's failovers take a quarter of an hour: make ha-test",
     "tests/packaging/test_wheel.py::": "installing the wheel takes a minute: make dist-test",
-    "tests/nova/test_samples.py::": "each Nova is in an environment of its own: make nova-matrix",
+    "tests/nova/test_samples.py::": "each Nova is in its own environment: make nova-matrix",
     "tests/imports/test_senlin.py::": "one test needs the real Senlin: make senlin-import-test",
 }
 """How the names of tests begin that may be skipped where everything is installed that `make test` needs, and why."""
@@ -204,7 +204,7 @@ class Api:
     async def request(
         self, method: str, path: str, *, cloud: str | None = "roost-admin", version: str | None = None, **more: Any
     ) -> httpx.Response:
-        """One request, as the given cloud (None: nobody), in the given compute microversion."""
+        """One request, as the given cloud (None: without a token), in the given compute microversion."""
         headers = dict(more.pop("headers", {}))
         if cloud is not None:
             headers["X-Auth-Token"] = await self.token(cloud)
@@ -308,7 +308,7 @@ def serving(folders: Path) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def served(serving: Served) -> Iterator[Served]:
-    """A `roost serve` in which nobody has anything: whatever a file of tests makes, it takes away again."""
+    """An empty `roost serve`: a file of tests takes away again whatever it makes."""
     yield serving
     until = time.monotonic() + 60
     while left := _left(serving):

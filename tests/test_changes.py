@@ -157,3 +157,23 @@ def test_every_column_of_servers_is_written_or_has_a_default() -> None:
     for column in servers.columns:
         given = column.nullable or column.server_default is not None or column.identity is not None
         assert given or re.search(rf"\b{column.name}\b", written), column.name
+
+
+CHANGES = re.findall(r"^\| (a[n]? .+?) \| (.+?) \| (.+?) \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+
+
+def test_contributing_has_ten_changes() -> None:
+    assert len(CHANGES) == 10
+
+
+@pytest.mark.parametrize(("change", "touched", "tests"), CHANGES, ids=[change for change, *_ in CHANGES])
+def test_what_contributing_names_exists(change: str, touched: str, tests: str) -> None:
+    """A bare file name is in the folder of the file before it; NAME stands for any name."""
+    folder = ROOT
+    for name in re.findall(r"`([^`]+\.(?:py|md|js|toml))`", touched):
+        path = ROOT / name if "/" in name or (ROOT / name).exists() else folder / name
+        folder = path.parent
+        assert "NAME" in name or path.exists(), f"{name} is not there"
+    code = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    for name in re.findall(r"`([^`]+)`", tests):
+        assert (ROOT / name).exists() if "/" in name else f"def {name}(" in code, f"there is no {name}"

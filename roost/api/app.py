@@ -1,12 +1,11 @@
 """The ASGI application: every API behind its prefix, one way from a request to an answer."""
 
 import asyncio
-import json
 import logging
 import re
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -15,10 +14,10 @@ from urllib.parse import parse_qsl
 
 from oslo_policy import policy
 from starlette.datastructures import Headers
-from starlette.responses import Response
+from starlette.responses import Content, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from roost import errors, logs, traces
+from roost import errors, logs, quick_json, traces
 from roost.api import access_rules, bodies, metrics, permissions, web
 from roost.api.auth import REFUSAL, Authenticator
 from roost.api.clustering import CLUSTERING_API
@@ -55,7 +54,7 @@ APIS: tuple[Api, ...] = (
     *(IDENTITY_API, COMPUTE_API, IMAGE_API, NETWORK_API, VOLUME_API, CLUSTERING_API, SCHEDULER_API),
     SERVICE_API,
 )
-NOBODY = Caller("", "", None, None, ())
+ANONYMOUS = Caller("", "", None, None, ())
 _REQUEST_ID = re.compile(r"^req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _EVENTS = "/os-server-external-events"
 _LONGEST_MESSAGE = 16_384
@@ -257,7 +256,7 @@ class App:
         exchange.route = self._choose(exchange, routes)
         if exchange.route.public and api is not SERVICE_API:
             exchange.allowance = self._addresses.take(exchange.address)
-        caller = NOBODY if exchange.route.public else await self._identify(exchange, project_id)
+        caller = ANONYMOUS if exchange.route.public else await self._identify(exchange, project_id)
         call = self._call(exchange, caller, values)
         if exchange.route.rule is not None and not exchange.route.owned:
             call.permit(exchange.route.rule)
@@ -277,6 +276,8 @@ class App:
             work = exchange.route.handler(call)
             reply = await (_while_connected(exchange, work) if exchange.route.expensive else work)
             response = reply if isinstance(reply, Response) else await _json(reply, exchange.route.status)
+        if isinstance(response, StreamingResponse) and response.media_type != metrics.ENDLESS:
+            response.body_iterator = self._in_turns(exchange.route, call, response.body_iterator)
         response.headers.update(call.answer_headers)
         return await web.compressed(exchange.headers, response)
 
@@ -285,8 +286,18 @@ class App:
             async for piece in bodies.pieces(exchange.receive, self._services.settings):
                 yield piece
 
+    async def _in_turns(self, route: Route, call: Call, pieces: AsyncIterable[Content]) -> AsyncGenerator[Content]:
+        """Make each piece of an answer that is made while it is sent in a turn of its project."""
+        made = aiter(pieces)
+        while True:
+            async with self._turn(route, call, begun=True):
+                piece = await anext(made, None)
+            if piece is None:
+                return
+            yield piece
+
     @asynccontextmanager
-    async def _turn(self, route: Route, call: Call) -> AsyncIterator[None]:
+    async def _turn(self, route: Route, call: Call, *, begun: bool = False) -> AsyncIterator[None]:
         """Work on a request in the turn of its project. Services of the operator, sign-ins, which have turns of their
         own, and bodies that come as slowly as the client likes do not wait."""
         owner = call.caller.project_id or call.caller.user_id
@@ -294,7 +305,7 @@ class App:
             yield
             return
         turns = self._expensive if route.expensive else self._ordinary
-        await turns.take(owner)
+        await (turns.take_another(owner) if begun else turns.take(owner))
         with ExitStack() as ending:
             ending.callback(turns.give_back, owner)
             call.leave = ending.close
@@ -385,7 +396,7 @@ class App:
 
     def _refuse(self, exchange: _Exchange, status: int, message: str, kind: type[BaseException]) -> Response:
         said = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}..."
-        content = _dumps(exchange.api.error_body(status, said, kind)).encode()
+        content = quick_json.dumps(exchange.api.error_body(status, said, kind))
         response = Response(content, status, media_type="application/json")
         if status == 401:
             identity = self._authenticator.sign_in_at or f"{self._site(exchange)}/identity"
@@ -435,7 +446,7 @@ class App:
 
 
 async def _while_connected(exchange: _Exchange, work: Awaitable[Reply]) -> Reply:
-    """Do the work, unless the client goes away meanwhile: then it is cancelled, for it may take long."""
+    """Do the work, unless the client goes away meanwhile: then it is cancelled, since it may take long."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_disconnected(exchange.receive))
     try:
@@ -466,36 +477,37 @@ def _is_own(exchange: _Exchange) -> bool:
 async def _json(reply: dict[str, Any] | list[Any] | None, status: int) -> Response:
     if reply is None:
         return Response(status_code=status)
-    pieces = [piece.encode() async for piece in _written(reply)]
+    pieces = [piece async for piece in _written(reply)]
     if len(pieces) == 1:
         return Response(pieces[0], status, media_type="application/json")
     return web.PiecewiseResponse(pieces, status)
 
 
-async def _written(value: Any) -> AsyncIterator[str]:
+async def _written(value: Any) -> AsyncIterator[bytes]:
     """A long list or object is written piece by piece, and others are served in between. A huge one is freed piece by
     piece too: all at once, that takes as long as a hundred requests."""
     if not _is_long(value):
-        yield _dumps(value)
+        yield quick_json.dumps(value)
         return
     named = isinstance(value, dict)
     entries = list(value.items() if named else value)
+    opening, closing = (b"{", b"}") if named else (b"[", b"]")
     if len(entries) > _MANY:
-        write = _member if named else _dumps
+        write = _member if named else quick_json.dumps
         if len(entries) > _HUGE:
             value.clear()
         for start in range(0, len(entries), _MANY):
             part = slice(start, start + _MANY)
-            yield f"{',' if start else '{' if named else '['}{','.join(map(write, entries[part]))}"
+            yield (b"," if start else opening) + b",".join(map(write, entries[part]))
             if len(entries) > _HUGE:
                 entries[part] = [None] * len(entries[part])
             await asyncio.sleep(0)
     else:
         for place, entry in enumerate(entries):
-            yield f"{',' if place else '{' if named else '['}{_dumps(entry[0]) + ':' if named else ''}"
+            yield (b"," if place else opening) + (quick_json.dumps(entry[0]) + b":" if named else b"")
             async for piece in _written(entry[1] if named else entry):
                 yield piece
-    yield "}" if named else "]"
+    yield closing
 
 
 def _is_long(value: Any, depth: int = 3) -> bool:
@@ -505,13 +517,12 @@ def _is_long(value: Any, depth: int = 3) -> bool:
     return len(value) > _MANY or (depth > 0 and any(_is_long(item, depth - 1) for item in inside))
 
 
-def _member(item: tuple[str, Any]) -> str:
-    return f"{_dumps(item[0])}:{_dumps(item[1])}"
+def _member(item: tuple[str, Any]) -> bytes:
+    return quick_json.dumps(item[0]) + b":" + quick_json.dumps(item[1])
 
 
 _MANY = 50
 _HUGE = 10_000
-_dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def all_routes() -> Iterator[tuple[Api, Route]]:

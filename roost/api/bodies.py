@@ -34,11 +34,7 @@ def parse(
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("application/json", *also) and not (kind.startswith("application/") and kind.endswith("+json")):
         raise UnsupportedMedia("Unsupported Content-Type")
-    if _is_deeper(raw, settings.max_body_depth):
-        raise Invalid(MALFORMED)
-    most = settings.max_body_values
-    if not trusted and raw.count(b",") > most and _STRING.sub(b"", raw).count(b",") > most:
-        raise TooLarge(f"Request is too large: at most {most} values are read.")
+    _check(raw, settings.max_body_depth, None if trusted else settings.max_body_values)
     try:
         body = json.loads(raw.decode(), parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):
@@ -105,22 +101,35 @@ async def _drain(receive: Receive) -> None:
                     return
 
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _ALL_BUT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 
 
-def _is_deeper(raw: bytes, most: int) -> bool:
-    """Whether brackets nest deeper than this, outside strings. The innermost pairs are removed, level by level."""
-    if raw.count(b"[") + raw.count(b"{") <= most:
-        return False
-    brackets = _STRING.sub(b"", raw).translate(_ONE_KIND, _ALL_BUT_BRACKETS)
-    for _ in range(most):
+def _check(raw: bytes, depth: int, most: int | None) -> None:
+    """Refuse a body that nests too deep or has too many values, in a time that has a bound, whatever it is made of."""
+    if _openings(raw) <= depth and (most is None or raw.count(b",") <= most):
+        return
+    # A value has two texts at most: its name, and itself.
+    bare, texts = _STRING.subn(b"", raw, 0 if most is None else 2 * most + 1)
+    if most is not None and (texts > 2 * most or bare.count(b",") > most or _openings(bare) > most):
+        raise TooLarge(f"Request is too large: at most {most} values are read.")
+    brackets = bare.translate(_ONE_KIND, _ALL_BUT_BRACKETS)
+    if 2 * _openings(bare) != len(brackets):
+        raise Invalid(MALFORMED)
+    # The innermost pairs are removed, level by level.
+    for _ in range(depth):
         inner = brackets.replace(b"[]", b"")
         if len(inner) == len(brackets):
             break
         brackets = inner
-    return bool(brackets)
+    if brackets:
+        raise Invalid(MALFORMED)
+
+
+def _openings(raw: bytes) -> int:
+    return raw.count(b"[") + raw.count(b"{")
 
 
 def _refuse(constant: str) -> None:
@@ -137,7 +146,7 @@ def _finite(text: str) -> float:
 def _storable(value: Any) -> bool:
     """Half a character and the character zero may be written as \\u escapes, but PostgreSQL keeps neither."""
     if isinstance(value, str):
-        return "\x00" not in value and not any("\ud800" <= character <= "\udfff" for character in value)
+        return not _UNSTORABLE.search(value)
     if isinstance(value, dict):
         return all(_storable(key) and _storable(item) for key, item in value.items())
     return all(_storable(item) for item in value) if isinstance(value, list) else True

@@ -25,7 +25,7 @@ class State:
 
 
 class Readiness:
-    """Looks on a connection of its own, so that it has an answer also when all others are in use."""
+    """Looks on its own connection, so that it has an answer also when all others are in use."""
 
     def __init__(self, database: Database, live: LiveFleet) -> None:
         limits = Limits(statement=_PROBE_SECONDS, lock=_PROBE_SECONDS, idle=_PROBE_SECONDS)

@@ -3,17 +3,22 @@
 A handler is declared beside its schemas:
 
     @routes.get("/flavors/{flavor_id}", rule="os_compute_api:...", response=FLAVOR)
-    async def show(call: Call) -> Reply: ...
+    async def show(call: Call, connection: Connection) -> Reply: ...
 
+A handler that takes a connection runs in one transaction; in a GET, each of its statements is one.
 One path and method may be declared several times, for different versions, each with its own body.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import wraps
+from inspect import signature
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
+from oslo_utils import strutils
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
@@ -30,6 +35,7 @@ from roost.config import Settings
 from roost.errors import Forbidden
 from roost.identity.tokens import Caller
 from roost.network.addresses import AddressPool
+from roost.store.database import Connection as Connection
 from roost.store.database import Database
 from roost.store.pages import PageRequest
 from roost.store.watch import Watch
@@ -39,6 +45,8 @@ if TYPE_CHECKING:
 
 Reply: TypeAlias = "dict[str, Any] | list[Any] | Response | None"
 Handler: TypeAlias = "Callable[[Call], Awaitable[Reply]]"
+Context: TypeAlias = "Callable[[Call], AbstractAsyncContextManager[Any]]"
+H = TypeVar("H", bound="Handler | Callable[[Call, Any], Awaitable[Reply]]")
 Answer: TypeAlias = Schema | Callable[[Version], Schema]
 """What a route gives: the same in all versions that it serves, or by the version."""
 
@@ -106,6 +114,10 @@ class Call:
         most = self.services.settings.max_limit
         return PageRequest(min(int(self.query.get("limit") or most), most), self.query.get("marker"))
 
+    def flag(self, key: str, *, unclear: bool = False) -> bool:
+        """Whether the query has this and says yes; a value that is no word for yes or no counts as `unclear`."""
+        return key in self.query and bool(strutils.bool_from_string(self.query[key], default=unclear))
+
     def following(self, marker: str) -> str:
         """The address of the page after this item."""
         query = [(name, value) for name, value in self.queries if name != "marker"]
@@ -137,7 +149,7 @@ class Route:
     public: bool
     """Served without a token."""
     expensive: bool
-    """May take seconds: worked out in a process of its own, and ended when the client goes away."""
+    """May take seconds: worked out in a separate process, and ended when the client goes away."""
     streamed: bool
     """The body may be of any size and of any type; the handler takes it as it comes."""
     body: Validator | None
@@ -169,11 +181,32 @@ class _Place:
     routes: dict[str, list[Route]] = field(default_factory=dict)
 
 
-class Table:
-    """All routes of one API, found by path."""
+def _reading(call: Call) -> AbstractAsyncContextManager[Connection]:
+    return call.services.database.autocommit()
 
-    def __init__(self, prefix: str = "") -> None:
-        self._prefix = prefix
+
+def _writing(call: Call) -> AbstractAsyncContextManager[Connection]:
+    return call.services.database.begin()
+
+
+def _within(handler: Callable[..., Awaitable[Reply]], context: Context) -> Handler:
+    """The handler, with what it takes besides the call, if it does."""
+    if len(signature(handler).parameters) == 1:
+        return handler
+
+    @wraps(handler)
+    async def handle(call: Call) -> Reply:
+        async with context(call) as given:
+            return await handler(call, given)
+
+    return handle
+
+
+class Table:
+    """All routes of one API, found by path. A `context` makes what handlers take instead of a connection."""
+
+    def __init__(self, prefix: str = "", context: "Context | None" = None) -> None:
+        self._prefix, self._context = prefix, context
         self._root = _Place()
         self.routes: list[Route] = []
 
@@ -195,14 +228,14 @@ class Table:
         response: Answer | None = None,
         status: int = 200,
         also: Mapping[int, Schema | None] = MappingProxyType({}),
-    ) -> Callable[[Handler], Handler]:
+    ) -> Callable[[H], H]:
         """Declare a handler, as a decorator."""
 
-        def declare(handler: Handler) -> Handler:
+        def declare(handler: H) -> H:
             route = Route(
                 method=method,
                 path=self._prefix + path,
-                handler=handler,
+                handler=_within(handler, self._context or (_reading if method == "GET" else _writing)),
                 since=Version.parse(since) if since else Version(0, 0),
                 until=Version.parse(until) if until else None,
                 rule=rule,
@@ -222,23 +255,23 @@ class Table:
 
         return declare
 
-    def get(self, path: str, **row: Any) -> Callable[[Handler], Handler]:
+    def get(self, path: str, **row: Any) -> Callable[[H], H]:
         """Declare a GET (which answers HEAD too)."""
         return self.add("GET", path, **row)
 
-    def post(self, path: str, **row: Any) -> Callable[[Handler], Handler]:
+    def post(self, path: str, **row: Any) -> Callable[[H], H]:
         """Declare a POST."""
         return self.add("POST", path, **row)
 
-    def put(self, path: str, **row: Any) -> Callable[[Handler], Handler]:
+    def put(self, path: str, **row: Any) -> Callable[[H], H]:
         """Declare a PUT."""
         return self.add("PUT", path, **row)
 
-    def patch(self, path: str, **row: Any) -> Callable[[Handler], Handler]:
+    def patch(self, path: str, **row: Any) -> Callable[[H], H]:
         """Declare a PATCH."""
         return self.add("PATCH", path, **row)
 
-    def delete(self, path: str, **row: Any) -> Callable[[Handler], Handler]:
+    def delete(self, path: str, **row: Any) -> Callable[[H], H]:
         """Declare a DELETE."""
         return self.add("DELETE", path, **row)
 

@@ -6,7 +6,7 @@ from roost.api import schemas
 from roost.api.errors import identity_body
 from roost.api.frame import Api
 from roost.api.permissions import Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.compute.fronting import reservations
 from roost.compute.fronting.choice import COLUMNS, GroupChooser, Offered, Wanted
@@ -47,10 +47,9 @@ _CHOICE = thing({"hosts": array(schemas.STRING), "weights": array({"type": "numb
 
 
 @routes.get("/adopted", rule=USE, response=thing({"adopted": array(schemas.UUID)}))
-async def index_adopted(call: Call) -> Reply:
+async def index_adopted(call: Call, connection: Connection) -> Reply:
     """List the servers that are members of groups without Nova's knowing it."""
-    async with call.services.database.autocommit() as connection:
-        return {"adopted": await reservations.adopted(connection)}
+    return {"adopted": await reservations.adopted(connection)}
 
 
 @routes.post("/choices", rule=USE, body=thing({"choice": _WANTED}), response=thing({"choice": _CHOICE}))

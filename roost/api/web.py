@@ -70,6 +70,9 @@ async def show(call: Call) -> Reply:
 
 def _answer(call: Call, file: _File) -> Response:
     headers = {**_HEADERS, "ETag": file.tag}
+    if file.kind == _TYPES[".svg"]:
+        # Browsers would ask for the icon again at every page.
+        headers["Cache-Control"] = "max-age=3600"
     if file.tag in (call.headers.get("if-none-match") or ""):
         return Response(status_code=304, headers=headers)
     return Response(file.content, media_type=file.kind, headers=headers)
@@ -110,7 +113,7 @@ async def compressed(headers: Headers, response: Response) -> Response:
 
 
 def _gzip(pieces: Sequence[bytes]) -> bytes:
-    return gzip.compress(b"".join(pieces), compresslevel=5, mtime=0)
+    return gzip.compress(b"".join(pieces), compresslevel=1, mtime=0)
 
 
 def wants_page(call: Call) -> bool:

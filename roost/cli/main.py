@@ -1,4 +1,4 @@
-"""The `roost` command: serve everything at once, or each part as a process of its own."""
+"""The `roost` command: serve everything at once, or each part as a separate process."""
 
 import argparse
 import signal

@@ -5,7 +5,7 @@ HAProxy serves them where it is installed, and small forwarders in this process 
 A load balancer listens on its VIP address and port, which the embedded cloud takes from the loopback network unless a
 policy asks for another address of this machine. Simulated servers run nothing themselves; what stands for a server is
 the address in its metadata, under `roost.address`, in which {index} is the index of its node: with
-`roost.address: 127.1.0.{index}:8080` every node of a cluster has an address of its own. A server without that is
+`roost.address: 127.1.0.{index}:8080` every node of a cluster has its own address. A server without that is
 reached at its fixed address, and at the port of the pool.
 
 Every engine runs this; whichever binds an address first serves it, and another takes over when that one ends.

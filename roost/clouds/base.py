@@ -119,7 +119,7 @@ class Hypervisor:
     zone: str | None = None
     """None where the cloud does not say."""
     up: bool = True
-    """Whether it is enabled and answers, so that it can take servers."""
+    """Whether it can take servers: it is enabled, and it answers."""
 
 
 @dataclass(frozen=True, slots=True)

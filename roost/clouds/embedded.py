@@ -26,14 +26,14 @@ from roost.clouds.base import (
     ServerRequest,
     port_mark,
 )
-from roost.clouds.lookups import SERVERS, Lookups, ProjectName
+from roost.clouds.lookups import FoundServer, Lookups, ProjectName, find_servers
 from roost.clouds.server_groups import OwnGroups
 from roost.compute.inventory import hosts, zones
 from roost.compute.moves import operations
 from roost.compute.scheduling import servers
 from roost.compute.scheduling.request import CreateRequest, NewServer
 from roost.compute.scheduling.scheduler import Scheduler
-from roost.compute.scheduling.servers import Actor
+from roost.compute.scheduling.servers import Actor, ServerValues
 from roost.config import Settings
 from roost.errors import RoostError
 from roost.network import attachments, floating
@@ -232,11 +232,11 @@ class EmbeddedCloud:
     async def _settled(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
         """The servers of these nodes, once none of them is being built any more."""
         for attempt in range(1_000_000):
-            rows = await self.lookups.servers(node_ids)
-            if all(row.due_at is None or row.project_id != self.project_id for row in rows):
+            found = await self.lookups.servers(node_ids)
+            if not any(each.changes and each.project_id == self.project_id for each in found):
                 break
             await asyncio.sleep(_WAITS[min(attempt, len(_WAITS) - 1)])
-        return self._by_node(rows)
+        return self._by_node(found)
 
     async def delete_servers(self, server_ids: Sequence[str], *, force: bool = False) -> dict[str, str]:
         """All at once; a locked server is only deleted by force."""
@@ -289,13 +289,13 @@ class EmbeddedCloud:
         """By the node's id, which a server keeps from its first request on."""
         return self._by_node(await self.lookups.servers(node_ids))
 
-    def _by_node(self, rows: Sequence[sa.Row[Any]]) -> dict[str, CloudServer]:
-        return {row.client_token: _server(row) for row in rows if row.project_id == self.project_id}
+    def _by_node(self, found: Sequence[FoundServer]) -> dict[str, CloudServer]:
+        return {each.token: each.server for each in found if each.project_id == self.project_id}
 
     async def _servers(self, among: sa.ColumnElement[bool]) -> list[CloudServer]:
-        query = SERVERS.where(among, servers_table.c.project_id == self.project_id)
+        mine = servers_table.c.project_id == self.project_id
         async with self.database.begin() as connection:
-            return [_server(row) for row in (await connection.execute(query)).all()]
+            return [each.server for each in await find_servers(connection, among, mine)]
 
     async def update_server(
         self, server_id: str, *, name: str | None = None, metadata: Mapping[str, str | None] | None = None
@@ -304,7 +304,7 @@ class EmbeddedCloud:
         try:
             async with self.database.begin() as connection:
                 server = await servers.find(connection, server_id, project_id=self.project_id, lock=True)
-                changes: dict[str, Any] = {"name": name} if name is not None else {}
+                changes: ServerValues = {"name": name} if name is not None else {}
                 if metadata is not None:
                     kept = {**server.metadata, **metadata}
                     changes["metadata"] = {key: value for key, value in kept.items() if value is not None}
@@ -424,7 +424,7 @@ class EmbeddedCloud:
     # Load balancers
 
     async def create_load_balancer(self, request: LoadBalancerRequest) -> LoadBalancer:
-        """Written down, with an address of its own."""
+        """Written down, with its own address."""
         if request.loadbalancer is not None:
             existing = await self._balancer(request.loadbalancer)
             if existing is not None:
@@ -522,34 +522,3 @@ def _outcome(
     if node_id in unexposed:
         return ServerOutcome(node_id, server.id, unexposed[node_id])
     return ServerOutcome(node_id, server.id, None, server.zone)
-
-
-def _server(row: sa.Row[Any]) -> CloudServer:
-    zone = row.host_zone if row.host_id is not None else row.zone
-    status = servers.status(row)
-    fault = row.fault or {}
-    zone = (zone or hosts.DEFAULT_ZONE) if row.host_id is not None else zone
-    return CloudServer(
-        id=str(row.id),
-        name=row.name,
-        status=status,
-        zone=zone,
-        host=row.host,
-        node_id=row.client_token,
-        fault=fault.get("message") if isinstance(fault, dict) else str(fault),
-        details={
-            "id": str(row.id),
-            "name": row.name,
-            "status": status,
-            "flavor": dict(row.flavor),
-            "image": {"id": row.image_id} if row.image_id else "",
-            "metadata": dict(row.metadata),
-            "addresses": dict(row.addresses),
-            "key_name": row.key_name,
-            "config_drive": row.config_drive,
-            "user_data": row.user_data,
-            "OS-EXT-AZ:availability_zone": zone,
-            "OS-EXT-SRV-ATTR:host": row.host,
-            "created": row.created_at.isoformat(),
-        },
-    )

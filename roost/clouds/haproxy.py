@@ -114,7 +114,7 @@ def _ends_with_us() -> list[str]:
 
 
 def free(address: Address) -> bool:
-    """Whether an address is free, so that this process can listen there."""
+    """Whether this process can listen at an address."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

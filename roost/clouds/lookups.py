@@ -4,16 +4,19 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.clouds.base import CloudResource
+from roost.clouds.base import CloudResource, CloudServer
+from roost.compute.inventory.hosts import DEFAULT_ZONE
 from roost.compute.inventory.images import Viewer
+from roost.compute.scheduling.servers import status
 from roost.store import bulk
 from roost.store.database import Database
 from roost.store.grouping import Grouped
 from roost.store.tables.compute import flavor_access, flavors, hosts, images
 from roost.store.tables.servers import servers
 
-SERVERS = sa.select(servers, hosts.c.name.label("host"), hosts.c.availability_zone.label("host_zone")).outerjoin(
+_SERVERS = sa.select(servers, hosts.c.name.label("host"), hosts.c.availability_zone.label("host_zone")).outerjoin(
     hosts, hosts.c.id == servers.c.host_id
 )
 
@@ -25,23 +28,69 @@ class ProjectName(NamedTuple):
     text: str
 
 
+class FoundServer(NamedTuple):
+    """A server, the project that it belongs to, the token that it was made for, and whether a change is under way."""
+
+    project_id: str
+    token: str
+    changes: bool
+    server: CloudServer
+
+
+async def find_servers(connection: AsyncConnection, *conditions: sa.ColumnElement[bool]) -> list[FoundServer]:
+    """The servers that meet these conditions."""
+    rows = await connection.execute(_SERVERS.where(*conditions))
+    return [FoundServer(row.project_id, row.client_token or "", row.due_at is not None, _server(row)) for row in rows]
+
+
+def _server(row: sa.Row[Any]) -> CloudServer:
+    zone = row.host_zone if row.host_id is not None else row.zone
+    shown = status(row.vm_state, row.task_state)
+    fault = row.fault or {}
+    zone = (zone or DEFAULT_ZONE) if row.host_id is not None else zone
+    return CloudServer(
+        id=str(row.id),
+        name=row.name,
+        status=shown,
+        zone=zone,
+        host=row.host,
+        node_id=row.client_token,
+        fault=fault.get("message") if isinstance(fault, dict) else str(fault),
+        details={
+            "id": str(row.id),
+            "name": row.name,
+            "status": shown,
+            "flavor": dict(row.flavor),
+            "image": {"id": row.image_id} if row.image_id else "",
+            "metadata": dict(row.metadata),
+            "addresses": dict(row.addresses),
+            "key_name": row.key_name,
+            "config_drive": row.config_drive,
+            "user_data": row.user_data,
+            "OS-EXT-AZ:availability_zone": zone,
+            "OS-EXT-SRV-ATTR:host": row.host,
+            "created": row.created_at.isoformat(),
+        },
+    )
+
+
 class Lookups:
     """Servers by the ids of their nodes, flavors and images by name or id."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.servers: Grouped[Sequence[str], list[sa.Row[Any]]] = Grouped(self._servers)
+        self.servers: Grouped[Sequence[str], list[FoundServer]] = Grouped(self._servers)
         self.flavors: Grouped[ProjectName, CloudResource | None] = Grouped(self._flavors)
         self.images: Grouped[ProjectName, CloudResource | None] = Grouped(self._images)
 
-    async def _servers(self, asked: Sequence[Sequence[str]]) -> list[list[sa.Row[Any]]]:
+    async def _servers(self, asked: Sequence[Sequence[str]]) -> list[list[FoundServer]]:
         tokens = sorted({token for some in asked for token in some})
-        query = SERVERS.where(servers.c.client_token == sa.any_(sa.bindparam("tokens", tokens)))
-        rows: dict[str, list[sa.Row[Any]]] = {}
+        wanted = servers.c.client_token == sa.any_(sa.bindparam("tokens", tokens))
+        by_token: dict[str, list[FoundServer]] = {}
         async with self._database.begin() as connection:
-            for row in await connection.execute(query):
-                rows.setdefault(row.client_token, []).append(row)
-        return [[row for token in some for row in rows.get(token, ())] for some in asked]
+            for each in await find_servers(connection, wanted):
+                by_token.setdefault(each.token, []).append(each)
+        return [[each for token in some for each in by_token.get(token, ())] for some in asked]
 
     async def _flavors(self, asked: Sequence[ProjectName]) -> list[CloudResource | None]:
         """Public ones, and those that a project has been given."""

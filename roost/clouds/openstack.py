@@ -1,6 +1,6 @@
 """A real OpenStack, through openstacksdk, which blocks: all calls run in threads beside the event loop.
 
-Nova has no name for a request, so that the same request again could be recognised. A server carries its node's id as
+Nova cannot recognise a repeated request. A server carries its node's id as
 a tag; before servers are made those that exist are looked up, and where two were made the older one stays.
 
 Roost chooses the host of each server itself, from what Nova and Placement say of the hosts now, and asks Nova for that

@@ -21,7 +21,7 @@ from roost.clusters.plugins import MissingPolicy
 from roost.clusters.policies.base import AFTER, CHECK_NONE, CHECK_OK, ActionView, Effects, Policy
 from roost.clusters.spec_type import SpecRow
 from roost.clusters.state import Binding
-from roost.clusters.states import ActionName
+from roost.clusters.states import ActionName, NodeStatus
 from roost.store import bulk
 from roost.store.tables.clusters import cluster_policies, clusters, nodes
 
@@ -213,7 +213,7 @@ _MERGE_NODES = (
         data=sa.literal_column(
             "(nodes.data || given.data) - ARRAY(SELECT jsonb_array_elements_text(given.drop))", JSONB
         ),
-        status=sa.case((_given.c.warning.is_(None), nodes.c.status), else_="WARNING"),
+        status=sa.case((_given.c.warning.is_(None), nodes.c.status), else_=NodeStatus.WARNING),
         status_reason=sa.func.coalesce(_given.c.warning, nodes.c.status_reason),
     )
 )

@@ -28,19 +28,18 @@ from roost.clusters.policies import chain
 from roost.clusters.policies.base import ClusterView, Policy
 from roost.clusters.records import CLUSTERS, NODES, PROFILES, ClusterRecord
 from roost.clusters.spec import InvalidSpec
-from roost.clusters.states import ActionName, ClusterStatus, Recovery
+from roost.clusters.states import CHANGING, ActionName, ActionStatus, ClusterStatus, NodeStatus, Recovery
 from roost.config import ClusterSettings
 from roost.errors import Conflict, OverQuota
 from roost.identity.tokens import Caller
 from roost.placement.rules import Rule
+from roost.store.locks import hold
 from roost.store.tables.clusters import actions, cluster_policies, clusters, nodes, unfinished
 
 R = TypeVar("R")
 
 POLICIES = "cluster.policies"
 """The item of a new cluster's configuration that names the policies which govern it from its first node on."""
-
-_KEEPS_BUSY = ("CREATING", "UPDATING", "DELETING", "RECOVERING")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +81,7 @@ async def create(request: RequestContext, given: Mapping[str, Any]) -> tuple[Clu
     """Write a cluster down and have its nodes made."""
     limit, project_id = request.settings.max_clusters, request.caller.project_id or ""
     # One creation at a time for each project, so that none slips past the count of another.
-    turn = sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(f"clusters of {project_id}", 0))
-    await request.connection.execute(sa.select(turn))
+    await hold(request.connection, f"clusters of {project_id}")
     query = sa.select(sa.func.count()).where(clusters.c.project_id == project_id)
     if int(await request.connection.scalar(query) or 0) >= limit:
         raise OverQuota(f"Quota exceeded for clusters: a project may have {limit}.")
@@ -152,7 +150,7 @@ async def update(request: RequestContext, identity: str, given: Mapping[str, Any
     """Have a cluster's properties changed, or its profile."""
     cluster = await request.find(identity)
     _check_config(given)
-    if cluster.status == "ERROR":
+    if cluster.status == ClusterStatus.ERROR:
         raise FeatureNotSupported("Updating a cluster in error state is not supported.")
     inputs = {
         key: given[key]
@@ -181,7 +179,7 @@ async def delete(request: RequestContext, identity: str, *, force: bool) -> str:
     referring = cluster.dependents.get("profiles")
     if referring:
         raise ResourceInUse("cluster", identity, f"still referenced by profile(s): {referring}")
-    if not force and cluster.status in _KEEPS_BUSY:
+    if not force and cluster.status in CHANGING:
         raise ActionInProgress("cluster", identity, cluster.status)
     if force:
         await end_all(request.connection, cluster.id)
@@ -292,7 +290,7 @@ async def replace_nodes(request: RequestContext, identity: str, given: Mapping[s
     types = {key: profile.type for key, profile in (await state.profiles_by_id(request.connection, used)).items()}
     outside = [node_id for node_id in old if rows[node_id].cluster_id != cluster.id]
     owned = [node_id for node_id in new if rows[node_id].cluster_id is not None]
-    idle = [node_id for node_id in new if rows[node_id].status != "ACTIVE"]
+    idle = [node_id for node_id in new if rows[node_id].status != NodeStatus.ACTIVE]
     other = [node_id for node_id in new if types[rows[node_id].profile_id] != types[cluster.profile_id]]
     sentences = [
         (lost_old, f"Original nodes not found: {lost_old}."),
@@ -377,7 +375,7 @@ async def check(request: RequestContext, identity: str, given: Mapping[str, Any]
         old = actions.delete().where(
             actions.c.target == cluster.id,
             actions.c.action == ActionName.CLUSTER_CHECK,
-            actions.c.status.in_(("SUCCEEDED", "FAILED")),
+            actions.c.status.in_((ActionStatus.SUCCEEDED, ActionStatus.FAILED)),
         )
         await request.connection.execute(old)
     return await request.accept(ActionName.CLUSTER_CHECK, cluster, dict(given))

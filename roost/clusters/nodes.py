@@ -15,11 +15,9 @@ from roost.clusters.names import FORMAT, node_name
 from roost.clusters.policies.base import NodeView
 from roost.clusters.records import CLUSTERS, NODES, PROFILES, ClusterRecord, NodeRecord
 from roost.clusters.spec_type import SpecRow
-from roost.clusters.states import ActionName
+from roost.clusters.states import CHANGING, ActionName, NodeStatus
 from roost.errors import Invalid
 from roost.store.tables.clusters import clusters, nodes
-
-_KEEPS_BUSY = ("CREATING", "UPDATING", "DELETING", "RECOVERING")
 
 
 async def find(request: RequestContext, identity: str, *, lock: bool = True) -> NodeRecord:
@@ -75,7 +73,7 @@ async def _insert(request: RequestContext, given: Mapping[str, Any]) -> NodeReco
         "role": given.get("role") or "",
         "metadata": given.get("metadata") or {},
         "physical_id": given.get("physical_id"),
-        "status": given.get("status", "INIT"),
+        "status": given.get("status", NodeStatus.INIT),
         "status_reason": given.get("status_reason", "Initializing"),
         "created_at": sa.func.now() if given.get("physical_id") else None,
         **Owner.of(request.caller).columns,
@@ -107,7 +105,7 @@ async def delete(request: RequestContext, identity: str, *, force: bool) -> str:
     node = await find(request, identity)
     if node.dependents.get("nodes") or node.dependents.get("profiles"):
         raise ResourceInUse("node", identity, "still depended by other clusters and/or nodes")
-    if not force and node.status in _KEEPS_BUSY:
+    if not force and node.status in CHANGING:
         raise ActionInProgress("node", identity, node.status)
     if force and node.cluster_id is None:
         await end_all(request.connection, node.id)
@@ -191,7 +189,7 @@ async def adopt(request: RequestContext, cloud: Cloud, given: Mapping[str, Any])
             "name": name,
             "profile_id": profile.id,
             "physical_id": given["identity"],
-            "status": "ACTIVE",
+            "status": NodeStatus.ACTIVE,
             "status_reason": "Node adopted successfully",
         },
     )

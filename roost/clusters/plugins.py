@@ -28,6 +28,7 @@ from roost.clusters.policies import base as policies
 from roost.clusters.policies.base import OF_THE_ENGINE, NodeView, Policy
 from roost.clusters.profiles import base as profiles
 from roost.clusters.profiles.base import NodeOutcome, Profile
+from roost.clusters.profiles.unsupported import RefusingProfile
 from roost.clusters.spec import version_number
 from roost.clusters.spec_type import SpecRow
 from roost.config import Settings
@@ -71,55 +72,33 @@ class MissingPolicy(Policy):
         return self._type
 
 
-class MissingProfile(Profile):
+class MissingProfile(RefusingProfile):
     """Stands in for a profile whose type is no longer installed: its nodes can only be forgotten, by force."""
 
     def __init__(self, row: SpecRow) -> None:
         """Keep what is known without the type."""
         self.id, self.name, self.spec, self.spec_data = row.id, row.name, row.spec, {}
         self._type = row.type
-        self.sentence = not_installed(row, "profile")
+        self._sentence = not_installed(row, "profile")
 
     @property
     def type(self) -> str:
         """The type that is missing."""
         return self._type
 
-    def _refused(self, nodes: Sequence[NodeView]) -> list[NodeOutcome]:
-        return [NodeOutcome(node.id, False, node.physical_id, self.sentence) for node in nodes]
-
-    async def create(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str | None) -> list[NodeOutcome]:
-        """Refused."""
-        return self._refused(nodes)
+    @property
+    def refusal(self) -> str:
+        """What is missing."""
+        return self._sentence
 
     async def delete(self, cloud: Cloud, nodes: Sequence[NodeView], *, force: bool = False) -> list[NodeOutcome]:
         """Refused, unless by force: then the nodes are forgotten, and what they stand for is left to the operator."""
         if not force:
             return self._refused(nodes)
         return [
-            NodeOutcome(node.id, True, None, f"{self.sentence} {node.physical_id or 'Nothing'} was left in the cloud.")
+            NodeOutcome(node.id, True, None, f"{self.refusal} {node.physical_id or 'Nothing'} was left in the cloud.")
             for node in nodes
         ]
-
-    async def check(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[NodeOutcome]:
-        """Refused."""
-        return self._refused(nodes)
-
-    async def update(self, cloud: Cloud, nodes: Sequence[NodeView], new: Profile) -> list[NodeOutcome]:
-        """Refused."""
-        return self._refused(nodes)
-
-    async def recover(
-        self, cloud: Cloud, nodes: Sequence[NodeView], operation: str, params: Mapping[str, Any], cluster_id: str | None
-    ) -> list[NodeOutcome]:
-        """Refused."""
-        return self._refused(nodes)
-
-    async def operate(
-        self, cloud: Cloud, nodes: Sequence[NodeView], operation: str, params: Mapping[str, Any]
-    ) -> list[NodeOutcome]:
-        """Refused."""
-        return self._refused(nodes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,10 @@ class NodeStatus(_Word):
     OPERATING = auto()
 
 
+CHANGING = (NodeStatus.CREATING, NodeStatus.UPDATING, NodeStatus.DELETING, NodeStatus.RECOVERING)
+"""A cluster or node in one of these states is deleted by force only."""
+
+
 class Signal(_Word):
     """What a request asks of an action that is running."""
 

@@ -67,7 +67,7 @@ def _readers(kind: type[Stored]) -> dict[str, Reader]:
 
 def _reader(hint: Any) -> Reader:
     origin, inner = get_origin(hint), get_args(hint)
-    if hint is Any:
+    if hint in (Any, object):
         return lambda value, path: value
     if origin in (Union, types.UnionType):
         return _reader(next(each for each in inner if each is not type(None)))

@@ -25,7 +25,7 @@ from roost.turns import FairTurns
 _SECONDS, _GRACE = 10.0, 0.2
 _AT_ONCE, _OF_A_PROJECT = 32, 8
 _THREADS = ThreadPoolExecutor(_AT_ONCE, "urls")
-"""Of their own, so that URLs that answer slowly keep nothing waiting but other URLs."""
+"""Separate threads: slow URLs delay only other URLs."""
 _TURNS = FairTurns(at_once=_AT_ONCE, share=_OF_A_PROJECT, each=sys.maxsize, waiting=sys.maxsize)
 """Those of one project keep only each other waiting."""
 _LONGEST_ANSWER = 1 << 20

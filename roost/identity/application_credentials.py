@@ -72,10 +72,8 @@ async def index(connection: AsyncConnection, user_id: str, name: str | None = No
 
 async def show(connection: AsyncConnection, user_id: str, credential_id: str) -> Any:
     """One of a user, by id and not by name."""
-    found = await rows.find(connection, application_credentials, id=credential_id, user_id=user_id)
-    if found is None:
-        raise NotFound(f"Could not find Application Credential: {credential_id}.")
-    return found
+    missing = NotFound(f"Could not find Application Credential: {credential_id}.")
+    return await rows.show(connection, application_credentials, missing, id=credential_id, user_id=user_id)
 
 
 async def delete(connection: AsyncConnection, user_id: str, credential_id: str) -> None:
@@ -100,10 +98,8 @@ async def rules_of(connection: AsyncConnection, user_id: str) -> Sequence[Any]:
 
 async def rule(connection: AsyncConnection, user_id: str, rule_id: str) -> Any:
     """One access rule of a user."""
-    found = await rows.find(connection, access_rules, id=rule_id, user_id=user_id)
-    if found is None:
-        raise NotFound(f"Could not find Access Rule: {rule_id}.")
-    return found
+    missing = NotFound(f"Could not find Access Rule: {rule_id}.")
+    return await rows.show(connection, access_rules, missing, id=rule_id, user_id=user_id)
 
 
 async def delete_rule(connection: AsyncConnection, user_id: str, rule_id: str) -> None:

@@ -30,7 +30,7 @@ class Grant:
 
     @property
     def usual(self) -> bool:
-        """Whether it is that of a role in a project to a user, which has a table of its own."""
+        """Whether it is that of a role in a project to a user, which has its own table."""
         return self.user_id is not None and self.project_id is not None and not self.inherited
 
     @property

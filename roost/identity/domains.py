@@ -30,12 +30,10 @@ async def of_user(connection: AsyncConnection, user_id: str) -> Sequence[Any]:
     return (await connection.execute(query)).all()
 
 
-async def show(connection: AsyncConnection, domain_id: str) -> Any:
+async def show(connection: AsyncConnection, domain_id: str, *, lock: bool = False) -> Any:
     """One domain, by id and not by name."""
-    found = await rows.find(connection, domains, id=domain_id)
-    if found is None:
-        raise NotFound(f"Could not find domain: {domain_id}.")
-    return found
+    missing = NotFound(f"Could not find domain: {domain_id}.")
+    return await rows.show(connection, domains, missing, lock=lock, id=domain_id)
 
 
 async def hold(connection: AsyncConnection, domain_id: str) -> None:
@@ -62,10 +60,7 @@ async def update(connection: AsyncConnection, domain_id: str, changes: dict[str,
 
 async def delete(connection: AsyncConnection, domain_id: str) -> None:
     """Forget a domain with all that is in it; it must be disabled first."""
-    found = await rows.find(connection, domains, id=domain_id, lock=True)
-    if found is None:
-        raise NotFound(f"Could not find domain: {domain_id}.")
-    if found.enabled:
+    if (await show(connection, domain_id, lock=True)).enabled:
         raise Forbidden("Cannot delete a domain that is enabled, please disable it first.")
     for table in (users, projects):
         await rows.remove(connection, table, domain_id=domain_id)

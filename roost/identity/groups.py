@@ -27,10 +27,8 @@ async def of_user(connection: AsyncConnection, user_id: str) -> Sequence[Any]:
 
 async def show(connection: AsyncConnection, group_id: str) -> Any:
     """One group, by id and not by name."""
-    found = await rows.find(connection, groups, id=group_id)
-    if found is None:
-        raise NotFound(f"Could not find group: {group_id}.")
-    return found
+    missing = NotFound(f"Could not find group: {group_id}.")
+    return await rows.show(connection, groups, missing, id=group_id)
 
 
 async def create(connection: AsyncConnection, values: dict[str, Any]) -> Any:

@@ -118,7 +118,7 @@ def duplicate(kind: str, name: str) -> str:
     )
 
 
-# By a role of its own or of its groups, in the project itself or inherited from above.
+# By its own roles or those of its groups, in the project itself or inherited from above.
 _OF_USER = sa.text("""
     WITH RECURSIVE held AS (
         SELECT project_id, domain_id, inherited FROM grants

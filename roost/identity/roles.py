@@ -35,10 +35,8 @@ _ORDER = {role.name: number for number, role in enumerate(ROLES)}
 
 async def show(connection: AsyncConnection, role_id: str) -> Any:
     """The role with this id."""
-    found = await rows.find(connection, roles, id=role_id)
-    if found is None:
-        raise NotFound(f"Could not find role: {role_id}.")
-    return found
+    missing = NotFound(f"Could not find role: {role_id}.")
+    return await rows.show(connection, roles, missing, id=role_id)
 
 
 async def index(connection: AsyncConnection, name: str | None = None) -> list[Any]:

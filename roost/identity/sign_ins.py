@@ -2,7 +2,7 @@
 is asked.
 
 Failures are counted for each user, by its name or by its id alike, for each application credential, and for each name
-or id that nobody has, so that the limit does not tell which there are. What is right meanwhile is refused too, or
+or id that no user has, so that the limit does not reveal which exist. What is right meanwhile is refused too, or
 guessing could go on. Only failures are written down: a sign-in that succeeds costs no write more than it did without a
 limit.
 """
@@ -21,6 +21,7 @@ from roost.identity.users import is_right
 from roost.store.database import Database
 from roost.store.tables.identity import failed_sign_ins as failed
 from roost.store.tables.identity import users
+from roost.turns import FairTurns
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class Proof:
     failed: bool
 
 
+addresses = FairTurns(at_once=128, share=1, each=16, waiting=128)
+"""One password of an address is checked at a time, from the first look into the database to the end."""
 _lasts = sa.extract("epoch", failed.c.ends_at - sa.func.now())
 _present = failed.c.ends_at > sa.func.now()
 
@@ -52,29 +55,25 @@ async def prove(
     user_id: str | None = None,
     name: str = "",
     known: bool = True,
-    by: str = "",
 ) -> Proof | None:
-    """Whose password this is, if it is right; nobody's, if the user is not `known`. `by` is the address that asks.
-    Raises `TooManyFailures`, and `TooManyRequests` where the address has too many passwords checked at once."""
-    async with database.begin() as connection:
+    """Whose password this is, if it is right; nobody's, if the user is not `known`. Raises `TooManyFailures`."""
+    async with database.autocommit() as connection:
         found = await _look(connection, user_id, name)
     _check(limit, found.failures, found.lasts)
     user = found if known and found.id is not None else None
-    if await is_right(user, password, by):
+    if await is_right(user, password):
         return Proof(user, found.key, found.failures > 0)
     await _fail(database, limit, found.key)
     return None
 
 
-async def is_right_secret(
-    database: Database, limit: SignInLimit, word: str, holder: Any | None, secret: str, by: str = ""
-) -> bool:
+async def is_right_secret(database: Database, limit: SignInLimit, word: str, holder: Any | None, secret: str) -> bool:
     """Whether this is the secret of an application credential; `word` is what failures are counted by, `holder` what
     has the secret for a password, if there is one. Raises as `prove` does."""
     key = hashlib.sha256(f"application credential {word}".encode()).digest()
-    async with database.begin() as connection:
+    async with database.autocommit() as connection:
         await _check_key(connection, limit, key)
-    if not await is_right(holder, secret, by):
+    if not await is_right(holder, secret):
         await _fail(database, limit, key)
         return False
     async with database.begin() as connection:
@@ -94,7 +93,7 @@ async def _check_key(connection: AsyncConnection, limit: SignInLimit, key: bytes
 
 async def _fail(database: Database, limit: SignInLimit, key: bytes) -> None:
     if limit.failures:
-        async with database.begin() as connection:
+        async with database.autocommit() as connection:
             counted = await _count(connection, key, limit.seconds)
         # Of many guesses at once, those beyond the limit do not learn whether they were wrong.
         _check(limit, counted.failures - 1, counted.lasts)

@@ -164,9 +164,10 @@ async def purge(connection: AsyncConnection) -> int:
     return (await connection.execute(tokens.delete().where(tokens.c.expires_at < sa.func.now()))).rowcount
 
 
-def expiry(seconds: int) -> sa.ColumnElement[datetime]:
+def expiry(seconds: int, no_later: datetime | None = None) -> sa.ColumnElement[datetime]:
     """When a token issued now ends: a moment for the database to work out."""
-    return sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+    then = sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+    return then if no_later is None else sa.func.least(then, no_later)
 
 
 # What a user holds for the token's project, domain or system: itself, by its groups, by inheritance from the projects

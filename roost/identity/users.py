@@ -18,15 +18,12 @@ from roost.identity import domains, tokens
 from roost.identity.projects import duplicate
 from roost.store import rows
 from roost.store.tables.identity import projects, role_assignments, users
-from roost.turns import FairTurns
 
 # The least that OWASP advises, in one thread a password: a sign-in takes as little of the CPU from others as it may.
 _hasher = argon2.PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 _threads = ThreadPoolExecutor(2, "passwords")
-_turns = FairTurns(at_once=128, share=1, each=16, waiting=128)
-"""One password of an address is checked at a time."""
 _wrong_seconds = 0.25
-"""How long an address waits after a wrong one, so that guessing takes time and not the CPU."""
+"""How long a wrong one takes in any case, so that guessing takes time and not the CPU."""
 
 
 async def ensure(connection: AsyncConnection, passwords: Mapping[str, str]) -> dict[str, str]:
@@ -112,15 +109,14 @@ async def delete(connection: AsyncConnection, user_id: str) -> None:
     await tokens.recheck(connection)
 
 
-async def is_right(user: Any | None, password: str, by: str = "") -> bool:
+async def is_right(user: Any | None, password: str) -> bool:
     """Whether this is the password of an enabled user. An unknown user takes as long as a known one, so names cannot be
-    probed. Raises `TooManyRequests` where the address `by` has too many passwords checked at once."""
+    probed."""
     nobody = await _slowly(_nobody)
-    async with _turns.turn(by):
-        right = await matches(user.password_hash if user is not None else nobody, password)
-        right = right and user is not None and bool(user.enabled)
-        if not right:
-            await asyncio.sleep(_wrong_seconds)
+    right = await matches(user.password_hash if user is not None else nobody, password)
+    right = right and user is not None and bool(user.enabled)
+    if not right:
+        await asyncio.sleep(_wrong_seconds)
     return right
 
 

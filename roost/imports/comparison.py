@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.clouds.base import NodeServer
+from roost.clusters.states import NodeStatus
 from roost.store.tables.clusters import nodes, profiles
 
 _NODES = (
@@ -23,7 +24,7 @@ async def compare(connection: AsyncConnection, servers: Iterable[NodeServer]) ->
     for node in await connection.execute(_NODES):
         server = there.get(node.physical_id)
         known.add(node.physical_id)
-        if server is None and (node.physical_id or node.status == "ACTIVE"):
+        if server is None and (node.physical_id or node.status == NodeStatus.ACTIVE):
             found.append(f"server missing: {node.physical_id or 'none'}, of node {node.id} {node.name}")
         elif server is not None and server.project_id != node.project_id:
             owner = f"belongs to project {server.project_id}, and node {node.id} {node.name} to {node.project_id}"

@@ -15,7 +15,7 @@ from roost.imports import judgement
 from roost.imports.judgement import Arrival, Present
 from roost.imports.senlin_database import SenlinData, SenlinRow
 from roost.store import bulk
-from roost.store.rounds import AdvisoryLock
+from roost.store.locks import AdvisoryLock, hold
 from roost.store.tables.clusters import (
     cluster_policies,
     clusters,
@@ -43,7 +43,7 @@ _PORTION = 5000
 
 async def present(connection: AsyncConnection, data: SenlinData) -> Present:
     """What Roost already has of this import. No other import runs until this transaction ends."""
-    await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(int(AdvisoryLock.IMPORT))))
+    await hold(connection, AdvisoryLock.IMPORT)
     asked = _ids(data)
     ids = {}
     for noun, table in _TABLES.items():

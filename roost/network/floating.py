@@ -1,6 +1,6 @@
-"""Floating addresses: addresses of an external network that a project puts in front of ports of its own.
+"""Floating addresses: addresses of an external network that a project puts in front of its own ports.
 
-Each has a port of its own on the external network, so that its address is unique there as all others are. Every network
+Each has its own port on the external network, so that its address is unique there as all others are. Every network
 of this cloud reaches every external one: there are no routers to be made first.
 """
 
@@ -110,10 +110,9 @@ async def release(connection: AsyncConnection, project_id: str, marks: Sequence[
 
 
 async def _given(connection: AsyncConnection, project_id: str, address: str) -> Any:
-    found = await rows.find(connection, floating_ips, lock=True, project_id=project_id, floating_ip_address=address)
-    if found is None:
-        raise Invalid(f"The project has no floating IP address {address}: allocate it first.")
-    return found
+    missing = Invalid(f"The project has no floating IP address {address}: allocate it first.")
+    named = {"project_id": project_id, "floating_ip_address": address}
+    return await rows.show(connection, floating_ips, missing, lock=True, **named)
 
 
 async def _outside(connection: AsyncConnection, name_or_id: str) -> Any:

@@ -11,6 +11,7 @@ from roost.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
 from roost.network import addresses, security
 from roost.network.addresses import PRIVATE, PUBLIC
 from roost.store import rows
+from roost.store.locks import hold
 from roost.store.tables.network import (
     floating_ips,
     network_quotas,
@@ -118,8 +119,7 @@ _COUNTED: Mapping[str, sa.Table] = {
 
 async def keep_within(connection: AsyncConnection, project_id: str, resource: str) -> None:
     """Raise `OverQuota` if a project has as many as it may; others who make one wait."""
-    lock = sa.text("SELECT pg_advisory_xact_lock(hashtext(:key))")
-    await connection.execute(lock, {"key": f"{resource} {project_id}"})
+    await hold(connection, f"{resource} of {project_id}")
     limit = (await limits(connection, project_id))[resource]
     if 0 <= limit <= (await used(connection, project_id))[resource]:
         raise OverQuota(f"Quota exceeded for resources: ['{resource}'].")

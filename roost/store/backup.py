@@ -1,7 +1,7 @@
 """Backups: the whole database as it was at one moment, in one file that can be trusted later.
 
 The file is a ZIP archive of a dump, as `pg_dump` writes it, and a manifest that says what it holds. It is written
-beside its place and put there when it is whole. A restore fills a database of its own, brings its schema up to date,
+beside its place and put there when it is whole. A restore fills a new database, brings its schema up to date,
 and only then exchanges it for the one that was there: whatever fails before leaves everything as it was.
 """
 

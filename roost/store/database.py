@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import prometheus_client
 import psycopg
 import sqlalchemy as sa
 from psycopg.abc import PQGen
 from psycopg.errors import Diagnostic
+from psycopg.types.string import TextLoader
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
@@ -28,12 +29,15 @@ STATEMENTS = prometheus_client.Counter("roost_statements", "Statements that were
 
 T = TypeVar("T")
 
+Connection: TypeAlias = AsyncConnection
+"""What statements are run on."""
+
 _POOL_SECONDS = 5.0
 """How long to wait for a connection that others use."""
 _ANSWER_SECONDS = 2.0
 """Beyond the server's own limit on a statement: a server that says nothing by then does not work."""
 _CANCEL_SECONDS = 1.0
-_ROWS_AT_A_TIME = 100
+_ROWS_AT_A_TIME = 50
 _LISTENING_SECONDS = 5.0
 """How often a listener asks whether its server is still there, and may be written to."""
 
@@ -55,7 +59,7 @@ class Limits:
     """Silence in the middle of a transaction: what the session held is let go."""
 
 
-class Connection(psycopg.AsyncConnection[Any]):
+class GuardedConnection(psycopg.AsyncConnection[Any]):
     """A connection that gives up on a server that does not answer, and does not take a commit that was not replicated
     for one that was."""
 
@@ -128,7 +132,7 @@ class Database:
         session_url: str | None = None,
     ) -> None:
         """With a `session_url`, sessions of `url` may be shared by a pooler: then nothing outlives a transaction on
-        them, and what needs a session of its own has it there."""
+        them, and what needs its own session has it there."""
         self.address = Address.parse(url)
         self.session_address = Address.parse(session_url or url)
         self._shared = session_url is not None
@@ -141,6 +145,7 @@ class Database:
             pool_pre_ping=False,
             pool_recycle=1800,
             pool_timeout=_POOL_SECONDS,
+            pool_use_lifo=True,
             # What a statement was given may be a secret, and an error goes into the log.
             hide_parameters=True,
             connect_args={"async_creator_fn": self._connect, **self.address.connecting(application_name(name, "pool"))},
@@ -156,15 +161,17 @@ class Database:
             url, pool_size=pool_size, max_overflow=0, limits=limits, name=self._name, session_url=session_url
         )
 
-    async def _connect(self, conninfo: str, **how: Any) -> Connection:
+    async def _connect(self, conninfo: str, **how: Any) -> GuardedConnection:
         """Connect as SQLAlchemy wants it, with the limits of this kind of work."""
-        connection = await Connection.connect(
+        connection = await GuardedConnection.connect(
             conninfo, autocommit=True, prepare_threshold=None if self._shared else 5, **how
         )
         try:
             connection.answer_seconds = self.limits.statement + _ANSWER_SECONDS
             connection.add_notice_handler(connection.notice)
             connection.cursor_factory = PatientCursor
+            # Ids are texts everywhere: to make objects of them first takes as long as to read the row.
+            connection.adapters.register_loader("uuid", TextLoader)
             if not self._shared:
                 await connection.execute(_settings(self.limits, connection.info.server_version))
             await connection.set_autocommit(False)
@@ -173,10 +180,10 @@ class Database:
             raise
         return connection
 
-    async def open(self, role: str) -> Connection:
-        """A session of its own, not from the pool, on which each statement is a transaction."""
+    async def open(self, role: str) -> GuardedConnection:
+        """A session outside the pool, on which each statement is a transaction."""
         how = self.session_address.connecting(application_name(self._name, role))
-        connection = await Connection.connect(autocommit=True, **how)
+        connection = await GuardedConnection.connect(autocommit=True, **how)
         connection.answer_seconds = 2 * _LISTENING_SECONDS
         return connection
 
@@ -218,7 +225,9 @@ class Database:
                 )
                 await asyncio.sleep(1)
 
-    async def _hear(self, listener: Connection, channel: str, received: Callable[[str], Awaitable[None]]) -> None:
+    async def _hear(
+        self, listener: GuardedConnection, channel: str, received: Callable[[str], Awaitable[None]]
+    ) -> None:
         await listener.execute(f'LISTEN "{channel}"')
         await received("")
         while True:
@@ -298,7 +307,7 @@ def violated(error: DBAPIError) -> str | None:
 
 
 def worth_retrying(error: DBAPIError) -> bool:
-    """Whether the transaction lost to another one, so that the same again may succeed."""
+    """Whether the transaction lost to another one; a retry may succeed."""
     return isinstance(error.orig, psycopg.Error) and error.orig.sqlstate in _TRY_AGAIN
 
 

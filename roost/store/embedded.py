@@ -107,7 +107,7 @@ class EmbeddedPostgres:
     def kill(self) -> None:
         """End the server and all its backends at once, also those that do not listen to signals any more."""
         if self._process is not None:
-            # Each backend leads a group of its own: to kill the group of the server would leave them all.
+            # Each backend leads its own group: to kill the group of the server would leave them all.
             for process in (self._process.pid, *_children(self._process.pid)):
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
@@ -255,7 +255,7 @@ def _binaries() -> Path:
 
 
 def _account() -> pwd.struct_passwd | None:
-    """PostgreSQL refuses to run as root: then it gets an account of its own."""
+    """PostgreSQL refuses to run as root: then it gets its own account."""
     if os.geteuid() != 0:
         return None
     try:
@@ -299,7 +299,7 @@ def _make_private(folder: Path) -> None:
 
 
 def _let_through(path: Path) -> None:
-    """Let the account of its own pass (not list) the folders above `path`, such as /root."""
+    """Let the server's account pass (not list) the folders above `path`, such as /root."""
     for folder in path.parents:
         mode = folder.stat().st_mode
         if not mode & 0o001:

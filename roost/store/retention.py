@@ -1,6 +1,6 @@
 """What is forgotten: actions, events and repairs that ended long ago, and notifications that will never be sent.
 
-It goes in small batches, each a transaction of its own that skips what others hold, so nothing waits for it and any
+It goes in small batches, each its own transaction that skips what others hold, so nothing waits for it and any
 number of engines may do it at once. Indexes by the end of things make a look that finds nothing cost next to nothing.
 """
 

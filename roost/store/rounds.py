@@ -1,19 +1,19 @@
 """Work that is done again and again: by one engine at a time where it must be, and in spite of failures.
 
-Every periodic loop of the engine is declared with `every`; the numbers of all advisory locks are in `AdvisoryLock`.
+Every periodic loop of the engine is declared with `every`.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from enum import IntEnum
 from typing import TypeVar
 
 import psycopg
 
 from roost.errors import RoostError
-from roost.store.database import Connection, Database, is_unavailable
+from roost.store.database import Database, GuardedConnection, is_unavailable
+from roost.store.locks import AdvisoryLock
 
 logger = logging.getLogger(__name__)
 
@@ -22,29 +22,12 @@ T = TypeVar("T")
 _LONGEST_PAUSE = 5.0
 
 
-class AdvisoryLock(IntEnum):
-    """Every advisory lock with a number of its own. Processes of two releases may share a database: numbers stay."""
-
-    SCHEMA = 7_266_011
-    FLEET_CHANGES = 7_266_012
-    NOTIFICATIONS = 7_266_013
-    MIRROR = 7_266_014
-    FOLLOWING = 7_266_015
-    REPAIRS = 7_266_016
-    AUDIT = 7_266_017
-    CONTINUOUS_REPAIRS = 7_266_018
-    HISTORY = 7_266_019
-    IMPORT = 7_266_020
-    DRAINS = 7_266_021
-    INVENTORY = 7_266_022
-
-
 class Rounds:
     """The rounds of one engine, and the connection on which it holds its turns."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._connection: Connection | None = None
+        self._connection: GuardedConnection | None = None
         self._connecting = asyncio.Lock()
 
     async def every(
@@ -96,7 +79,7 @@ class Rounds:
                 with suppress(psycopg.Error):
                     await _ask(connection, "SELECT pg_advisory_unlock(%s)", lock)
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> GuardedConnection:
         async with self._connecting:
             if self._connection is None or self._connection.closed:
                 self._connection = await self._database.open("turns")
@@ -108,7 +91,7 @@ class Rounds:
             await self._connection.close()
 
 
-async def _ask(connection: Connection, query: str, lock: AdvisoryLock) -> bool:
+async def _ask(connection: GuardedConnection, query: str, lock: AdvisoryLock) -> bool:
     row = await (await connection.execute(query.encode(), [int(lock)])).fetchone()
     return bool(row and row[0])
 

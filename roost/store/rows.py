@@ -18,6 +18,16 @@ async def find(connection: AsyncConnection, table: sa.Table, *, lock: bool = Fal
     return (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
 
 
+async def show(
+    connection: AsyncConnection, table: sa.Table, missing: RoostError, *, lock: bool = False, **equal: Any
+) -> Any:
+    """The one row with these values; `missing` is raised where there is none."""
+    found = await find(connection, table, lock=lock, **equal)
+    if found is None:
+        raise missing
+    return found
+
+
 async def index(connection: AsyncConnection, table: sa.Table, *order: str, **equal: Any) -> Sequence[Any]:
     """All rows with these values, in this order."""
     query = sa.select(table).where(*_equal(table, equal)).order_by(*(table.c[name] for name in order))

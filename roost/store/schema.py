@@ -26,7 +26,7 @@ from roost.errors import Unavailable
 from roost.store import online
 from roost.store.addresses import Address
 from roost.store.database import application_name
-from roost.store.rounds import AdvisoryLock
+from roost.store.locks import AdvisoryLock
 
 _TURN_SECONDS = 0.2
 

@@ -205,7 +205,9 @@ async def _release(connection: AsyncConnection, which: sa.ColumnElement[bool]) -
 async def attached(connection: AsyncConnection, server_ids: Sequence[str]) -> dict[str, list[Any]]:
     """The volumes of servers, by server, in the order of their devices."""
     found: dict[str, list[Any]] = {}
-    query = sa.select(table).where(table.c.server_id.in_(server_ids)).order_by(table.c.device)
+    # One array: of a parameter for each server, the statement of a page would be written and read at length.
+    theirs = table.c.server_id == sa.any_(sa.literal(list(server_ids), sa.ARRAY(table.c.server_id.type)))
+    query = sa.select(table).where(theirs).order_by(table.c.device)
     for row in await connection.execute(query) if server_ids else ():
         found.setdefault(row.server_id, []).append(row)
     return found

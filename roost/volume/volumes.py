@@ -11,6 +11,7 @@ from roost.compute.inventory import images, quotas
 from roost.compute.inventory.images import Viewer
 from roost.errors import Invalid, NotFound, OverQuota
 from roost.store import rows
+from roost.store.locks import hold
 from roost.store.tables.volume import volume_snapshots, volume_type_projects, volume_types, volumes
 from roost.store.uuids import is_uuid
 
@@ -225,8 +226,7 @@ async def keep_within(
 ) -> None:
     """Raise `OverQuota` if a project may not have so much more, with a volume of `largest` GB; others who want more
     wait until this transaction ends."""
-    lock = sa.text("SELECT pg_advisory_xact_lock(hashtext(:key))")
-    await connection.execute(lock, {"key": f"volumes {project_id}"})
+    await hold(connection, f"volumes of {project_id}")
     allowed, have = await limits(connection, project_id), await used(connection, project_id)
     for name, more in (("volumes", volumes), ("snapshots", snapshots)):
         if more and 0 <= allowed[name] < have[name] + more:

@@ -219,9 +219,9 @@ async def test_roosts_own_identity_is_not_served_beside_a_keystone(
 
 
 async def test_a_keystone_that_does_not_answer_is_503(database: Database, tmp_path: Path) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        file = keystone_config(tmp_path, f"http://127.0.0.1:{nobody.getsockname()[1]}", "x")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        file = keystone_config(tmp_path, f"http://127.0.0.1:{unused.getsockname()[1]}", "x")
         async with app_with(file, database) as http:
             answer = await http.get("/compute/v2.1/os-hypervisors", headers={"X-Auth-Token": "x"})
     assert answer.status_code == 503

@@ -102,6 +102,27 @@ async def test_a_body_of_too_many_values_is_413_before_they_are_looked_at(api: A
     assert (await send(api, json.dumps({"user": {"name": "a", "text": "," * 20_000}}).encode())).status_code == 201
 
 
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b"[" * 500_000 + b"]" * 500_000, 413),
+        (b"[" * 9_000 + b"]" * 1_000_000, 400),
+        (b"[" + b"[]," * 340_000 + b"[]]", 413),
+        (b'"' + b'",' * 500_000, 413),
+        (b'["' + b'\\\\","' * 200_000 + b'"]', 413),
+        (b'["' + b'\\"' * 500_000 + b'", [' + b"9," * 9_000 + b"9]]", 400),
+        (b'["\\u0041' + b"x" * 1_000_000 + b'"]', 400),
+    ],
+    ids=["deep", "closed", "pairs", "texts", "backslashes", "quotes", "long"],
+)
+async def test_no_body_takes_long_to_check(api: Api, content: bytes, status: int) -> None:
+    with stretches() as found:
+        await asyncio.sleep(0)
+        answer = await send(api, content)
+    assert answer.status_code == status
+    assert found.longest < 0.06, found
+
+
 async def test_a_message_quotes_no_more_than_some_of_what_was_sent(api: Api) -> None:
     status, message = said(await send(api, json.dumps("x" * 1_000_000).encode()))
     assert (status, len(message)) == (400, 16_387)

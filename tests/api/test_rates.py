@@ -10,11 +10,12 @@ import sqlalchemy as sa
 
 from roost.api.app import App, make_services
 from roost.api.auth import RoostAuthenticator
+from roost.api.compute import console
 from roost.api.rates import RateLimit, TooFast
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.store.database import Database
-from tests.compute.cloud import IMAGE
+from tests.compute.cloud import IMAGE, Cloud
 from tests.conftest import Api
 
 
@@ -85,6 +86,30 @@ async def test_requests_of_one_project_take_turns_and_others_do_not_wait_for_the
             assert (await ask("roost-alt", "/flavors")).status_code == 200
         await holding.rollback()
         assert {(await task).status_code for task in stuck} == {200, 429}
+
+
+async def test_what_is_made_while_it_is_sent_takes_a_turn_for_each_piece(
+    api: Api, settings: Settings, database: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "_ROWS_AT_A_TIME", 1)
+    for _ in range(3):
+        await cloud.boot()
+    app = App(make_services(replace(settings, project_requests=1), database), RoostAuthenticator(database, 60))
+    ended = list[str]()
+    give_back = app._ordinary.give_back
+
+    def count(owner: str) -> None:
+        ended.append(owner)
+        give_back(owner)
+
+    monkeypatch.setattr(app._ordinary, "give_back", count)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://roost.test") as http:
+        headers = {"X-Auth-Token": await api.token("roost"), "OpenStack-API-Version": "compute 2.1003"}
+        path = "/compute/v2.1/os-exports/servers?format=json"
+        answers = await asyncio.gather(*(http.get(path, headers=headers) for _ in range(3)))
+    assert [len(answer.json()) for answer in answers] == [3, 3, 3]
+    assert len(ended) >= 3 * 3
+    assert not app._ordinary._working
 
 
 async def test_a_server_that_is_being_placed_keeps_no_turn(api: Api, settings: Settings, database: Database) -> None:

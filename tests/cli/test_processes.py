@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +20,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
+from roost.cli.processes import _JoinedWrites
 from roost.identity import tokens, users
 from roost.store import schema
 from roost.store.database import Database
@@ -51,6 +52,44 @@ def test_a_chunked_body_over_the_limit_is_413_and_the_connection_goes_on(served:
     assert b"at most 32768 bytes are read" in answer.read()
     connection.request("GET", "/identity/v3")
     assert connection.getresponse().status == 200
+
+
+class _Sent(asyncio.Transport):
+    """A transport that keeps what it is to send, each time."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.closed = False
+
+    def writelines(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
+        assert not self.closed
+        self.sent.append(b"".join(pieces))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+async def test_the_head_and_the_body_of_an_answer_are_sent_together() -> None:
+    transport = _Sent()
+    joined = _JoinedWrites(transport, asyncio.get_running_loop())
+    joined.write(b"head ")
+    joined.write(b"body")
+    await asyncio.sleep(0)
+    assert transport.sent == [b"head body"]
+    joined.write(b"more")
+    joined.close()
+    assert transport.sent[1:] == [b"more"]
+    assert transport.closed
+    await asyncio.sleep(0)
+    assert len(transport.sent) == 2
+
+
+async def test_a_long_answer_is_sent_as_it_comes() -> None:
+    transport = _Sent()
+    joined = _JoinedWrites(transport, asyncio.get_running_loop())
+    for _ in range(10):
+        joined.write(b"x" * 20_000)
+    assert len(transport.sent) == 10
 
 
 def test_headers_that_never_end_are_refused(served: Served) -> None:

@@ -109,7 +109,7 @@ def test_a_signal_stops_everything_and_a_new_start_finds_it_again(
 
 
 def ended(process: int) -> bool:
-    """Whether a process is no more; one that nobody has asked after yet is a zombie."""
+    """Whether a process has ended; one that was not waited for is a zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:

@@ -26,9 +26,7 @@ class Shell:
     """The client, as somebody at a terminal has it."""
 
     def __init__(self, served: Served, folder: Path) -> None:
-        assert CLIENT.exists(), (
-            "make .venv-senlin first: the client of the clustering API needs an environment of its own"
-        )
+        assert CLIENT.exists(), "make .venv-senlin first: the client of the clustering API needs its own environment"
         environment = {key: value for key, value in os.environ.items() if not key.startswith("OS_")}
         environment |= {"OS_CLIENT_CONFIG_FILE": str(served.clouds), "OS_CLOUD": "roost", "COLUMNS": "400"}
         script = Path(__file__).with_name("senlin_shell.py")

@@ -18,7 +18,7 @@ ZONES: dict[str, Any] = {"zones": [{"name": "zone1"}, {"name": "zone2"}, {"name"
 
 @dataclass
 class Cluster:
-    """A cluster of its own, made and scaled through the SDK."""
+    """A cluster, made and scaled through the SDK."""
 
     cloud: Any
     undo: list[Callable[[], Any]] = field(default_factory=list)
@@ -210,7 +210,7 @@ def _ended_at(cluster: Cluster, nodes: list[str]) -> list[float]:
 
 @contextmanager
 def answering(host: str, port: int, name: str) -> Iterator[None]:
-    """Something that says its name to whoever connects."""
+    """Something that says its name on each connection."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:

@@ -226,7 +226,7 @@ def test_many_servers_evenly_over_few_zones(deployer: Deployer, tenant: Person) 
 
 
 def test_obfuscated_targeting(deployer: Deployer, tenant: Person, other: Person) -> None:
-    """Each tenant has names of its own for the zones, can target them, and learns nothing about the real ones."""
+    """Each tenant has its own names for the zones, can target them, and learns nothing about the real ones."""
     parts = deployer.divide("maintenance_zone", allow_identifiers="true", obfuscate_identifiers="true")
     (scope_id,) = deployer.scopes
     seen = {}

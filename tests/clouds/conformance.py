@@ -18,7 +18,7 @@ class Subject:
     image: str
 
     async def wanted(self, count: int, **given: Any) -> list[ServerRequest]:
-        """Requests for that many small servers, each for a node of its own."""
+        """Requests for that many small servers, each for its own node."""
         flavor, image = await self.cloud.find_flavor(self.flavor), await self.cloud.find_image(self.image)
         assert flavor is not None
         assert image is not None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from roost_nova.asking import Asker
+from roost_nova.asker import Asker
 
 from tests.clouds.conftest import Cloud
 from tests.nova.schedulers import offer

@@ -1,4 +1,4 @@
-"""An engine in a process of its own, for tests that kill it. It is forked from a process that has imported it all."""
+"""An engine in a separate process, for tests that kill it. It is forked from a process that has imported it all."""
 
 import asyncio
 from multiprocessing.connection import Connection

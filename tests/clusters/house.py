@@ -220,7 +220,7 @@ async def working_engine(settings: Settings, database: Database) -> AsyncIterato
 
 @asynccontextmanager
 async def clustering(database_url: str, *, engine: bool = True, **overrides: Any) -> AsyncIterator[House]:
-    """The service on a database of its own."""
+    """The service on its own database."""
     quick = {"clusters__heartbeat": 0.2, "clusters__dead_after": 1.0}
     settings = config.with_database(config.load(**{**UNLIMITED, **quick, **overrides}), database_url)
     database = Database(database_url)

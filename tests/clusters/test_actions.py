@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from roost.clouds.embedded import EmbeddedCloud
 from roost.clusters.actions import queue, runner
 from roost.clusters.actions.journal import Journal
-from roost.clusters.actions.work import Engine, Superseded, Work
+from roost.clusters.actions.work import ActionRow, Engine, Superseded, Work
 from roost.clusters.plugins import load
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.store.tables.clusters import actions, nodes
@@ -283,10 +283,11 @@ async def test_an_attempt_that_is_not_the_current_one_may_not_write(house: House
     answer = await house.post(f"/clusters/{cluster['id']}/actions", {"scale_out": {}})
     await gate.reached.wait()
     async with house.database.begin() as connection:
-        row = (await connection.execute(sa.select(actions).where(actions.c.status == "RUNNING"))).one()
+        columns = (actions.c[name] for name in ActionRow._fields)
+        row = (await connection.execute(sa.select(*columns).where(actions.c.status == "RUNNING"))).one()
     journal = Journal(house.database)
     engine = Engine("old", house.database, house.settings.clusters, load(house.settings), None, journal)  # type: ignore[arg-type]
-    work = Work.of(engine, row._asdict())
+    work = Work.of(engine, ActionRow(*row))
     work.attempt -= 1
     with pytest.raises(Superseded):
         async with work.write():

@@ -20,7 +20,7 @@ from tests.clusters.house import House, clustering
 KILLS = 20
 """For each of the two actions."""
 LONGEST = 0.6
-"""Seconds after its beginning within which the action is cut off: longer than it takes when nobody is killed."""
+"""Seconds after its beginning within which the action is cut off: longer than it takes when no engine is killed."""
 
 
 _FORKS = multiprocessing.get_context("forkserver")
@@ -28,7 +28,7 @@ _FORKS.set_forkserver_preload(["tests.clusters.engine_process"])
 
 
 class Engine:
-    """An engine in a process of its own."""
+    """An engine in a separate process."""
 
     def __init__(self, url: str) -> None:
         self._begun, theirs = _FORKS.Pipe(duplex=False)

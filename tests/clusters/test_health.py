@@ -1,4 +1,4 @@
-"""The watch over clusters: what makes a node ill, and when nobody looks."""
+"""The watch over clusters: what makes a node ill, and when the watch is off."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -103,3 +103,24 @@ async def test_an_action_whose_plan_cannot_be_read_ends_with_a_sentence(database
             "The action cannot be carried on: The plan.total must be of type int, and is 'many'."
         )
         assert (await house.act(cluster, "check"))["status"] == "SUCCEEDED"
+
+
+async def test_what_a_look_for_work_costs_does_not_grow_with_what_waits(database_url: str) -> None:
+    async with clustering(database_url, engine=False) as house:
+        engine = engine_of(house, "first")
+        looked = sa.text(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {queue._CANDIDATES.text}")
+        looked = looked.bindparams(sa.bindparam("in_hand", type_=sa.ARRAY(sa.Text)))
+        given = {**queue._given(engine, {}), "free": 10}
+        async with house.database.begin() as connection:
+            await connection.execute(_WAITING)
+            for statement in ("SELECT 1", "ANALYZE actions"):
+                await connection.execute(sa.text(statement))
+                plan = (await connection.execute(looked, given)).scalar_one()[0]["Plan"]
+                assert plan["Actual Rows"] == 10
+                assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 200
+
+
+_WAITING = sa.text(
+    "INSERT INTO actions (id, name, action, target, cluster_id, lock, cause, timeout, status, user_id, project_id)"
+    " SELECT n, 'a', 'CLUSTER_CHECK', n, n, n, 'RPC Request', 60, 'READY', 'u', 'p' FROM generate_series(1, 2000) AS n"
+)

@@ -1,4 +1,4 @@
-"""Receivers: whoever knows the address may do what it is for, and nobody else may do anything."""
+"""Receivers: the address lets its holder do what it is for, and nothing else."""
 
 import asyncio
 from typing import Any
@@ -184,7 +184,7 @@ async def test_many_clusters_at_once_stay_within_the_limit(house: House) -> None
 
 
 async def test_the_password_that_a_node_gets_is_not_shown(house: House, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever may read actions read it in the inputs of the one that changes it."""
+    """Readers of actions saw it in the inputs of the one that changes it."""
     caplog.set_level("DEBUG")
     profile = await house.profile()
     made = await house.post("/nodes", {"node": {"name": "n", "profile_id": profile["id"]}})

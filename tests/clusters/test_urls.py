@@ -87,7 +87,7 @@ async def test_a_name_that_nobody_resolves_is_not_waited_for(monkeypatch: pytest
 
 
 async def test_a_project_whose_urls_hang_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names that nobody resolves held all the threads there were, for all projects."""
+    """Names that do not resolve held all threads, for all projects."""
     resolved, look_up = threading.Event(), urls._look_up
 
     def slowly(host: str, port: int) -> list[str]:

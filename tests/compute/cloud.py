@@ -130,6 +130,10 @@ class Cloud:
             usual = {"boot_seconds": 0.0, "failure_rate": 0.0}
             await connection.execute(topologies.update().values(simulation={**usual, **behaviour}))
 
+    async def boots_take_a_moment(self) -> None:
+        """Leave boots to the engine: one that takes no time is over when the server is claimed."""
+        await self.simulate(boot_seconds=1e-6)
+
     async def quota(self, project: str = "demo", **limits: int) -> None:
         """Set the quotas of a project."""
         body = {"quota_set": {**limits, "force": True}}

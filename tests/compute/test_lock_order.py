@@ -1,6 +1,6 @@
-"""Groups and hosts are locked in one order (see `roost.compute.inventory.claims`), so that nobody waits in a circle.
+"""Groups and hosts are locked in one order (see `roost.compute.inventory.claims`), so that no cycle of waits forms.
 
-PostgreSQL would end a circle with an error for one of those in it, and here nobody gets one.
+PostgreSQL would end a cycle with an error for one of its transactions; these tests expect none.
 """
 
 import asyncio

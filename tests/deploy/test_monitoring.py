@@ -92,7 +92,7 @@ def exported(folders: Path) -> Iterator[Samples]:
     made, _ = ask(served, "/clustering/v1/profiles", {"profile": {"name": "p", "spec": spec}}, token)
     cluster = {"name": "watched", "profile_id": made["profile"]["id"], "desired_capacity": 1}
     ask(served, "/clustering/v1/clusters", {"cluster": cluster}, token)
-    # One that nobody looks at stays unfinished.
+    # One that is never looked at stays unfinished.
     with psycopg.connect(EmbeddedPostgres(served.folder).url) as connection:
         connection.execute(
             "INSERT INTO actions (id, name, action, target, cause, timeout, status, user_id, project_id) "

@@ -219,3 +219,11 @@ def test_what_is_not_run_can_be_typed(page: str) -> None:
         for step in steps(block["text"]) if block["kind"] == "console" and block["note"] else ():
             subprocess.run(["bash", "-n"], input=step.command, text=True, check=True)
             commands.check(step.command)
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "lab/README.md"])
+def test_the_links_of_a_page_outside_the_site_lead_somewhere(page: str) -> None:
+    """`make docs` checks those of the site."""
+    text = (ROOT / page).read_text()
+    linked = re.findall(r"\]\((?!https?:)([^)#]+)", text) + re.findall(r'(?:href|src)="(?!https?:)([^"#]+)', text)
+    assert [link for link in linked if not (ROOT / page).parent.joinpath(link).exists()] == []

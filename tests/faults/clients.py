@@ -180,7 +180,7 @@ class Clients:
         return [operation for operation in self.history if operation.kind == kind]
 
     def made(self, kind: str, *path: str) -> list[str]:
-        """The ids of what such requests have made, and nobody was asked to delete."""
+        """The ids of what such requests have made, and no request was to delete."""
         doomed = {operation.subject for operation in self.history if operation.kind == f"delete {kind}"}
         found = (_inside(operation.answer, path) for operation in self.of(f"create {kind}") if operation.accepted)
         return [str(each) for each in found if each not in doomed]

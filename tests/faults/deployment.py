@@ -159,7 +159,7 @@ class Deployment:
     injected: Counter[str] = field(default_factory=Counter)
     """How often which kind of fault was brought about."""
     fell: list[str] = field(default_factory=list)
-    """Processes that ended though nobody had killed them."""
+    """Processes that ended without being killed."""
 
     def start(self) -> None:
         """Make the database and start everything."""
@@ -243,7 +243,7 @@ class Deployment:
 
     def _notice_the_fallen(self, process: Process) -> None:
         if process.running is not None and not process.running.is_alive():
-            # A process that begins while there is no database says so and ends; whoever started it does so again.
+            # A process that begins while there is no database says so and ends; it is started again.
             last = process.log.read_text().splitlines()[-1:]
             if (
                 process.running.exitcode != 1

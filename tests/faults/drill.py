@@ -267,7 +267,7 @@ class Drill:
                 yield from _fate(operation, [str(server["id"]) for server in found], deletions, at_once=True)
             elif found and not operation.unknown:
                 yield f"refused, and made all the same: {operation}"
-        yield from (f"nobody asked for the servers called {name}" for name in there)
+        yield from (f"no request asked for the servers called {name}" for name in there)
 
     def _things(self, truth: Truth, kind: str, table: str, envelope: str) -> Iterator[str]:
         there: dict[str, list[str]] = defaultdict(list)
@@ -294,7 +294,7 @@ class Drill:
         return found
 
     def keep(self, folder: Path) -> None:
-        """Write down every request with its times, and the logs, for whoever has to find out what happened."""
+        """Write down every request with its times, and the logs, to find out what happened."""
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "history.txt").open("w") as history:
             for each in self.clients.history:

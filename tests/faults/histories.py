@@ -26,9 +26,9 @@ class Recorder:
         self.dice = random.Random(seed)
         self.history: list[Operation] = []
         self.known: list[str] = []
-        """Servers that were made, and nobody has asked to delete."""
+        """Servers that were made, and not asked to be deleted."""
         self.unanswered: list[tuple[str, float]] = []
-        """The names of servers of which nobody knows whether they were made, and when they were asked for."""
+        """The names of servers that may or may not have been made, and when they were asked for."""
 
     async def record(self) -> None:
         """Let several clients work at once on a new group."""

@@ -1,9 +1,10 @@
 """A hostile tenant beside an ordinary one: `make load`, or `python -m tests.faults.hostile --minutes 30`.
 
 A neighbour does ordinary things: first alone, then while attackers of another project send everything that is known to
-be expensive, and afterwards alone again. The attackers are one process of low priority with an address of its own
-(127.0.0.2), so that what is measured is the service and not the machine that it shares with them. What was measured is
-printed, and written to build/hostile.json.
+be expensive, and afterwards alone again. Quiet is what the neighbour saw alone, before and after together. The
+attackers are one process of low priority with its own address (127.0.0.2), so that what is measured is the
+service and not the machine that it shares with them. What was measured is printed, with the verdict at the end, and
+written to build/hostile.json.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -54,6 +55,8 @@ ATTACKER = "127.0.0.2"
 WRITTEN = Path("build/hostile.json")
 PAUSE = 0.02
 CALM_SECONDS = 5.0
+QUIET = ("alone", "alone again")
+CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
 ANSWER_SECONDS = 60.0
 
 
@@ -398,7 +401,7 @@ class Trial:
         """So many seconds alone, before and after, and so many under attack."""
         apis = [f"http://{api.command[-1]}" for api in self.deployment.apis]
         asked = json.dumps({"apis": apis, "seconds": attacked, "servers": servers})
-        with suppress(PermissionError):  # the neighbour has a machine of its own, as far as that can be had
+        with suppress(PermissionError):  # the neighbour has its own machine, as far as that can be had
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -15)
         async with tenant(apis, "alt") as neighbour:
             await self._phase("warming up", neighbour, 3)
@@ -446,15 +449,36 @@ class Trial:
         for what, times in self.attackers.failures.items():
             if "no answer" not in what:
                 yield f"attackers: {what} ({times} times)"
-        quiet = percentiles(_all(self.phases["alone"]))["p99"]
-        for name in ("under attack", "alone again"):
-            now = percentiles(_all(self.phases[name]))["p99"]
+        for name, compared in (("under attack", QUIET), ("alone again", ("alone",))):
+            now, quiet = self._p99(name), self._p99(*compared)
             if now > max(TIMES_QUIET * quiet, bearable):
-                yield f"{name}, 99 % of the neighbour's answers took up to {now} ms; alone {quiet} ms"
-        for name, samples in self.memory.items() if flat else ():
-            before, after = thirds(samples)
+                yield f"{name}, 99 % of the neighbour's answers took up to {now} ms; in quiet {quiet} ms"
+        for name, (before, after) in self._growth().items() if flat else ():
             if after > before * (1 + MOST_GROWTH) + SLACK_MIB:
                 yield f"the memory of {name} grew from {before:.0f} to {after:.0f} MiB"
+
+    def _p99(self, *phases: str) -> float:
+        return percentiles([each for name in phases for each in _all(self.phases[name])])["p99"]
+
+    def _growth(self) -> dict[str, tuple[float, float]]:
+        return {name: thirds(samples) for name, samples in self.memory.items()}
+
+    def verdict(self) -> Iterator[str]:
+        """What the bars are about, in a few lines."""
+        quiet, attacked = self._p99(*QUIET), self._p99("under attack")
+        numbers = {name: sum(map(len, seen.latencies.values())) for name, seen in self.phases.items()}
+        attacks = sum(sum(statuses.values()) for statuses in self.attackers.statuses.values())
+        yield f"answers to the neighbour: {numbers}; to the attackers: {attacks}"
+        yield f"quiet, 99 %: {quiet} ms ({', '.join(f'{name} {self._p99(name)}' for name in QUIET)})"
+        yield f"under attack, 99 %: {attacked} ms"
+        yield f"ratio: {attacked / quiet:.1f} (bar {TIMES_QUIET:g})"
+        grown = [f"{name} {before:.0f} to {after:.0f}" for name, (before, after) in self._growth().items()]
+        yield f"memory, MiB, from the second third of the attack to the last: {', '.join(grown)}"
+        for who, seen in (("neighbour", self.phases["under attack"]), ("attackers", self.attackers)):
+            failed: Counter[str] = Counter()
+            for kind, statuses in seen.statuses.items():
+                failed.update({f"{kind} {status}": n for status, n in statuses.items() if int(status) >= 500})
+            yield f"5xx to the {who}: {dict(failed) or 'none'}"
 
     def summary(self) -> dict[str, Any]:
         """What was measured."""
@@ -471,7 +495,7 @@ class Trial:
             "attackers_ms": {kind: percentiles(each) for kind, each in self.attackers.latencies.items()},
             "attackers": self.attackers.statuses,
             "attackers_without_answers": self.attackers.failures,
-            "memory_mib": {name: [round(each) for each in thirds(samples)] for name, samples in self.memory.items()},
+            "memory_mib": {name: [round(each) for each in sizes] for name, sizes in self._growth().items()},
         }
 
 
@@ -480,7 +504,7 @@ def _all(seen: Seen) -> list[float]:
 
 
 def try_it(folder: Path, *, quiet: float, attacked: float, servers: int) -> tuple[Trial, list[str]]:
-    """A deployment of its own, with the limits that everybody gets who sets none."""
+    """A deployment, with the limits that everybody gets who sets none."""
     deployment = Deployment(folder, SETTINGS, topology(), proxied=False)
     deployment.start()
     trial = Trial(deployment)
@@ -489,6 +513,26 @@ def try_it(folder: Path, *, quiet: float, attacked: float, servers: int) -> tupl
     finally:
         failed = deployment.stop()
     return trial, [*failed, *deployment.fell]
+
+
+@contextmanager
+def one_machine() -> Iterator[None]:
+    """Let the kernel weigh all processes of the trial together. Where it groups tasks by session, as for desktops, it
+    gives each backend of PostgreSQL as much as all of Roost, and priorities mean nothing between them."""
+    group, mine = CPU_GROUPS / f"roost-hostile-{os.getpid()}", str(os.getpid())
+    if not os.access(CPU_GROUPS, os.W_OK):
+        yield
+        return
+    group.mkdir()
+    (group / "cpu.shares").write_text(str(1024 * (os.cpu_count() or 1) * 4))
+    (group / "cgroup.procs").write_text(mine)
+    try:
+        yield
+    finally:
+        for left in (group / "cgroup.procs").read_text().split():
+            with suppress(OSError):  # it has ended meanwhile
+                (CPU_GROUPS / "cgroup.procs").write_text(left)
+        group.rmdir()
 
 
 def main() -> int:
@@ -502,12 +546,14 @@ def main() -> int:
         return 0
     seconds = given.minutes * 60
     folder = Path(tempfile.mkdtemp(prefix="roost-hostile-")) / "hostile"
-    trial, failed = try_it(folder, quiet=min(60, seconds / 4), attacked=seconds, servers=1000)
+    with one_machine():
+        trial, failed = try_it(folder, quiet=max(30, min(150, seconds / 4)), attacked=seconds, servers=1000)
     wrong = [*trial.wrong(flat=seconds >= 300), *failed]
     summary = {"minutes": given.minutes, **trial.summary(), "wrong": wrong}
     WRITTEN.parent.mkdir(exist_ok=True)
     WRITTEN.write_text(json.dumps(summary, indent=2) + "\n")
     print(json.dumps(summary, indent=2))
+    print(*trial.verdict(), f"wrong: {wrong or 'nothing'}", sep="\n")
     return 1 if wrong else 0
 
 

@@ -1,8 +1,8 @@
 """Is there an order in which these operations could have happened one by one?
 
 The search of Wing and Gong, with Lowe's memory of what was tried: take any operation that no other had ended before it
-began, do it to the state, and go on with the rest; whoever comes again to the same rest in the same state turns back.
-An operation whose outcome nobody knows may take effect at any time after it began, or never.
+began, do it to the state, and go on with the rest; one that comes to the same rest in the same state turns back.
+An operation of unknown outcome may take effect at any time after it began, or never.
 
 The state is that of one server group: where each member holds its claim, and the servers outside that may join. What an
 operation may answer in a state is said by `apply`, from the promises of the API and from nothing else.
@@ -61,7 +61,7 @@ def apply(operation: Operation, group: Group, hosts: int) -> Group | None:
         return group if members.keys() == operation.seen else None
     if operation.kind == "create":
         full = len(group.taken) >= hosts
-        # Nobody shares a host, and nobody is refused while a host is free.
+        # No two share a host, and none is refused while a host is free.
         if (operation.host == NOWHERE) != full or operation.host in group.taken:
             return None
         return group._replace(members=group.members | {(operation.server, operation.host)})

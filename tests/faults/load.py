@@ -188,7 +188,7 @@ class Load:
             if bad:
                 yield f"{kind} was answered with {bad}"
         if self.statuses["in a crowd"] and not self.statuses["in a crowd"][200]:
-            yield "in a crowd nobody was served"
+            yield "in a crowd no request was served"
         for name, samples in self.memory.items() if flat else ():
             before, after = thirds(samples)
             if after > before * (1 + MOST_GROWTH):
@@ -240,7 +240,7 @@ async def put_on(deployment: Deployment, token: str, seconds: float, clients: in
 
 
 def main() -> int:
-    """Load a deployment of its own."""
+    """Load a deployment."""
     deployment = Deployment(Path(tempfile.mkdtemp(prefix="roost-load-")) / "load", SETTINGS, TOPOLOGY, proxied=False)
     deployment.start()
     try:

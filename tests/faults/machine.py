@@ -200,7 +200,7 @@ class FaultMachine(RuleBasedStateMachine):
             self.clients.ask("repair group", "POST", f"{COMPUTE}/os-server-groups/{group}/repairs", body, subject=group)
 
     def change_scopes(self, number: int) -> None:
-        """A scope of its own, with aggregates that come and go, and groups that need it."""
+        """A scope, with aggregates that come and go, and groups that need it."""
         scope = self._pick(self.clients.made("scope", "policy_scope", "id"), number)
         aggregate = self._pick(self.clients.made("aggregate", "aggregate", "id"), number // 2)
         kind = number % 7

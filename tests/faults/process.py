@@ -1,4 +1,4 @@
-"""The `roost` command in a process of its own, with faults that a file switches on and off.
+"""The `roost` command in a separate process, with faults that a file switches on and off.
 
 Nothing in Roost knows of this: the faults are laid around it from outside, before its own `main` runs. The file is read
 again whenever it changes:
@@ -100,7 +100,7 @@ class FaultyClouds:
 
 
 def _shift_the_clock(rehearsal: Rehearsal, traveller: time_machine.Traveller) -> None:
-    """Set the wall clock of this process, and of nobody else, forward or back."""
+    """Set the wall clock of this process alone, forward or back."""
     ahead = 0.0
     while True:
         wanted = float(rehearsal.asked.get("clock", 0.0))
@@ -111,7 +111,7 @@ def _shift_the_clock(rehearsal: Rehearsal, traveller: time_machine.Traveller) ->
 
 
 def _broker(path: Path) -> notifications.Send:
-    def send(message: dict[str, Any]) -> None:
+    def send(message: notifications.Message) -> None:
         # One write to the end of the file: lines of several engines do not mix.
         with path.open("ab", buffering=0) as listener:
             listener.write(json.dumps(message).encode() + b"\n")

@@ -76,5 +76,5 @@ class Proxy:
                 sink.write(data)
                 await sink.drain()
             await self._passing.wait()
-        # Whoever has gone has gone both ways: neither HTTP nor PostgreSQL is spoken over half a connection here.
+        # A closed side closes both: HTTP and PostgreSQL are not spoken over half a connection here.
         sink.close()

@@ -223,7 +223,7 @@ def machines(truth: Truth) -> Iterator[str]:
 
 
 def locks(truth: Truth) -> Iterator[str]:
-    """Nobody who has gone holds anything."""
+    """What is gone holds nothing."""
     yield from (
         f"action {row['id']} is {row['status']} and still owned by {row['owner']}"
         for row in truth["actions"]

@@ -51,7 +51,7 @@ async def test_a_queue_that_cannot_be_written_to_is_503_and_nothing_is_done(data
 async def test_an_action_that_its_own_engine_has_dropped_is_taken_up_again(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when the database does not answer at the end of an attempt: the engine lives, and nobody is at it."""
+    """As when the database does not answer at the end of an attempt: the engine lives, and no one works on it."""
     carry_out, failures = runner.carry_out, [sa.exc.OperationalError("end", None, OSError("gone"))]
 
     async def fail_once(work: Work) -> None:

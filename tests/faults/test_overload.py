@@ -55,7 +55,7 @@ class Served:
 
     @contextmanager
     def holding(self, table: str) -> Iterator[None]:
-        """Whoever asks for these rows waits until the end of this."""
+        """Requests for these rows wait until the end of this."""
         with psycopg.connect(self.database_url) as connection:
             connection.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
             yield
@@ -176,7 +176,7 @@ def _connect(served: Served, data: bytes, room: int | None = None) -> socket.soc
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
     client.settimeout(120)
     client.connect(served.address)
-    # Whoever sends a lot without reading may have to wait for the other side to take it.
+    # A sender that does not read may have to wait until the other side takes it.
     threading.Thread(target=_send, args=(client, data), daemon=True).start()
     return client
 

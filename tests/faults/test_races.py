@@ -1,6 +1,6 @@
 """Races and failures: several API processes and an engine on one database, many clients at once, and things that die.
 
-Whatever happens, no hard rule is broken, nobody who fits is refused, nobody is placed twice, and every sum is exact.
+Whatever happens, no hard rule is broken, no server that fits is refused, none is placed twice, and every sum is exact.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class Deployment:
         process.wait()
 
     def stop(self) -> None:
-        """End everything, in order; nobody may have failed to."""
+        """End everything, in order; all must succeed."""
         processes = [*self.apis, *([self.engine] if self.engine else [])]
         for process in processes:
             process.terminate()
@@ -288,7 +288,7 @@ async def test_a_process_that_stands_still_holds_up_no_other_for_five_seconds(
 
 
 async def test_room_is_given_to_the_last_vcpu(clients: Clients, rows: Database) -> None:
-    """The zone has 30 hosts of 4 vCPUs; flavors of 2 fill it exactly, whoever asks where."""
+    """The zone has 30 hosts of 4 vCPUs; flavors of 2 fill it exactly, whichever process is asked."""
     works = [lambda: clients.boot(None, "lab", "3")] * 70
     await clients.at_once(works)
     await at_rest(rows)

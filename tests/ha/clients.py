@@ -22,7 +22,7 @@ IMAGE = "cirros-0.6.2-x86_64-disk"
 
 @dataclass
 class Clients:
-    """Each creates one server after another under a name of its own, at each address in turn, and deletes old ones."""
+    """Each creates one server after another under its own name, at each address in turn, and deletes old ones."""
 
     addresses: list[str]
     password: str

@@ -138,7 +138,7 @@ class Datacenter:
         self.folder.chmod(0o755)
         self._backup = self.folder / "backup"
         (self._backup / "wal").mkdir(parents=True)
-        # Each run has a network of its own, so that two do not meet.
+        # Each run has its own network, so that two do not meet.
         self._network = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}"
         self.databases = [self._machine(f"db{number}", number) for number in (1, 2, 3)]
         self.applications = [self._machine(f"app{number}", 10 + number) for number in (1, 2)]
@@ -373,7 +373,7 @@ class Datacenter:
                 self._forwarders.append(proxy)
 
     def cut_app1_off(self) -> None:
-        """Let nothing through between app1 and the databases; nobody is notified of it."""
+        """Let nothing through between app1 and the databases; without a notification."""
         for proxy in self._forwarders:
             self.loop.call_soon_threadsafe(proxy.freeze)
 

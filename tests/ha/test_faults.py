@@ -204,7 +204,7 @@ def test_without_a_majority_of_etcd_nothing_is_written(rehearsal: Rehearsal) -> 
     def fault() -> None:
         for machine in datacenter.databases[:2]:
             machine.kill("etcd")
-        datacenter.wait(lambda: "primary" not in map(datacenter.role, datacenter.databases), "nobody leads")
+        datacenter.wait(lambda: "primary" not in map(datacenter.role, datacenter.databases), "no leader")
         time.sleep(2)  # answers to what was committed before are on their way
         before = len(rehearsal.clients.created), len(rehearsal.probe.written)
         time.sleep(10)

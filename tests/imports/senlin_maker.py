@@ -1,6 +1,6 @@
 """Fills a database as Senlin 16 does, with its own migrations, profiles, policies, clusters, nodes and receivers.
 
-It runs in an environment of its own, with Senlin and without Roost: see `make senlin-import-test`. Senlin's engine does
+It runs in its own environment, with Senlin and without Roost: see `make senlin-import-test`. Senlin's engine does
 not run: what it would have asked of Nova, Octavia and Keystone is answered by `Services` below, and everything that
 goes into the database goes through Senlin's own code.
 

@@ -85,7 +85,7 @@ def restart_scheduler(lab: Settings) -> None:
 
 @contextmanager
 def standing(lab: Settings, folder: Path, service: Mapping[str, str]) -> Iterator[Front]:
-    """A Roost on a database of its own; `service` says how it signs in."""
+    """A Roost on its own database; `service` says how it signs in."""
     folder.mkdir(parents=True, exist_ok=True)
     postgres = EmbeddedPostgres(folder / "postgres", {"fsync": "off"})
     postgres.start()

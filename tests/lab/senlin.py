@@ -86,7 +86,7 @@ class Senlin:
 
 @contextmanager
 def running(lab: Settings, folder: Path) -> Iterator[Senlin]:
-    """A Senlin with a new database, and a user of its own in Keystone."""
+    """A Senlin with a new database, and its own user in Keystone."""
     folder.mkdir(parents=True, exist_ok=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -72,7 +72,7 @@ def test_a_change_of_a_group_is_told_on_the_real_broker(
         queue = kombu.Queue("roost-test", exchange, "versioned_notifications.info", durable=False, auto_delete=True)
         with broker.SimpleQueue(queue) as heard:
             override = f"{deployment.url}/compute/v2.1"
-            body = {"server_group": {"name": "told", "policy": "anti-affinity"}}
+            body = {"server_group": {"name": "notified", "policy": "anti-affinity"}}
             made = cluster.cloud.compute.post(
                 "/os-server-groups", json=body, microversion="2.64", endpoint_override=override
             )

@@ -24,7 +24,7 @@ def answer(deployment: Deployment, token: str, **headers: str) -> httpx.Response
 
 
 def sign_in(access: Access) -> Any:
-    """A new session, with a token of its own."""
+    """A new session, with its own token."""
     return openstack.connect(**access.config)
 
 

@@ -93,7 +93,7 @@ def test_a_group_in_continuous_mode_is_mended_without_being_asked(somebody: Pers
 
 
 def test_members_that_are_apart_are_brought_together_and_together_they_stay(somebody: Person, operator: Person) -> None:
-    """Nova's own filter lets nobody leave an affinity group's host."""
+    """Nova's own filter lets no member leave an affinity group's host."""
     group = somebody.group("affinity")
     servers = [somebody.boot(group), somebody.boot()]
     away = next(host for hosts in ZONES.values() for host in hosts if host != somebody.host(servers[0]))

@@ -34,7 +34,7 @@ class Probe:
     query: Mapping[str, str]
     body: Any = None
     public: bool = False
-    """Answered to everybody, and so to nobody in particular."""
+    """Answered to everybody alike."""
 
     def __str__(self) -> str:
         said = f"{self.method} {self.path} ({self.version or '-'})"

@@ -61,7 +61,7 @@ async def rows_of(world: World) -> Mapping[str, str]:
 
 
 def attempts(world: World, unknown: Things) -> Iterator[tuple[Probe, Probe]]:
-    """What a stranger tries on every row of the table, and the same with what is nobody's."""
+    """What a stranger tries on every row of the table, and the same with ids that do not exist."""
     for api, route in probes.rows():
         kinds = probes.variables(api.prefix + route.path)
         secret = {"V": "2", "token": world.stranger["secret"]} if "webhook_id" in kinds else {}

@@ -1,6 +1,6 @@
 """No tenant feels another: whatever one project sends, another's ordinary requests keep answering.
 
-Every route has a declared cost, in `costs.txt`: a new route has to be added there, by whoever measured it. Each route
+Every route has a declared cost, in `costs.txt`: measure a new route and add it there. Each route
 that is `expensive` is attacked here by one project while a neighbour does ordinary things.
 """
 

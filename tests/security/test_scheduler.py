@@ -1,4 +1,4 @@
-"""The scheduler API where it is served: for the plug-in of a nova-scheduler and for nobody else, whatever is sent."""
+"""The scheduler API where it is served: for the plug-in of a nova-scheduler alone, whatever is sent."""
 
 import itertools
 from collections.abc import AsyncIterator, Iterator

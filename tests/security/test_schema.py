@@ -47,7 +47,7 @@ load_all_checks()
 
 
 class InProcess(HTTPAdapter):
-    """Hands requests to the application, which lives on a loop of its own."""
+    """Hands requests to the application, which lives on its own loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, http: httpx.AsyncClient) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ def limits(examples: int, **more: Any) -> settings:
 
 
 def that_would_do(api: Api, version: Version, things: Things, case: Any, number: int) -> Any:
-    """A body with which a request has a chance: three times out of four one from the list, with a name of its own."""
+    """A body with which a request has a chance: three times out of four one from the list, with its own name."""
     choice = zlib.crc32(repr(case.body).encode())
     row = f"{case.method.upper()} {api.prefix}{case.operation.path}"
     if row not in BODIES or choice % 4 == 0:

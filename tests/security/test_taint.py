@@ -155,7 +155,7 @@ async def test_no_tenant_is_told_a_host_an_aggregate_or_what_is_anothers(world: 
             if tenant != READER:
                 answered.setdefault(probe.row, set()).add(answer.status_code)
     assert not leaks, "\n".join(leaks)
-    # What nobody could ever do would tell nothing: what is its own, the owner may read and change.
+    # The test means something only if the owner may read and change what it owns.
     vain = {row for row, statuses in answered.items() if statuses <= {400, 401, 404, 405, 406}}
     assert sorted(vain) == sorted(NEVER)
 

@@ -1,4 +1,4 @@
-"""Two tenants who have one of everything, on hosts whose names nobody could guess."""
+"""Two tenants who have one of everything, on hosts whose names cannot be guessed."""
 
 import asyncio
 import re
@@ -25,7 +25,7 @@ PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9
 Things = Mapping[str, str]
 """What a tenant has, by the name that the path of a route, or a body, has for it."""
 
-# What belongs to nobody: the same word for everybody, and no secret.
+# What belongs to no tenant: the same word for all, and no secret.
 SHARED = frozenset(
     {"domain_id", "role_id", "policy_scope_id", "volume_id", "profile_type", "policy_type", "path", "key", "scope"}
     | {"quota_class", "generation", "file", "tag", "registered_limit_id", "alias", "compute_alias"}

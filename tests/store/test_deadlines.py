@@ -15,7 +15,7 @@ from roost.api.app import App, make_services
 from roost.api.auth import RoostAuthenticator
 from roost.config import Settings
 from roost.store.addresses import Address
-from roost.store.database import Connection, Database, Limits, is_unavailable
+from roost.store.database import Database, GuardedConnection, Limits, is_unavailable
 from tests.conftest import Api
 from tests.faults.proxy import Proxy
 
@@ -96,7 +96,7 @@ async def test_a_defect_stays_one(database: Database, statement: str) -> None:
 
 async def test_a_commit_that_did_not_reach_its_standby_is_not_taken_for_one_that_did(database_url: str) -> None:
     """PostgreSQL ends the wait for a standby with a warning and success, when its statement is cancelled."""
-    connection = await Connection.connect(database_url)
+    connection = await GuardedConnection.connect(database_url)
     connection.add_notice_handler(connection.notice)
 
     class Warned:

@@ -17,7 +17,8 @@ from roost.errors import Invalid
 from roost.store import pooler
 from roost.store.addresses import Address
 from roost.store.database import Database, Limits
-from roost.store.rounds import AdvisoryLock, Rounds
+from roost.store.locks import AdvisoryLock
+from roost.store.rounds import Rounds
 
 PGBOUNCER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
 

@@ -17,7 +17,8 @@ from roost.config import Settings
 from roost.errors import Unavailable
 from roost.store import rounds as rounds_module
 from roost.store.database import Database
-from roost.store.rounds import AdvisoryLock, Rounds
+from roost.store.locks import AdvisoryLock
+from roost.store.rounds import Rounds
 
 
 @pytest.fixture

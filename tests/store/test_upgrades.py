@@ -1,4 +1,4 @@
-"""Upgrades: migrations add, what is there stays, and nobody who uses the database is held up."""
+"""Upgrades: migrations add, what is there stays, and no user of the database is held up."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from tests.compute import truth
 from tests.compute.cloud import Cloud
 from tests.conftest import Api
 
-# The revisions before the first release: until then there was nobody to hold up.
+# The revisions before the first release: until then there was no one to hold up.
 BASELINE = "0004"
 
 GROUP = "00000000-0000-4000-8000-000000000010"
@@ -54,7 +54,7 @@ def wrong_with(statements: list[str]) -> list[str]:
     text = "\n".join(statements)
     own = set(re.findall(r'^CREATE TABLE (?:IF NOT EXISTS )?"?(\w+)', text, re.MULTILINE))
     new_columns = re.findall(r'\bADD COLUMN "?(\w+)', text)
-    # Old programs leave a new column alone, so they keep to whatever is demanded of it; but nobody may wait meanwhile.
+    # Old programs leave a new column alone, so they meet its constraints; but no one may wait meanwhile.
     own_check = rf"\bADD CONSTRAINT \w+ CHECK \(.*\b(?:{'|'.join(new_columns) or '(?!)'})\b.*\) NOT VALID$"
     found = []
     for statement in statements:

@@ -14,10 +14,11 @@ from roost.api.clustering.shapes import Shape
 from roost.api.fields import ShownField
 from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import Schema, array, thing
+from roost.api.schemas import Schema
 from roost.api.versions import Version
 from roost.clusters import lookup
 from roost.clusters.actions import control
+from roost.clusters.clusters import RequestContext
 from roost.clusters.errors import BadRequest
 from roost.clusters.records import ACTION_DETAILS, ACTIONS, ActionDetails
 from roost.clusters.states import ActionName, ActionStatus
@@ -28,7 +29,7 @@ RULES = (
     Permission("actions:get", READER, "Show an action."),
     Permission("actions:update", MEMBER, "Cancel, suspend or resume an action."),
 )
-routes = Table("/v1/actions")
+routes = Table("/v1/actions", context=request_context)
 
 _LISTING = Listing(
     ACTION_DETAILS,
@@ -59,7 +60,7 @@ _SHAPE = Shape(
 )
 
 
-@routes.get("", rule="actions:index", response=lambda version: thing({"actions": array(_SHAPE.schema(version))}))
+@routes.get("", rule="actions:index", response=_SHAPE.many("actions"))
 async def index(call: Call) -> Reply:
     """The actions of the project."""
     page = _LISTING.read(call)
@@ -70,11 +71,10 @@ async def index(call: Call) -> Reply:
     return {"actions": await spread(partial(_SHAPE.show, version=call.version), found)}
 
 
-@routes.get("/{action_id}", rule="actions:get", response=lambda version: thing({"action": _SHAPE.schema(version)}))
-async def show(call: Call) -> Reply:
+@routes.get("/{action_id}", rule="actions:get", response=_SHAPE.one("action"))
+async def show(call: Call, request: RequestContext) -> Reply:
     """One action."""
-    async with call.services.database.autocommit() as connection:
-        found = await lookup.find(connection, ACTION_DETAILS, call.path["action_id"], call.caller)
+    found = await lookup.find(request.connection, ACTION_DETAILS, call.path["action_id"], call.caller)
     return {"action": _SHAPE.show(found, call.version)}
 
 
@@ -84,11 +84,10 @@ _UPDATE = {"status": BodyField(fields.as_text, required=True)}
 @routes.patch(
     "/{action_id}", since="1.12", rule="actions:update", status=202, described=fields.enveloped("action", _UPDATE)
 )
-async def update(call: Call) -> Reply:
+async def update(call: Call, request: RequestContext) -> Reply:
     """Cancel an action; with `force`, whatever is at it. Suspend it, or (READY) let it go on."""
     given = fields.read(_UPDATE, fields.envelope(call.body, "action", change=True))
     force = "force" in call.query and boolean("force", call.query["force"])
-    async with request_context(call) as request:
-        found = await lookup.find(request.connection, ACTIONS, call.path["action_id"], call.caller, lock=True)
-        await control.change_status(request.connection, found, given["status"], force=force)
+    found = await lookup.find(request.connection, ACTIONS, call.path["action_id"], call.caller, lock=True)
+    await control.change_status(request.connection, found, given["status"], force=force)
     return Response(status_code=202, headers={"Location": f"{call.base}/v1/actions/{found.id}"})

@@ -46,7 +46,7 @@ RULES = (
     Permission("clusters:operation", MEMBER, "Have an operation done to the nodes of a cluster."),
     Permission("clusters:collect", READER, "Collect an attribute of the nodes of a cluster."),
 )
-routes = Table("/v1/clusters")
+routes = Table("/v1/clusters", context=request_context)
 
 _LISTING = Listing(
     CLUSTER_DETAILS,
@@ -109,35 +109,32 @@ _UPDATE = {
 @routes.post(
     "", rule="clusters:create", status=202, described=fields.enveloped("cluster", _create(None)), response=_ONE
 )
-async def create(call: Call) -> Reply:
+async def create(call: Call, request: RequestContext) -> Reply:
     """Make a cluster."""
     known = _create(call.services.settings.clusters.max_nodes)
     given = fields.read(known, fields.envelope(call.body, "cluster"))
-    async with request_context(call) as request:
-        cluster, action_id = await clusters.create(request, given)
-        return accepted(call, action_id, await _shown(request, cluster.id))
+    cluster, action_id = await clusters.create(request, given)
+    return accepted(call, action_id, await _shown(request, cluster.id))
 
 
 @routes.get("/{cluster_id}", rule="clusters:get", response=_ONE)
-async def show(call: Call) -> Reply:
+async def show(call: Call, request: RequestContext) -> Reply:
     """One cluster."""
-    async with request_context(call) as request:
-        cluster = await lookup.find(request.connection, CLUSTER_DETAILS, call.path["cluster_id"], call.caller)
+    cluster = await lookup.find(request.connection, CLUSTER_DETAILS, call.path["cluster_id"], call.caller)
     return {"cluster": _SHAPE.show(cluster)}
 
 
 @routes.patch(
     "/{cluster_id}", rule="clusters:update", status=202, described=fields.enveloped("cluster", _UPDATE), response=_ONE
 )
-async def update(call: Call) -> Reply:
+async def update(call: Call, request: RequestContext) -> Reply:
     """Change a cluster."""
     given = fields.read(_UPDATE, fields.envelope(call.body, "cluster", change=True))
     for field, since in (("profile_only", Version(1, 6)), ("config", Version(1, 7))):
         if call.version < since:
             given.pop(field, None)
-    async with request_context(call) as request:
-        cluster, action_id = await clusters.update(request, call.path["cluster_id"], given)
-        return accepted(call, action_id, await _shown(request, cluster.id))
+    cluster, action_id = await clusters.update(request, call.path["cluster_id"], given)
+    return accepted(call, action_id, await _shown(request, cluster.id))
 
 
 def forced(call: Call) -> bool:
@@ -150,10 +147,9 @@ def forced(call: Call) -> bool:
 
 
 @routes.delete("/{cluster_id}", rule="clusters:delete", status=202, response=NULL)
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, request: RequestContext) -> Reply:
     """Delete a cluster with its nodes."""
-    async with request_context(call) as request:
-        return accepted(call, await clusters.delete(request, call.path["cluster_id"], force=forced(call)), None)
+    return accepted(call, await clusters.delete(request, call.path["cluster_id"], force=forced(call)), None)
 
 
 # Actions: one key says which
@@ -332,7 +328,7 @@ ONE_KEY: Schema = {"type": "object", "minProperties": 1, "maxProperties": 1}
     response=shapes.STARTED,
     also={200: REHEARSED},
 )
-async def act(call: Call) -> Reply:
+async def act(call: Call, request: RequestContext) -> Reply:
     """Have something done to a cluster; with `dry_run`, only say what it would come to."""
     rehearsal = is_rehearsal(call)
     known = {**_ACTIONS, "delete": _DELETE} if rehearsal else _ACTIONS
@@ -343,11 +339,10 @@ async def act(call: Call) -> Reply:
     if action is _DELETE:
         call.permit("clusters:delete")
     given = action.read(call, {} if value is None else value)
-    async with request_context(call) as request:
-        accept = partial(action.do, call, request, given)
-        if rehearsal:
-            return await rehearse(call, request, accept)
-        return started(call, await accept(), request.warnings)
+    accept = partial(action.do, call, request, given)
+    if rehearsal:
+        return await rehearse(call, request, accept)
+    return started(call, await accept(), request.warnings)
 
 
 def unsupported(version: Version) -> Invalid:
@@ -362,15 +357,14 @@ class MethodVersionNotFound(Invalid):
 @routes.post(
     "/{cluster_id}/ops", since="1.4", rule="clusters:operation", status=202, described=ONE_KEY, response=shapes.STARTED
 )
-async def operate(call: Call) -> Reply:
+async def operate(call: Call, request: RequestContext) -> Reply:
     """Have one of the profile's operations done to the nodes of a cluster."""
     name, value = fields.single(call.body, "operation", ())
     given = fields.as_map(name, value or {})
     enveloped = bool(set(given) & {"params", "filters"})
     params = fields.as_map("params", given.get("params") or {}) if enveloped else given
     filters = fields.as_map("filters", given.get("filters") or {}) if enveloped else {}
-    async with request_context(call) as request:
-        return started(call, await clusters.operate(request, call.path["cluster_id"], name, params, filters))
+    return started(call, await clusters.operate(request, call.path["cluster_id"], name, params, filters))
 
 
 # Attributes of nodes
@@ -390,15 +384,14 @@ async def collect_nothing(call: Call) -> Reply:
     rule="clusters:collect",
     response=thing({"cluster_attributes": array(thing({"id": UUID, "value": ANY}))}),
 )
-async def collect(call: Call) -> Reply:
+async def collect(call: Call, request: RequestContext) -> Reply:
     """One attribute of every node, by its path."""
     path = call.path["path"]
     if path == "None":
         raise BadRequest("Required path attribute is missing.")
-    async with request_context(call) as request:
-        cluster = await request.find(call.path["cluster_id"], lock=False)
-        members = await nodes.members(request, cluster.id)
-        details = await nodes.details(request, cloud_of(call), members) if path.split(".")[0] == "details" else {}
+    cluster = await request.find(call.path["cluster_id"], lock=False)
+    members = await nodes.members(request, cluster.id)
+    details = await nodes.details(request, cloud_of(call), members) if path.split(".")[0] == "details" else {}
     found = []
     for node in members:
         attributes = {**_ATTRIBUTES.show(node), "details": dict(details.get(node.id, {}))}

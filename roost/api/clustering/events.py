@@ -4,7 +4,7 @@ from roost.api.clustering.lists import Listing, one_of, text
 from roost.api.clustering.shapes import Shape
 from roost.api.fields import ShownField
 from roost.api.permissions import READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import NULL, array, thing
 from roost.clusters import lookup
 from roost.clusters.errors import BadRequest
@@ -49,16 +49,14 @@ _EVENT = _SHAPE.schema()
 
 
 @routes.get("", rule="events:index", response=thing({"events": array(_EVENT)}))
-async def index(call: Call) -> Reply:
+async def index(call: Call, connection: Connection) -> Reply:
     """The events of the project."""
     page = _LISTING.read(call)
-    async with call.services.database.autocommit() as connection:
-        return {"events": await spread(_SHAPE.show, await _LISTING.records(connection, call, page))}
+    return {"events": await spread(_SHAPE.show, await _LISTING.records(connection, call, page))}
 
 
 @routes.get("/{event_id}", rule="events:get", response=thing({"event": _EVENT}))
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """One event."""
-    async with call.services.database.autocommit() as connection:
-        event = await lookup.find(connection, EVENTS, call.path["event_id"], call.caller)
+    event = await lookup.find(connection, EVENTS, call.path["event_id"], call.caller)
     return {"event": _SHAPE.show(event)}

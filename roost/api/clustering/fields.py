@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from oslo_utils import strutils
+
 from roost.api.schemas import STRING, Schema, thing
 from roost.clusters.errors import BadRequest
 from roost.suggestions import instead
 
-_BOOLEANS = {"0": False, "f": False, "false": False, "n": False, "no": False, "off": False,
-             "1": True, "on": True, "t": True, "true": True, "y": True, "yes": True}  # fmt: skip
 _NAME = re.compile(r"[a-zA-Z\u4e00-\u9fa5\d._~-]*")
 LARGEST = 2**31 - 1
 
@@ -115,13 +115,10 @@ def _map(field: str, value: Any) -> dict[str, Any]:
 
 
 def _boolean(field: str, value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    word = str(value).strip().lower()
-    if word not in _BOOLEANS:
-        allowed = ", ".join(f"'{one}'" for one in sorted(_BOOLEANS))
-        raise BadRequest(f"Unrecognized value '{value}', acceptable values are: {allowed}")
-    return _BOOLEANS[word]
+    try:
+        return bool(strutils.bool_from_string(value, strict=True))
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
 
 
 def _number(field: str, value: Any) -> float:

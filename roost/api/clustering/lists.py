@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from oslo_utils import strutils
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.api.routes import Call
+from roost.api.routes import Call, Connection
 from roost.clusters.errors import BadRequest, NotAllowed
 from roost.clusters.lookup import Resource, read_page
 from roost.store.pages import EVERYTHING, PageRequest, UnknownMarker
@@ -112,7 +111,7 @@ class Listing(Generic[R]):
             raise NotAllowed
         return page
 
-    async def records(self, connection: AsyncConnection, call: Call, page: Page, **only: str) -> list[R]:
+    async def records(self, connection: Connection, call: Call, page: Page, **only: str) -> list[R]:
         """The records of a page, with these values only."""
         filters = {self._column(key): values for key, values in page.filters.items()}
         filters |= {key: [value] for key, value in only.items()}

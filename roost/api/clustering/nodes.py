@@ -22,7 +22,7 @@ from roost.api.clustering.shapes import Shape
 from roost.api.fields import ShownField
 from roost.api.permissions import MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import NULL, STRING, Schema, array, thing
+from roost.api.schemas import NULL, STRING, thing
 from roost.api.versions import Version
 from roost.clusters import lookup, nodes
 from roost.clusters.clusters import RequestContext
@@ -42,7 +42,7 @@ RULES = (
     Permission("nodes:action", MEMBER, "Have something done to a node."),
     Permission("nodes:operation", MEMBER, "Have an operation done to a node."),
 )
-routes = Table("/v1/nodes")
+routes = Table("/v1/nodes", context=request_context)
 
 _LISTING = Listing(
     NODE_DETAILS,
@@ -85,17 +85,14 @@ _SHAPE = Shape(
     ShownField("status", {"enum": list(NodeStatus)}, attrgetter("status")),
     since={"tainted": Version(1, 13)},
 )
-
-
-def _one(version: Version) -> Schema:
-    return thing({"node": _SHAPE.schema(version)})
+_ONE = _SHAPE.one("node")
 
 
 async def _shown(call: Call, request: RequestContext, node_id: str) -> dict[str, Any]:
     return {"node": _SHAPE.show(await lookup.by_id(request.connection, NODE_DETAILS, node_id), call.version)}
 
 
-@routes.get("", rule="nodes:index", response=lambda version: thing({"nodes": array(_SHAPE.schema(version))}))
+@routes.get("", rule="nodes:index", response=_SHAPE.many("nodes"))
 async def index(call: Call) -> Reply:
     """The nodes of the project."""
     page = _LISTING.read(call)
@@ -111,22 +108,20 @@ async def index(call: Call) -> Reply:
     return {"nodes": await spread(partial(_SHAPE.show, version=call.version), found)}
 
 
-@routes.post("", rule="nodes:create", status=202, described=fields.enveloped("node", _CREATE), response=_one)
-async def create(call: Call) -> Reply:
+@routes.post("", rule="nodes:create", status=202, described=fields.enveloped("node", _CREATE), response=_ONE)
+async def create(call: Call, request: RequestContext) -> Reply:
     """Make a node."""
     given = fields.read(_CREATE, fields.envelope(call.body, "node"))
-    async with request_context(call) as request:
-        node, action_id = await nodes.create(request, given)
-        return accepted(call, action_id, await _shown(call, request, node.id))
+    node, action_id = await nodes.create(request, given)
+    return accepted(call, action_id, await _shown(call, request, node.id))
 
 
-@routes.post("/adopt", since="1.7", rule="nodes:adopt", described=fields.described(_ADOPT), response=_one)
-async def adopt(call: Call) -> Reply:
+@routes.post("/adopt", since="1.7", rule="nodes:adopt", described=fields.described(_ADOPT), response=_ONE)
+async def adopt(call: Call, request: RequestContext) -> Reply:
     """Make a node of a server that exists."""
     given = fields.read(_ADOPT, fields.as_map("node", call.body))
-    async with request_context(call) as request:
-        node = await nodes.adopt(request, cloud_of(call), given)
-        return await _shown(call, request, node.id)
+    node = await nodes.adopt(request, cloud_of(call), given)
+    return await _shown(call, request, node.id)
 
 
 @routes.post(
@@ -136,11 +131,10 @@ async def adopt(call: Call) -> Reply:
     described=fields.described(_PREVIEW),
     response=thing({"node_profile": thing({"node_preview": _SPEC})}),
 )
-async def preview(call: Call) -> Reply:
+async def preview(call: Call, request: RequestContext) -> Reply:
     """What profile a server that exists would have."""
     given = fields.read(_PREVIEW, fields.as_map("node", call.body))
-    async with request_context(call) as request:
-        return {"node_profile": {"node_preview": await nodes.preview(request, cloud_of(call), given)}}
+    return {"node_profile": {"node_preview": await nodes.preview(request, cloud_of(call), given)}}
 
 
 @routes.get(
@@ -148,33 +142,30 @@ async def preview(call: Call) -> Reply:
     rule="nodes:get",
     response=lambda version: thing({"node": _SHAPE.schema(version, details=shapes.OBJECT)}),
 )
-async def show(call: Call) -> Reply:
+async def show(call: Call, request: RequestContext) -> Reply:
     """One node; with `show_details`, also what the cloud shows of it."""
     detailed = "show_details" in call.query and boolean("show_details", call.query["show_details"])
-    async with request_context(call) as request:
-        node = await lookup.find(request.connection, NODE_DETAILS, call.path["node_id"], call.caller)
-        shown = _SHAPE.show(node, call.version)
-        if detailed:
-            shown["details"] = dict((await nodes.details(request, cloud_of(call), [node])).get(node.id, {}))
+    node = await lookup.find(request.connection, NODE_DETAILS, call.path["node_id"], call.caller)
+    shown = _SHAPE.show(node, call.version)
+    if detailed:
+        shown["details"] = dict((await nodes.details(request, cloud_of(call), [node])).get(node.id, {}))
     return {"node": shown}
 
 
-@routes.patch("/{node_id}", rule="nodes:update", status=202, described=fields.enveloped("node", _UPDATE), response=_one)
-async def update(call: Call) -> Reply:
+@routes.patch("/{node_id}", rule="nodes:update", status=202, described=fields.enveloped("node", _UPDATE), response=_ONE)
+async def update(call: Call, request: RequestContext) -> Reply:
     """Change a node."""
     given = fields.read(_UPDATE, fields.envelope(call.body, "node", change=True))
     if call.version < Version(1, 13):
         given.pop("tainted", None)
-    async with request_context(call) as request:
-        node, action_id = await nodes.update(request, call.path["node_id"], given)
-        return accepted(call, action_id, await _shown(call, request, node.id))
+    node, action_id = await nodes.update(request, call.path["node_id"], given)
+    return accepted(call, action_id, await _shown(call, request, node.id))
 
 
 @routes.delete("/{node_id}", rule="nodes:delete", status=202, response=NULL)
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, request: RequestContext) -> Reply:
     """Delete a node."""
-    async with request_context(call) as request:
-        return accepted(call, await nodes.delete(request, call.path["node_id"], force=forced(call)), None)
+    return accepted(call, await nodes.delete(request, call.path["node_id"], force=forced(call)), None)
 
 
 @routes.post(
@@ -185,7 +176,7 @@ async def delete(call: Call) -> Reply:
     response=shapes.STARTED,
     also={200: REHEARSED},
 )
-async def act(call: Call) -> Reply:
+async def act(call: Call, request: RequestContext) -> Reply:
     """Have a node checked or recovered; with `dry_run`, only say what that, or its deletion, would come to."""
     rehearsal = is_rehearsal(call)
     name, value = fields.single(call.body, "action", ("check", "recover", *(["delete"] if rehearsal else [])))
@@ -195,21 +186,19 @@ async def act(call: Call) -> Reply:
     identity = call.path["node_id"]
     if name == "delete":
         call.permit("nodes:delete")
-    async with request_context(call) as request:
-        accept = {
-            "check": partial(nodes.check, request, identity, given),
-            "recover": partial(nodes.recover, request, identity, given),
-            "delete": partial(nodes.delete, request, identity, force=False),
-        }[name]
-        return await rehearse(call, request, accept) if rehearsal else started(call, await accept())
+    accept = {
+        "check": partial(nodes.check, request, identity, given),
+        "recover": partial(nodes.recover, request, identity, given),
+        "delete": partial(nodes.delete, request, identity, force=False),
+    }[name]
+    return await rehearse(call, request, accept) if rehearsal else started(call, await accept())
 
 
 @routes.post(
     "/{node_id}/ops", since="1.4", rule="nodes:operation", status=202, described=ONE_KEY, response=shapes.STARTED
 )
-async def operate(call: Call) -> Reply:
+async def operate(call: Call, request: RequestContext) -> Reply:
     """Have one of the profile's operations done."""
     name, value = fields.single(call.body, "operation", ())
     params = fields.as_map(name, value or {})
-    async with request_context(call) as request:
-        return started(call, await nodes.operate(request, call.path["node_id"], name, params))
+    return started(call, await nodes.operate(request, call.path["node_id"], name, params))

@@ -7,7 +7,7 @@ from roost.api.clustering.shapes import OBJECT
 from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import READER, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import STRING, array, by_name, thing
+from roost.api.schemas import STRING, array, by_name
 from roost.api.versions import Version
 from roost.clusters import plugins, spec
 from roost.clusters.plugins import Plugins
@@ -64,13 +64,13 @@ def table(
     """The routes of policy types, or of profile types."""
     routes, one, many = Table(f"/v1/{noun}-types"), f"{noun}_type", f"{noun}_types"
 
-    @routes.get("", rule=f"{many}:index", response=lambda version: thing({many: array(_LISTED.schema(version))}))
+    @routes.get("", rule=f"{many}:index", response=_LISTED.many(many))
     async def index(call: Call) -> Reply:
         """List all types."""
         known = every(plugins.load(call.services.settings))
         return {many: [_LISTED.show(_Type(*each), call.version) for each in known.items()]}
 
-    @routes.get(f"/{{{one}}}", rule=f"{many}:get", response=lambda version: thing({one: _SHOWN.schema(version)}))
+    @routes.get(f"/{{{one}}}", rule=f"{many}:get", response=_SHOWN.one(one))
     async def show(call: Call) -> Reply:
         """Show one type."""
         name = call.path[one]

@@ -18,8 +18,10 @@ from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import STRING, Schema, array, thing
 from roost.api.versions import Version
 from roost.clusters import receivers
+from roost.clusters.clusters import RequestContext
 from roost.clusters.errors import BadRequest
 from roost.clusters.records import RECEIVERS, ReceiverRecord
+from roost.clusters.states import ActionName
 from roost.errors import Forbidden
 from roost.identity.tokens import Caller
 from roost.turns import spread
@@ -34,7 +36,7 @@ RULES = (
     Permission("receivers:delete", MEMBER, "Delete a receiver."),
     Permission(_NOTIFY, MEMBER, "Notify a receiver."),
 )
-routes = Table("/v1/receivers")
+routes = Table("/v1/receivers", context=request_context)
 
 _LISTING = Listing(
     RECEIVERS,
@@ -66,7 +68,7 @@ _MESSAGE: Schema = {
 
 def permit(call: Call, caller: Caller, action: str) -> None:
     """Raise `Forbidden` unless the caller may have this action done to a cluster without a receiver."""
-    rule = "clusters:delete" if action == "CLUSTER_DELETE" else "clusters:action"
+    rule = "clusters:delete" if action == ActionName.CLUSTER_DELETE else "clusters:action"
     if not call.services.permissions.allows(rule, caller, {"project_id": caller.project_id}):
         raise Forbidden(call.forbidden.format(rule=rule))
 
@@ -98,54 +100,48 @@ _ONE = thing({"receiver": _RECEIVER})
 
 
 @routes.get("", rule="receivers:index", response=thing({"receivers": array(_RECEIVER)}))
-async def index(call: Call) -> Reply:
+async def index(call: Call, request: RequestContext) -> Reply:
     """The receivers of the project."""
     page = _LISTING.read(call)
     if "user" in page.filters and call.version < Version(1, 4):
         raise BadRequest("Invalid parameter user")
-    async with call.services.database.autocommit() as connection:
-        return {"receivers": await spread(partial(_view, call), await _LISTING.records(connection, call, page))}
+    return {"receivers": await spread(partial(_view, call), await _LISTING.records(request.connection, call, page))}
 
 
 @routes.post("", rule="receivers:create", status=201, described=fields.enveloped("receiver", _CREATE), response=_ONE)
-async def create(call: Call) -> Reply:
+async def create(call: Call, request: RequestContext) -> Reply:
     """Make a receiver."""
     given = fields.read(_CREATE, fields.envelope(call.body, "receiver"))
     if given.get("action"):
         permit(call, call.caller, given["action"])
-    async with request_context(call) as request:
-        return {"receiver": _view(call, *await receivers.create(request, given))}
+    return {"receiver": _view(call, *await receivers.create(request, given))}
 
 
 @routes.get("/{receiver_id}", rule="receivers:get", response=_ONE)
-async def show(call: Call) -> Reply:
+async def show(call: Call, request: RequestContext) -> Reply:
     """One receiver."""
-    async with request_context(call) as request:
-        return {"receiver": _view(call, await receivers.find(request, call.path["receiver_id"]))}
+    return {"receiver": _view(call, await receivers.find(request, call.path["receiver_id"]))}
 
 
 @routes.patch("/{receiver_id}", rule="receivers:update", described=fields.enveloped("receiver", _UPDATE), response=_ONE)
-async def update(call: Call) -> Reply:
+async def update(call: Call, request: RequestContext) -> Reply:
     """Change a receiver."""
     given = fields.read(_UPDATE, fields.envelope(call.body, "receiver", change=True))
     if given.get("action"):
         permit(call, call.caller, given["action"])
-    async with request_context(call) as request:
-        return {"receiver": _view(call, await receivers.update(request, call.path["receiver_id"], given))}
+    return {"receiver": _view(call, await receivers.update(request, call.path["receiver_id"], given))}
 
 
 @routes.delete("/{receiver_id}", rule="receivers:delete", status=204)
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, request: RequestContext) -> Reply:
     """Forget a receiver."""
-    async with request_context(call) as request:
-        await receivers.delete(request, call.path["receiver_id"])
+    await receivers.delete(request, call.path["receiver_id"])
     return Response(status_code=204)
 
 
 @routes.post("/{receiver_id}/notify", rule=_NOTIFY, status=204, described=_MESSAGE)
-async def notify(call: Call) -> Reply:
+async def notify(call: Call, request: RequestContext) -> Reply:
     """Give a message to a message receiver."""
     message = fields.as_map("message", call.body) if call.body is not None else {}
-    async with request_context(call) as request:
-        await receivers.notify(request, call.path["receiver_id"], message, partial(permit, call))
+    await receivers.notify(request, call.path["receiver_id"], message, partial(permit, call))
     return Response(status_code=204)

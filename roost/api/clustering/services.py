@@ -5,7 +5,7 @@ from operator import attrgetter
 from roost.api.clustering.shapes import Shape
 from roost.api.fields import ShownField
 from roost.api.permissions import ADMIN, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import array, thing
 from roost.clusters import services
 from roost.clusters.services import EngineService
@@ -21,8 +21,7 @@ _SHAPE = Shape(
 
 
 @routes.get("", rule="services:index", response=thing({"services": array(_SHAPE.schema())}))
-async def index(call: Call) -> Reply:
+async def index(call: Call, connection: Connection) -> Reply:
     """All engines, with whether they give signs of life."""
-    async with call.services.database.autocommit() as connection:
-        known = await services.list_all(connection, call.services.settings.clusters.dead_after)
+    known = await services.list_all(connection, call.services.settings.clusters.dead_after)
     return {"services": [_SHAPE.show(each) for each in known]}

@@ -13,7 +13,7 @@ from roost.api.clustering.moments import moment
 from roost.api.clustering.shapes import Shape
 from roost.api.fields import ShownField
 from roost.api.permissions import MEMBER, READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import NULL, array, thing
 from roost.clusters import plugins, specs
 from roost.clusters.lookup import find
@@ -65,11 +65,10 @@ def table(noun: SpecNoun, plural: str, changeable: Mapping[str, BodyField]) -> T
         return made
 
     @routes.get("", rule=f"{plural}:index", response=thing({plural: array(schema)}))
-    async def index(call: Call) -> Reply:
+    async def index(call: Call, connection: Connection) -> Reply:
         """List those of the project."""
         page = listing.read(call)
-        async with call.services.database.autocommit() as connection:
-            return {plural: await spread(view, await listing.records(connection, call, page))}
+        return {plural: await spread(view, await listing.records(connection, call, page))}
 
     @routes.post("", rule=f"{plural}:create", status=201, described=fields.enveloped(one, creation), response=response)
     async def create(call: Call) -> Reply:
@@ -98,25 +97,22 @@ def table(noun: SpecNoun, plural: str, changeable: Mapping[str, BodyField]) -> T
         return {one: {**made.to_dict(), "id": None, **({"metadata": None} if noun.keeps == "metadata" else {})}}
 
     @routes.get(f"/{{{one}_id}}", rule=f"{plural}:get", response=response)
-    async def show(call: Call) -> Reply:
+    async def show(call: Call, connection: Connection) -> Reply:
         """Show one."""
-        async with call.services.database.autocommit() as connection:
-            return {one: view(await find(connection, noun.resource, call.path[f"{one}_id"], call.caller))}
+        return {one: view(await find(connection, noun.resource, call.path[f"{one}_id"], call.caller))}
 
     @routes.patch(
         f"/{{{one}_id}}", rule=f"{plural}:update", described=fields.enveloped(one, changeable), response=response
     )
-    async def update(call: Call) -> Reply:
+    async def update(call: Call, connection: Connection) -> Reply:
         """Change what one is called, or what it is labelled with; its spec never changes."""
         changes = fields.read(changeable, fields.envelope(call.body, one, change=True))
-        async with call.services.database.begin() as connection:
-            return {one: view(await noun.update(connection, call.caller, call.path[f"{one}_id"], changes))}
+        return {one: view(await noun.update(connection, call.caller, call.path[f"{one}_id"], changes))}
 
     @routes.delete(f"/{{{one}_id}}", rule=f"{plural}:delete", status=204)
-    async def delete(call: Call) -> Reply:
+    async def delete(call: Call, connection: Connection) -> Reply:
         """Delete one that nothing uses."""
-        async with call.services.database.begin() as connection:
-            await noun.delete(connection, call.caller, call.path[f"{one}_id"])
+        await noun.delete(connection, call.caller, call.path[f"{one}_id"])
         return Response(status_code=204)
 
     return routes

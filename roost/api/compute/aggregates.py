@@ -7,7 +7,7 @@ from roost.api.compute import views
 from roost.api.compute.views import HOST_NAME, closed_query, timestamp
 from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import ADMIN, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import INTEGER, NAME, NULL, NULLABLE_STRING, STRING, Schema, array, by_name, thing
 from roost.api.versions import Version
 from roost.compute.inventory import aggregates, images
@@ -65,14 +65,8 @@ _SHOWN = FieldTable[Aggregate](
     ShownField("hosts", array(STRING), lambda aggregate: list(aggregate.hosts)),
     ShownField("metadata", by_name(STRING), lambda aggregate: dict(aggregate.metadata)),
 )
-
-
-def _listed(version: Version) -> Schema:
-    return thing({"aggregates": array(_SHOWN.schema(version))})
-
-
-def _one(version: Version) -> Schema:
-    return thing({"aggregate": _SHOWN.schema(version)})
+_MANY = _SHOWN.many("aggregates")
+_ONE = _SHOWN.one("aggregate")
 
 
 def _view(call: Call, aggregate: Aggregate) -> dict[str, Any]:
@@ -86,8 +80,8 @@ def _id(call: Call) -> int:
     return number
 
 
-@routes.get("/os-aggregates", until="2.101", rule=_RULE + "index", response=_listed)
-@routes.get("/os-aggregates", since="2.102", rule=_RULE + "index", query=closed_query(), response=_listed)
+@routes.get("/os-aggregates", until="2.101", rule=_RULE + "index", response=_MANY)
+@routes.get("/os-aggregates", since="2.102", rule=_RULE + "index", query=closed_query(), response=_MANY)
 async def index(call: Call) -> Reply:
     """List all aggregates, with their hosts and metadata."""
     async with call.services.database.autocommit() as connection:
@@ -95,67 +89,56 @@ async def index(call: Call) -> Reply:
     return {"aggregates": await spread(lambda each: _SHOWN.show(each, call.version), found)}
 
 
-@routes.post(
-    "/os-aggregates",
-    rule=_RULE + "create",
-    body=_CREATE,
-    response=lambda version: thing({"aggregate": _CREATED.schema(version)}),
-)
-async def create(call: Call) -> Reply:
+@routes.post("/os-aggregates", rule=_RULE + "create", body=_CREATE, response=_CREATED.one("aggregate"))
+async def create(call: Call, connection: Connection) -> Reply:
     """Create an aggregate, which may name an availability zone."""
     wanted = call.body["aggregate"]
-    async with call.services.database.begin() as connection:
-        aggregate = await aggregates.create(connection, wanted["name"], wanted.get("availability_zone"))
+    aggregate = await aggregates.create(connection, wanted["name"], wanted.get("availability_zone"))
     return {"aggregate": _CREATED.show(aggregate, call.version)}
 
 
-@routes.get("/os-aggregates/{aggregate_id}", rule=_RULE + "show", response=_one)
-async def show(call: Call) -> Reply:
+@routes.get("/os-aggregates/{aggregate_id}", rule=_RULE + "show", response=_ONE)
+async def show(call: Call, connection: Connection) -> Reply:
     """Show one aggregate."""
     aggregate_id = _id(call)
-    async with call.services.database.autocommit() as connection:
-        return _view(call, await aggregates.show(connection, aggregate_id))
+    return _view(call, await aggregates.show(connection, aggregate_id))
 
 
-@routes.put("/os-aggregates/{aggregate_id}", rule=_RULE + "update", body=_UPDATE, response=_one)
-async def update(call: Call) -> Reply:
+@routes.put("/os-aggregates/{aggregate_id}", rule=_RULE + "update", body=_UPDATE, response=_ONE)
+async def update(call: Call, connection: Connection) -> Reply:
     """Change the name or the zone of an aggregate."""
     aggregate_id, changes = _id(call), dict(call.body["aggregate"])
     if "name" in changes:
         changes["name"] = changes["name"].strip()
-    async with call.services.database.begin() as connection:
-        return _view(call, await aggregates.update(connection, aggregate_id, changes))
+    return _view(call, await aggregates.update(connection, aggregate_id, changes))
 
 
 @routes.delete("/os-aggregates/{aggregate_id}", rule=_RULE + "delete")
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, connection: Connection) -> None:
     """Delete an aggregate that has no hosts."""
     aggregate_id = _id(call)
-    async with call.services.database.begin() as connection:
-        await aggregates.delete(connection, aggregate_id)
-    return None
+    await aggregates.delete(connection, aggregate_id)
 
 
-@routes.post("/os-aggregates/{aggregate_id}/action", rule=_RULE + "add_host", owned=True, body=_ACTIONS, response=_one)
-async def act(call: Call) -> Reply:
+@routes.post("/os-aggregates/{aggregate_id}/action", rule=_RULE + "add_host", owned=True, body=_ACTIONS, response=_ONE)
+async def act(call: Call, connection: Connection) -> Reply:
     """Add a host (`add_host`), remove one (`remove_host`), or change metadata (`set_metadata`)."""
     name = views.action(call.body, _ACTIONS["properties"])
     call.permit(_RULE + name)
     aggregate_id, asked = _id(call), call.body[name]
-    async with call.services.database.begin() as connection:
-        if name == "add_host":
-            aggregate = await aggregates.add_host(connection, aggregate_id, asked["host"])
-        elif name == "remove_host":
-            aggregate = await aggregates.remove_host(connection, aggregate_id, asked["host"])
-        else:
-            aggregate = await aggregates.set_metadata(connection, aggregate_id, asked["metadata"])
+    if name == "add_host":
+        aggregate = await aggregates.add_host(connection, aggregate_id, asked["host"])
+    elif name == "remove_host":
+        aggregate = await aggregates.remove_host(connection, aggregate_id, asked["host"])
+    else:
+        aggregate = await aggregates.set_metadata(connection, aggregate_id, asked["metadata"])
     return _view(call, aggregate)
 
 
 @routes.post(
     "/os-aggregates/{aggregate_id}/images", since="2.81", rule="compute:aggregates:images", body=_IMAGES, status=202
 )
-async def cache_images(call: Call) -> Reply:
+async def cache_images(call: Call) -> None:
     """Have the hosts of an aggregate cache images; simulated hosts have every image already."""
     aggregate_id, wanted = _id(call), [image["id"] for image in call.body["cache"]]
     if len(set(wanted)) < len(wanted):
@@ -167,4 +150,3 @@ async def cache_images(call: Call) -> Reply:
     for image_id in wanted:
         if image_id not in known:
             raise Invalid(f"Image {image_id} could not be found.")
-    return None

@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 from roost.api.compute import server_groups
 from roost.api.compute.explanations import FIRST
 from roost.api.permissions import ADMIN, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.compute.answers import audit
 from roost.compute.answers.violations import BrokenRule, ViolationKey
 from roost.compute.groups.identifiers import Identifiers
@@ -28,11 +28,10 @@ RULES = (Permission(ALL, ADMIN, "See which rules are broken in the server groups
 
 
 @routes.get("/os-server-groups/audit", since=FIRST, rule=ALL)
-async def index(call: Call) -> Reply:
+async def index(call: Call, connection: Connection) -> Reply:
     """Stream a line for each group with broken rules: which, where, by which members, by how much, since when."""
-    async with call.services.database.autocommit() as connection:
-        broken = await call.services.violations.now(connection)
-        since, scopes = await audit.since(connection), await load_scopes(connection)
+    broken = await call.services.violations.now(connection)
+    since, scopes = await audit.since(connection), await load_scopes(connection)
     real = server_groups.sees_real_names(call)
     return StreamingResponse(_lines(broken, since, scopes, real), media_type="application/x-ndjson")
 

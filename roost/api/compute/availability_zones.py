@@ -5,7 +5,7 @@ from typing import Any
 
 from roost.api.compute.views import closed_query, timestamp
 from roost.api.permissions import ADMIN, ANYONE, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, Schema, array, thing
 from roost.compute.inventory import hosts, zones
 from roost.compute.inventory.hosts import ComputeHost
@@ -45,10 +45,9 @@ def _view(found: Mapping[str, bool], shown: Mapping[str, dict[str, Any]]) -> lis
     query=closed_query(),
     response=_answer({"type": "null"}),
 )
-async def index(call: Call) -> Reply:
+async def index(call: Call, connection: Connection) -> Reply:
     """List the zones."""
-    async with call.services.database.autocommit() as connection:
-        found = {zone.name: zone.enabled for zone in await zones.index(connection)}
+    found = {zone.name: zone.enabled for zone in await zones.index(connection)}
     return {"availabilityZoneInfo": _view(found, {})}
 
 

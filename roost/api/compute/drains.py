@@ -6,15 +6,15 @@ each move under the rules of the server's group when it begins, and by any engin
 
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api import schemas
 from roost.api.compute import repairs as repairs_api
 from roost.api.compute.explanations import FIRST
+from roost.api.compute.repairs import ShownRepair
 from roost.api.compute.servers import actor
+from roost.api.fields import FieldTable, column
 from roost.api.permissions import ADMIN, Permission
-from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import array, thing
+from roost.api.routes import Call, Connection, Reply, Table
+from roost.api.schemas import thing
 from roost.compute.answers import drains, repairs
 from roost.compute.answers.plans import Displace
 
@@ -24,18 +24,21 @@ DRAIN = "os_compute_api:os-drains"
 RULES = (Permission(DRAIN, ADMIN, "Drain hosts and aggregates, and see, pause or stop that."),)
 
 _REASON = "Being drained."
-_SHOWN = thing({**repairs_api.SHOWN, "scope": schemas.STRING, "identifier": schemas.STRING})
+_SHOWN = FieldTable[ShownRepair](
+    *repairs_api.SHOWN.fields,
+    column("scope", schemas.STRING, "stored.scope"),
+    column("identifier", schemas.STRING, "stored.identifier"),
+)
 _ASKED = thing(
     {"scope": schemas.STRING, "identifier": schemas.STRING},
     {name: repairs_api.BUDGET[name] for name in ("max_parallel", "cooldown")},
 )
-_ONE = thing({"drain": _SHOWN})
+_ONE = _SHOWN.one("drain")
 
 
-async def _shown(call: Call, connection: AsyncConnection, *stored: repairs.StoredRepair) -> list[dict[str, Any]]:
-    views = await repairs_api.views(call, connection, None, list(stored))
-    places = [{"scope": each.repair.scope, "identifier": each.repair.identifier} for each in stored]
-    return [view | place for view, place in zip(views, places, strict=True)]
+async def _shown(call: Call, connection: Connection, stored: repairs.StoredRepair) -> dict[str, Any]:
+    (answer,) = await repairs_api.answers(call, connection, None, [stored])
+    return {"drain": _SHOWN.show(answer)}
 
 
 @routes.post("/os-drains", since=FIRST, rule=DRAIN, body=thing({"drain": _ASKED}), response=_ONE)
@@ -49,8 +52,7 @@ async def create(call: Call) -> Reply:
         services.scheduler, place, leaving, _REASON, repairs_api.asked_budget(asked), actor(call)
     )
     async with services.database.begin() as connection:
-        (shown,) = await _shown(call, connection, await drains.find(connection, drain_id))
-    return {"drain": shown}
+        return await _shown(call, connection, await drains.find(connection, drain_id))
 
 
 @routes.get(
@@ -58,36 +60,29 @@ async def create(call: Call) -> Reply:
     since=FIRST,
     rule=DRAIN,
     query=thing({}, {"scope": schemas.STRING, "identifier": schemas.STRING}),
-    response=thing({"drains": array(_SHOWN)}),
+    response=_SHOWN.many("drains"),
 )
-async def index(call: Call) -> Reply:
+async def index(call: Call, connection: Connection) -> Reply:
     """List the latest drains, the newest first; of one place, if `scope` and `identifier` are given."""
-    async with call.services.database.autocommit() as connection:
-        found = await drains.index(connection, call.query.get("scope"), call.query.get("identifier"))
-        return {"drains": await _shown(call, connection, *found)}
+    found = await drains.index(connection, call.query.get("scope"), call.query.get("identifier"))
+    return {"drains": [_SHOWN.show(each) for each in await repairs_api.answers(call, connection, None, found)]}
 
 
 @routes.get("/os-drains/{drain_id}", since=FIRST, rule=DRAIN, response=_ONE)
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """Show how far a drain has come."""
-    async with call.services.database.autocommit() as connection:
-        (shown,) = await _shown(call, connection, await drains.find(connection, call.path["drain_id"]))
-    return {"drain": shown}
+    return await _shown(call, connection, await drains.find(connection, call.path["drain_id"]))
 
 
 @routes.put("/os-drains/{drain_id}", since=FIRST, rule=DRAIN, body=thing({"drain": repairs_api.PAUSED}), response=_ONE)
-async def pause(call: Call) -> Reply:
+async def pause(call: Call, connection: Connection) -> Reply:
     """Begin no further move until the drain is let go on; or let it go on."""
-    async with call.services.database.begin() as connection:
-        found = await drains.find(connection, call.path["drain_id"])
-        await repairs.pause(connection, found.repair, call.body["drain"]["paused"])
-        (shown,) = await _shown(call, connection, await drains.find(connection, call.path["drain_id"]))
-    return {"drain": shown}
+    found = await drains.find(connection, call.path["drain_id"])
+    await repairs.pause(connection, found.repair, call.body["drain"]["paused"])
+    return await _shown(call, connection, await drains.find(connection, call.path["drain_id"]))
 
 
 @routes.delete("/os-drains/{drain_id}", since=FIRST, rule=DRAIN, status=204)
-async def stop(call: Call) -> Reply:
+async def stop(call: Call, connection: Connection) -> None:
     """Stop a drain: no further move begins, those under way end. The hosts stay disabled."""
-    async with call.services.database.begin() as connection:
-        await repairs.stop(connection, (await drains.find(connection, call.path["drain_id"])).repair)
-    return None
+    await repairs.stop(connection, (await drains.find(connection, call.path["drain_id"])).repair)

@@ -3,22 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api import schemas
 from roost.api.compute import server_groups, servers
+from roost.api.fields import FieldTable, ShownField, column, given
 from roost.api.permissions import READER, Permission
-from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import Schema, array, thing
+from roost.api.routes import Call, Connection, Reply, Table
+from roost.api.schemas import Schema, array, by_name, thing
 from roost.compute.answers import explain, what_if
+from roost.compute.answers.explain import ShownDecision, ShownHost, ShownRemedy
 from roost.compute.groups import groups
 from roost.compute.inventory import claims, quotas
 from roost.compute.inventory.claims import Usage
 from roost.compute.inventory.flavors import FlavorSize, resources_of
 from roost.compute.moves import operations
 from roost.errors import Invalid, NotFound, OverQuota
-from roost.placement.decision import Request
+from roost.placement.decision import RefusalCount, Request
 from roost.placement.fleet import Resources
+from roost.placement.ranking import SoftRuleShare
 
 routes = Table(prefix="/v2.1")
 
@@ -35,48 +36,43 @@ RULES = (
 FIRST = "2.1003"
 
 _COUNT: Schema = {"type": "integer", "minimum": 0}
-_STANDING = thing(
-    {
-        "placements": {"type": "object", "additionalProperties": schemas.STRING},
-        "shares": array(
-            thing({"policy": schemas.STRING, "value": {"type": ["integer", "null"]}, "sentence": schemas.STRING})
-        ),
-    },
-    {"host": schemas.STRING, "headroom": _COUNT, "partition": server_groups.PARTITION},
+_SHARE = FieldTable[SoftRuleShare](
+    ShownField("policy", schemas.STRING, lambda share: str(share.rule)),
+    column("value", {"type": ["integer", "null"]}),
+    ShownField("sentence", schemas.STRING, explain.share_sentence),
 )
-EXPLANATION = thing(
-    {
-        "verdict": {"enum": ["placed", "refused", "undecided"]},
-        "sentence": schemas.STRING,
-        "hosts": _COUNT,
-        "candidates": {**_COUNT, "type": ["integer", "null"]},
-        "refused": array(
-            thing(
-                {
-                    "reason": schemas.STRING,
-                    "hosts": _COUNT,
-                    "policy": schemas.NULLABLE_STRING,
-                    "rules": {"type": "object"},
-                    "scope": schemas.NULLABLE_STRING,
-                    "sentence": schemas.STRING,
-                }
-            )
-        ),
-        "chosen": array(_STANDING),
-        "runners_up": array(_STANDING),
-        "help": array(
-            thing(
-                {
-                    "change": schemas.STRING,
-                    "amount": {"type": "integer"},
-                    "policy": schemas.NULLABLE_STRING,
-                    "by": {"enum": ["tenant", "operator"]},
-                    "sentence": schemas.STRING,
-                }
-            )
-        ),
-        "advice": schemas.NULLABLE_STRING,
-    }
+_STANDING = FieldTable[ShownHost](
+    column("placements", by_name(schemas.STRING), "place.placements"),
+    column("host", schemas.STRING, "place.host", when=lambda of: of.place.host is not None),
+    given("partition", server_groups.PARTITION),
+    ShownField("shares", array(_SHARE.schema()), lambda of: [_SHARE.show(share) for share in of.shares]),
+    given("headroom", _COUNT),
+)
+_REFUSED = FieldTable[RefusalCount](
+    column("reason", schemas.STRING),
+    column("hosts", _COUNT),
+    ShownField("policy", schemas.NULLABLE_STRING, lambda of: None if of.rule is None else str(of.rule)),
+    ShownField("rules", {"type": "object"}, lambda of: {} if of.rule is None else of.rule.limits),
+    column("scope", schemas.NULLABLE_STRING),
+    ShownField("sentence", schemas.STRING, str),
+)
+_HELP = FieldTable[ShownRemedy](
+    column("change", schemas.STRING),
+    column("amount", {"type": "integer"}),
+    column("policy", schemas.NULLABLE_STRING),
+    column("by", {"enum": ["tenant", "operator"]}),
+    column("sentence", schemas.STRING),
+)
+EXPLANATION = FieldTable[ShownDecision](
+    column("verdict", {"enum": ["placed", "refused", "undecided"]}),
+    column("sentence", schemas.STRING),
+    column("hosts", _COUNT),
+    column("candidates", {**_COUNT, "type": ["integer", "null"]}),
+    ShownField("refused", array(_REFUSED.schema()), lambda of: [_REFUSED.show(each) for each in of.refused]),
+    ShownField("chosen", array(_STANDING.schema()), lambda of: [_STANDING.show(each) for each in of.chosen]),
+    ShownField("runners_up", array(_STANDING.schema()), lambda of: [_STANDING.show(each) for each in of.runners_up]),
+    ShownField("help", array(_HELP.schema()), lambda of: [_HELP.show(each) for each in of.help]),
+    column("advice", schemas.NULLABLE_STRING),
 )
 _FLAVOR: dict[str, Schema] = {"flavorRef": {"type": ["string", "integer"]}}
 _MANY: dict[str, Schema] = {
@@ -88,7 +84,7 @@ _RESIZE = thing({"explain": thing(_FLAVOR)})
 _COMPOSED = thing({"explain": thing({**_FLAVOR, "policies": server_groups.POLICIES}, _MANY)})
 
 
-async def view(call: Call, connection: AsyncConnection, project_id: str) -> explain.View:
+async def view(call: Call, connection: Connection, project_id: str) -> explain.View:
     """What the caller may see of a project's servers."""
     return explain.View(await server_groups.identifiers(call, connection, project_id))
 
@@ -99,7 +95,7 @@ async def view(call: Call, connection: AsyncConnection, project_id: str) -> expl
     rule=SERVER,
     expensive=True,
     owned=True,
-    response=thing({"explanation": {"oneOf": [EXPLANATION, {"type": "null"}]}}),
+    response=thing({"explanation": {"oneOf": [EXPLANATION.schema(), schemas.NULL]}}),
 )
 async def show(call: Call) -> Reply:
     """Why a server was placed where it was, and which hosts came next. `candidates` is null, and `refused` empty, where
@@ -110,10 +106,10 @@ async def show(call: Call) -> Reply:
             return {"explanation": None}
         seen = await view(call, connection, server.project_id)
         if server.explanation["verdict"] == "placed":
-            return {"explanation": seen.explanation(server.explanation)}
+            return {"explanation": EXPLANATION.show(seen.explanation(server.explanation))}
         again = await what_if.same_again(connection, call.services.scheduler, server, server.explanation["servers"])
     trial = await what_if.decide(call.services.scheduler, again, call.caller.project_id or "", helping=True)
-    return {"explanation": seen.explanation(server.explanation, trial.help)}
+    return {"explanation": EXPLANATION.show(seen.explanation(server.explanation, trial.help))}
 
 
 @routes.post(
@@ -123,7 +119,7 @@ async def show(call: Call) -> Reply:
     expensive=True,
     owned=True,
     body=_RESIZE,
-    response=thing({"explanation": EXPLANATION}),
+    response=EXPLANATION.one("explanation"),
 )
 async def ask_resize(call: Call) -> Reply:
     """Where a server would be with another flavor, and why there or why nowhere; refused as the resize is. Nothing
@@ -145,7 +141,7 @@ async def ask_resize(call: Call) -> Reply:
     expensive=True,
     owned=True,
     body=_QUESTION,
-    response=thing({"explanation": EXPLANATION}),
+    response=EXPLANATION.one("explanation"),
 )
 async def ask(call: Call) -> Reply:
     """Where new members of a group would go, and why there or why nowhere. Nothing is made."""
@@ -172,7 +168,7 @@ async def ask(call: Call) -> Reply:
     rule=GROUP,
     expensive=True,
     body=_COMPOSED,
-    response=thing({"explanation": EXPLANATION}),
+    response=EXPLANATION.one("explanation"),
 )
 async def ask_composed(call: Call) -> Reply:
     """Where the first members of a group would go under these `policies`, and why there or why nowhere. Nothing is
@@ -190,10 +186,10 @@ async def ask_composed(call: Call) -> Reply:
 
 async def _answer(call: Call, wanted: Request, seen: explain.View) -> Reply:
     trial = await what_if.decide(call.services.scheduler, wanted, call.caller.project_id or "", helping=True)
-    return {"explanation": seen.explanation(trial.record, trial.help)}
+    return {"explanation": EXPLANATION.show(seen.explanation(trial.record, trial.help))}
 
 
-async def _affordable(call: Call, connection: AsyncConnection, asked: Mapping[str, Any], project_id: str) -> Resources:
+async def _affordable(call: Call, connection: Connection, asked: Mapping[str, Any], project_id: str) -> Resources:
     """What each server takes, if the project's quota allows them; operators may ask beyond it."""
     flavor = await wanted_flavor(call, connection, asked, project_id)
     if not server_groups.sees_real_names(call):
@@ -201,7 +197,7 @@ async def _affordable(call: Call, connection: AsyncConnection, asked: Mapping[st
     return resources_of(flavor)
 
 
-async def check_quota(call: Call, connection: AsyncConnection, project_id: str, flavor: FlavorSize, count: int) -> None:
+async def check_quota(call: Call, connection: Connection, project_id: str, flavor: FlavorSize, count: int) -> None:
     """Refuse what the project's quota does not allow it to make: the answer would be of no use to it, and would reveal
     how much room other projects leave."""
     limits = await quotas.limits(connection, call.services.settings.quota, project_id)
@@ -211,9 +207,7 @@ async def check_quota(call: Call, connection: AsyncConnection, project_id: str, 
         raise OverQuota(over)
 
 
-async def wanted_flavor(
-    call: Call, connection: AsyncConnection, asked: Mapping[str, Any], project_id: str
-) -> FlavorSize:
+async def wanted_flavor(call: Call, connection: Connection, asked: Mapping[str, Any], project_id: str) -> FlavorSize:
     """The flavor that a body names, if the project may use it; a Nova's where Roost stands in front of one."""
     flavor_id = str(asked["flavorRef"]).rpartition("/")[2]
     try:

@@ -1,8 +1,9 @@
 """Extensions, a legacy concept: all are part of the API now, and the list names those that are served."""
 
+from roost.api.fields import FieldTable, ShownField, always
 from roost.api.permissions import ANYONE, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import STRING, array, thing
+from roost.api.schemas import STRING
 from roost.errors import NotFound
 
 routes = Table(prefix="/v2.1")
@@ -42,27 +43,25 @@ _SERVED = {
     "os-tenant-networks": "OSTenantNetworks",
     "os-volumes": "Volumes",
 }
-_EXTENSION = thing(
-    {**dict.fromkeys(("alias", "name", "description", "namespace", "updated"), STRING), "links": array({})}
+_EXTENSION = FieldTable[str](
+    ShownField("alias", STRING, lambda alias: alias),
+    ShownField("name", STRING, lambda alias: _SERVED[alias]),
+    ShownField("description", STRING, lambda alias: _SERVED[alias]),
+    ShownField("namespace", STRING, lambda alias: f"http://docs.openstack.org/compute/ext/{alias}/api/v2"),
+    always("updated", "2014-12-03T00:00:00Z"),
+    always("links", []),
 )
 
 
-def _view(alias: str) -> dict[str, object]:
-    name = _SERVED[alias]
-    namespace = f"http://docs.openstack.org/compute/ext/{alias}/api/v2"
-    moment = "2014-12-03T00:00:00Z"
-    return {"alias": alias, "name": name, "description": name, "namespace": namespace, "updated": moment, "links": []}
-
-
-@routes.get("/extensions", rule="os_compute_api:extensions", response=thing({"extensions": array(_EXTENSION)}))
+@routes.get("/extensions", rule="os_compute_api:extensions", response=_EXTENSION.many("extensions"))
 async def index(call: Call) -> Reply:
     """List extensions."""
-    return {"extensions": [_view(alias) for alias in _SERVED]}
+    return {"extensions": [_EXTENSION.show(alias) for alias in _SERVED]}
 
 
-@routes.get("/extensions/{alias}", rule="os_compute_api:extensions", response=thing({"extension": _EXTENSION}))
+@routes.get("/extensions/{alias}", rule="os_compute_api:extensions", response=_EXTENSION.one("extension"))
 async def show(call: Call) -> Reply:
     """Show an extension."""
     if call.path["alias"] not in _SERVED:
         raise NotFound("The resource could not be found.")
-    return {"extension": _view(call.path["alias"])}
+    return {"extension": _EXTENSION.show(call.path["alias"])}

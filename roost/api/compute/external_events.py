@@ -3,11 +3,10 @@ do about them; what other services would tell is refused."""
 
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import JSONResponse
 
 from roost.api.permissions import ADMIN, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import INTEGER, STRING, UUID, Schema, array, thing
 from roost.compute.scheduling import servers
 from roost.errors import NotFound
@@ -32,11 +31,10 @@ _ANSWER = thing({"events": array(thing({**_EVENT, "code": INTEGER, "status": STR
     response=_ANSWER,
     also={207: _ANSWER},
 )
-async def create(call: Call) -> Reply:
-    """Note events: each is answered with a code of its own, and all with 200, 207 or 404."""
+async def create(call: Call, connection: Connection) -> Reply:
+    """Note events: each is answered with its own code, and all with 200, 207 or 404."""
     events = call.body["events"]
-    async with call.services.database.begin() as connection:
-        there = await _known(connection, [event["server_uuid"] for event in events])
+    there = await _known(connection, [event["server_uuid"] for event in events])
     answers = [_answer(event, event["server_uuid"].lower() in there) for event in events]
     codes = {answer["code"] for answer in answers}
     if codes == {404}:
@@ -44,7 +42,7 @@ async def create(call: Call) -> Reply:
     return JSONResponse({"events": answers}, 200 if codes == {200} else 207)
 
 
-async def _known(connection: AsyncConnection, server_ids: list[str]) -> set[str]:
+async def _known(connection: Connection, server_ids: list[str]) -> set[str]:
     return {server.id for server in await servers.index(connection, servers.Filters(ids=tuple(set(server_ids))))}
 
 

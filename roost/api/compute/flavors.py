@@ -4,13 +4,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from oslo_utils import strutils
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api.compute import views
 from roost.api.compute.views import LINKS, PAGE, closed_query, next_page, open_query
 from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import ADMIN, ANYONE, READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import (
     BOOLEAN,
     INTEGER,
@@ -129,6 +128,7 @@ _FULL = FieldTable[_Shown](
         when=lambda of: of.call.may(_SPECS + "index"),
     ),
 )
+_ONE = _FULL.one("flavor")
 
 
 def _view(call: Call, flavor: Flavor, table: FieldTable[_Shown] = _FULL) -> dict[str, Any]:
@@ -192,7 +192,7 @@ async def detail(call: Call) -> Reply:
     return await _list(call, _FULL)
 
 
-async def create(call: Call) -> Reply:
+async def create(call: Call, connection: Connection) -> Reply:
     """Create a flavor; without an id, it gets a uuid."""
     asked = call.body["flavor"]
     flavor = Flavor(
@@ -209,8 +209,7 @@ async def create(call: Call) -> Reply:
     )
     if flavor.rxtx_factor <= 0:
         raise Invalid("Invalid input received: 'rxtx_factor' argument must be a float between 0 and 3.40282e+38")
-    async with call.services.database.begin() as connection:
-        return {"flavor": _view(call, await flavors.create(connection, flavor))}
+    return {"flavor": _view(call, await flavors.create(connection, flavor))}
 
 
 def _within(name: str, value: int | str, least: int = 0) -> int:
@@ -221,25 +220,19 @@ def _within(name: str, value: int | str, least: int = 0) -> int:
     return int(value)
 
 
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """Show one flavor."""
-    async with call.services.database.autocommit() as connection:
-        return {"flavor": _view(call, await flavors.show(connection, call.path["flavor_id"], project_id=_own(call)))}
+    return {"flavor": _view(call, await flavors.show(connection, call.path["flavor_id"], project_id=_own(call)))}
 
 
-async def update(call: Call) -> Reply:
+async def update(call: Call, connection: Connection) -> Reply:
     """Change the description of a flavor."""
-    async with call.services.database.begin() as connection:
-        description = call.body["flavor"]["description"]
-        return {"flavor": _view(call, await flavors.describe(connection, call.path["flavor_id"], description))}
+    description = call.body["flavor"]["description"]
+    return {"flavor": _view(call, await flavors.describe(connection, call.path["flavor_id"], description))}
 
 
 def _creation(**optional: Schema) -> Schema:
     return thing({"flavor": thing(_NEEDED, {**_OPTIONAL, **optional})})
-
-
-def _one(version: Version) -> Schema:
-    return thing({"flavor": _FULL.schema(version)})
 
 
 # Unknown keys are ignored before 2.75; a name may be asked for from 2.102 on, but was heeded before.
@@ -259,33 +252,30 @@ for _since, _until, _query in _QUERIES:
     routes.get("/flavors/detail", response=_page(_FULL), **_row)(detail)
 for _since, _until, _body in _CREATIONS:
     _row = {"since": _since, "until": _until, "rule": _MANAGE + "create", "body": _body}
-    routes.post("/flavors", response=_one, **_row)(create)
-routes.get("/flavors/{flavor_id}", rule=_READ, response=_one)(show)
+    routes.post("/flavors", response=_ONE, **_row)(create)
+routes.get("/flavors/{flavor_id}", rule=_READ, response=_ONE)(show)
 routes.put(
     "/flavors/{flavor_id}",
     since="2.55",
     rule=_MANAGE + "update",
     body=thing({"flavor": thing({"description": _DESCRIPTION})}),
-    response=_one,
+    response=_ONE,
 )(update)
 
 
 @routes.delete("/flavors/{flavor_id}", rule=_MANAGE + "delete", status=202)
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, connection: Connection) -> None:
     """Delete a flavor."""
-    async with call.services.database.begin() as connection:
-        await flavors.delete(connection, call.path["flavor_id"])
-    return None
+    await flavors.delete(connection, call.path["flavor_id"])
 
 
 _SPECS_ANSWER = thing({"extra_specs": {"type": "object", "additionalProperties": {"type": ["string", "number"]}}})
 
 
 @routes.get("/flavors/{flavor_id}/os-extra_specs", rule=_SPECS + "index", response=_SPECS_ANSWER)
-async def list_extra_specs(call: Call) -> Reply:
+async def list_extra_specs(call: Call, connection: Connection) -> Reply:
     """List the extra specs of a flavor."""
-    async with call.services.database.autocommit() as connection:
-        flavor = await flavors.show(connection, call.path["flavor_id"], project_id=_own(call))
+    flavor = await flavors.show(connection, call.path["flavor_id"], project_id=_own(call))
     return {"extra_specs": flavor.extra_specs}
 
 
@@ -311,12 +301,11 @@ _ONE_SPEC: Schema = {"type": "object", "additionalProperties": {"type": ["string
 
 
 @routes.get("/flavors/{flavor_id}/os-extra_specs/{key}", rule=_SPECS + "show", response=_ONE_SPEC)
-async def show_extra_spec(call: Call) -> Reply:
+async def show_extra_spec(call: Call, connection: Connection) -> Reply:
     """Show one extra spec."""
     flavor_id, key = call.path["flavor_id"], call.path["key"]
-    async with call.services.database.autocommit() as connection:
-        await flavors.show(connection, flavor_id, project_id=_own(call))
-        return {key: await flavors.extra_spec(connection, flavor_id, key)}
+    await flavors.show(connection, flavor_id, project_id=_own(call))
+    return {key: await flavors.extra_spec(connection, flavor_id, key)}
 
 
 @routes.put(
@@ -334,29 +323,26 @@ async def update_extra_spec(call: Call) -> Reply:
 
 
 @routes.delete("/flavors/{flavor_id}/os-extra_specs/{key}", rule=_SPECS + "delete")
-async def delete_extra_spec(call: Call) -> Reply:
+async def delete_extra_spec(call: Call, connection: Connection) -> None:
     """Delete one extra spec."""
-    async with call.services.database.begin() as connection:
-        await flavors.delete_extra_spec(connection, call.path["flavor_id"], call.path["key"])
-    return None
+    await flavors.delete_extra_spec(connection, call.path["flavor_id"], call.path["key"])
 
 
 _ACCESS_ANSWER = thing({"flavor_access": array(thing({"flavor_id": STRING, "tenant_id": STRING}))})
 
 
-async def _access(connection: AsyncConnection, flavor_id: str) -> dict[str, Any]:
+async def _access(connection: Connection, flavor_id: str) -> dict[str, Any]:
     projects = await flavors.projects(connection, flavor_id)
     return {"flavor_access": [{"flavor_id": flavor_id, "tenant_id": project} for project in projects]}
 
 
 @routes.get("/flavors/{flavor_id}/os-flavor-access", rule=_ACCESS, response=_ACCESS_ANSWER)
-async def list_access(call: Call) -> Reply:
+async def list_access(call: Call, connection: Connection) -> Reply:
     """List the projects that may use a private flavor."""
-    async with call.services.database.autocommit() as connection:
-        flavor = await flavors.show(connection, call.path["flavor_id"])
-        if flavor.is_public:
-            raise NotFound("Access list not available for public flavors.")
-        return await _access(connection, flavor.id)
+    flavor = await flavors.show(connection, call.path["flavor_id"])
+    if flavor.is_public:
+        raise NotFound("Access list not available for public flavors.")
+    return await _access(connection, flavor.id)
 
 
 @routes.post(
@@ -366,17 +352,16 @@ async def list_access(call: Call) -> Reply:
     body=_ACTIONS,
     response=_ACCESS_ANSWER,
 )
-async def act(call: Call) -> Reply:
+async def act(call: Call, connection: Connection) -> Reply:
     """Let a project use a private flavor (`addTenantAccess`), or no longer (`removeTenantAccess`)."""
     name = views.action(call.body, _ACTIONS["properties"])
     adding, project_id = name == "addTenantAccess", call.body[name]["tenant"]
     call.permit(f"{_ACCESS}:{'add' if adding else 'remove'}_tenant_access")
-    async with call.services.database.begin() as connection:
-        flavor = await flavors.show(connection, call.path["flavor_id"], lock=True)
-        if not adding:
-            await flavors.disallow(connection, flavor.id, project_id)
-        elif flavor.is_public and call.version >= Version(2, 7):
-            raise Conflict("Can not add access to a public flavor.")
-        else:
-            await flavors.allow(connection, flavor.id, project_id)
-        return await _access(connection, flavor.id)
+    flavor = await flavors.show(connection, call.path["flavor_id"], lock=True)
+    if not adding:
+        await flavors.disallow(connection, flavor.id, project_id)
+    elif flavor.is_public and call.version >= Version(2, 7):
+        raise Conflict("Can not add access to a public flavor.")
+    else:
+        await flavors.allow(connection, flavor.id, project_id)
+    return await _access(connection, flavor.id)

@@ -4,7 +4,7 @@ from typing import Any
 
 from roost.api.compute.views import open_query
 from roost.api.permissions import ADMIN, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import STRING, array, thing
 from roost.compute.inventory import hosts, zones
 from roost.errors import NotFound
@@ -29,10 +29,9 @@ _RESOURCE = thing({"host": STRING, "project": STRING, "cpu": _AMOUNT, "memory_mb
     query=open_query(zone=STRING),
     response=thing({"hosts": array(_HOST)}),
 )
-async def index(call: Call) -> Reply:
+async def index(call: Call, connection: Connection) -> Reply:
     """List the enabled hosts, of one zone (`zone`)."""
-    async with call.services.database.autocommit() as connection:
-        found = [host for host in await hosts.index(connection) if host.enabled]
+    found = [host for host in await hosts.index(connection) if host.enabled]
     named = [{"host_name": host.name, "service": "compute", "zone": zones.zone_of(host)} for host in found]
     wanted = call.query.get("zone")
     return {"hosts": [host for host in named if not wanted or host["zone"] == wanted]}
@@ -44,11 +43,10 @@ async def index(call: Call) -> Reply:
     rule=_RULE + "show",
     response=thing({"host": array(thing({"resource": _RESOURCE}))}),
 )
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """Show what a host has, and what is used of it."""
     name = call.path["host_name"]
-    async with call.services.database.autocommit() as connection:
-        host = await hosts.find(connection, name=name)
+    host = await hosts.find(connection, name=name)
     if host is None:
         raise NotFound(f"Compute host {name} could not be found.")
 

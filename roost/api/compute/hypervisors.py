@@ -5,14 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api import schemas
 from roost.api.compute import views
 from roost.api.compute.views import BOOLEAN_WORD, HOST_NAME, LINKS, PAGE, closed_query, next_page, open_query
 from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import ADMIN, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import INTEGER, NULLABLE_STRING, STRING, Schema, array, boolean, thing
 from roost.api.versions import Version
 from roost.compute.inventory import hosts
@@ -142,14 +140,14 @@ async def _list(call: Call, table: FieldTable[ComputeHost]) -> Reply:
     return {"hypervisors": listed, **({"hypervisors_links": following} if following else {})}
 
 
-async def _by_id(connection: AsyncConnection, text: str, *, by_uuid: bool) -> ComputeHost | None:
+async def _by_id(connection: Connection, text: str, *, by_uuid: bool) -> ComputeHost | None:
     if by_uuid:
         return await hosts.find(connection, uuid=text) if is_uuid(text) else None
     number = views.integer(text)
     return await hosts.find(connection, host_id=number) if number is not None and 0 < number < 2**31 else None
 
 
-async def _find(call: Call, connection: AsyncConnection) -> ComputeHost:
+async def _find(call: Call, connection: Connection) -> ComputeHost:
     text = call.path["hypervisor_id"]
     if call.version >= _UUIDS and not is_uuid(text):
         raise Invalid(f"Invalid uuid {text}")
@@ -187,13 +185,12 @@ def _one(version: Version) -> Schema:
     query=closed_query(with_servers=BOOLEAN_WORD),
     response=_one,
 )
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """Show one hypervisor."""
-    async with call.services.database.autocommit() as connection:
-        host = await _find(call, connection)
-        view = _FULL.show(host, call.version)
-        if call.version >= _UUIDS and boolean(call.query.get("with_servers", False)):
-            view = _with_servers(call, view, host, await hosts.servers_on(connection, [host.id]))
+    host = await _find(call, connection)
+    view = _FULL.show(host, call.version)
+    if call.version >= _UUIDS and boolean(call.query.get("with_servers", False)):
+        view = _with_servers(call, view, host, await hosts.servers_on(connection, [host.id]))
     return {"hypervisor": view}
 
 
@@ -203,11 +200,10 @@ async def show(call: Call) -> Reply:
     rule=_RULE + "uptime",
     response=lambda version: thing({"hypervisor": thing(_BRIEF.schema(version)["properties"] | {"uptime": STRING})}),
 )
-async def uptime(call: Call) -> Reply:
+async def uptime(call: Call, connection: Connection) -> Reply:
     """Show how long a hypervisor has been up, in the words of the command of that name."""
-    async with call.services.database.autocommit() as connection:
-        host = await _find(call, connection)
-        now = await database.now(connection)
+    host = await _find(call, connection)
+    now = await database.now(connection)
     if host.forced_down:
         raise Invalid(f"Compute service of {host.name} is unavailable at this time.")
     minutes = int((now - host.created_at).total_seconds()) // 60
@@ -249,8 +245,7 @@ async def servers(call: Call) -> Reply:
     rule=_RULE + "statistics",
     response=thing({"hypervisor_statistics": thing({"count": INTEGER, **_AMOUNTS.schema()["properties"]})}),
 )
-async def statistics(call: Call) -> Reply:
+async def statistics(call: Call, connection: Connection) -> Reply:
     """Show what all enabled hypervisors hold together."""
-    async with call.services.database.autocommit() as connection:
-        total = await hosts.statistics(connection)
+    total = await hosts.statistics(connection)
     return {"hypervisor_statistics": {"count": total.hosts, **_AMOUNTS.show(total)}}

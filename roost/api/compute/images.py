@@ -1,14 +1,15 @@
 """Images, as Nova passed them on from Glance before 2.36: for clients that still look for them here."""
 
-from collections.abc import Callable
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from roost.api.compute.views import LINKS, PAGE, links, next_page, open_query
+from roost.api.fields import FieldTable, ShownField, column
 from roost.api.permissions import READER, Permission
-from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import INTEGER, STRING, Schema, array, by_name, thing
+from roost.api.routes import Call, Connection, Reply, Table
+from roost.api.schemas import INTEGER, STRING, by_name
 from roost.compute.inventory import images
-from roost.compute.inventory.images import Viewer
+from roost.compute.inventory.images import StoredImage, Viewer
 from roost.errors import NotFound
 
 routes = Table(prefix="/v2.1/images")
@@ -16,64 +17,63 @@ routes = Table(prefix="/v2.1/images")
 _RULE = "os_compute_api:images"
 RULES = (Permission(_RULE, READER, "Show images, as before 2.36."),)
 
-_BRIEF: dict[str, Schema] = {"id": STRING, "name": STRING, "links": LINKS}
-_SIZE = "OS-EXT-IMG-SIZE:size"
-_IMAGE = thing(
-    {
-        **_BRIEF,
-        **dict.fromkeys(("status", "created", "updated"), STRING),
-        **dict.fromkeys(("progress", "minDisk", "minRam", _SIZE), INTEGER),
-        "metadata": by_name(STRING),
-    }
-)
 _STATUSES = {"active": "ACTIVE", "queued": "SAVING", "deactivated": "ACTIVE"}
 
 
-def _brief(call: Call, row: Any) -> dict[str, Any]:
-    return {"id": row.id, "name": row.name, "links": links(call, "images", row.id)}
+class ImageAnswer(NamedTuple):
+    """What an answer about one image is made from."""
+
+    call: Call
+    row: StoredImage
 
 
-def _detailed(call: Call, row: Any) -> dict[str, Any]:
-    return {
-        **_brief(call, row),
-        "status": _STATUSES[row.status],
-        "progress": 25 if row.status == "queued" else 100,
-        "created": f"{row.created_at:%Y-%m-%dT%H:%M:%SZ}",
-        "updated": f"{row.updated_at or row.created_at:%Y-%m-%dT%H:%M:%SZ}",
-        "minDisk": row.min_disk_gb,
-        "minRam": row.min_memory_mb,
-        _SIZE: row.size,
-        "metadata": row.properties,
-    }
+def _moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+_BRIEF = FieldTable[ImageAnswer](
+    column("id", STRING, "row.id"),
+    column("name", STRING, "row.name"),
+    ShownField("links", LINKS, lambda of: links(of.call, "images", of.row.id)),
+)
+_FULL = FieldTable[ImageAnswer](
+    *_BRIEF.fields,
+    ShownField("status", STRING, lambda of: _STATUSES[of.row.status]),
+    ShownField("progress", INTEGER, lambda of: 25 if of.row.status == "queued" else 100),
+    ShownField("created", STRING, lambda of: _moment(of.row.created_at)),
+    ShownField("updated", STRING, lambda of: _moment(of.row.updated_at or of.row.created_at)),
+    column("minDisk", INTEGER, "row.min_disk_gb"),
+    column("minRam", INTEGER, "row.min_memory_mb"),
+    column("OS-EXT-IMG-SIZE:size", INTEGER, "row.size"),
+    column("metadata", by_name(STRING), "row.properties"),
+)
 
 
 def _viewer(call: Call) -> Viewer:
     return Viewer(call.caller.project_id, call.caller.is_admin)
 
 
-def _declare(path: str, view: Callable[[Call, Any], dict[str, Any]], shape: Schema) -> None:
-    answer = thing({"images": array(shape)}, {"images_links": {}})
+def _declare(path: str, table: FieldTable[ImageAnswer]) -> None:
+    answer = table.many("images", images_links={})
 
     @routes.get(path, until="2.35", rule=_RULE, query=open_query(**PAGE), response=answer)
-    async def index(call: Call) -> Reply:
+    async def index(call: Call, connection: Connection) -> Reply:
         """List images."""
-        async with call.services.database.autocommit() as connection:
-            found = await images.index(connection, _viewer(call), page=call.page)
-        body: dict[str, Any] = {"images": [view(call, row) for row in found]}
+        found = await images.index(connection, _viewer(call), page=call.page)
+        body: dict[str, Any] = {"images": [table.show(ImageAnswer(call, row)) for row in found]}
         following = next_page(call, body["images"], "id") if "limit" in call.query else []
         return {**body, "images_links": following} if following else body
 
 
-_declare("", _brief, thing(_BRIEF))
-_declare("/detail", _detailed, _IMAGE)
+_declare("", _BRIEF)
+_declare("/detail", _FULL)
 
 
-@routes.get("/{image_id}", until="2.35", rule=_RULE, response=thing({"image": _IMAGE}))
-async def show(call: Call) -> Reply:
+@routes.get("/{image_id}", until="2.35", rule=_RULE, response=_FULL.one("image"))
+async def show(call: Call, connection: Connection) -> Reply:
     """Show an image."""
-    async with call.services.database.autocommit() as connection:
-        try:
-            row = await images.find(connection, _viewer(call), call.path["image_id"])
-        except NotFound:
-            raise NotFound(f"Image {call.path['image_id']} could not be found.") from None
-    return {"image": _detailed(call, row)}
+    try:
+        row = await images.find(connection, _viewer(call), call.path["image_id"])
+    except NotFound:
+        raise NotFound(f"Image {call.path['image_id']} could not be found.") from None
+    return {"image": _FULL.show(ImageAnswer(call, row))}

@@ -5,7 +5,7 @@ from typing import Any
 from roost.api.compute.views import LINKS, PAGE, closed_query, next_page, open_query, timestamp
 from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import INTEGER, NAME, NULL, NULLABLE_STRING, STRING, Schema, array, thing
 from roost.api.versions import Version
 from roost.compute.inventory import keypairs, quotas
@@ -50,6 +50,7 @@ _SHOWN = FieldTable[KeyPair](
     ShownField("deleted", {"const": False}, lambda pair: False),
     ShownField("deleted_at", NULL, lambda pair: None),
 )
+_ONE = _SHOWN.one("keypair")
 
 
 def _user(call: Call, rule: str, asked: str | None) -> str:
@@ -107,42 +108,34 @@ _USER = {"user_id": STRING}
 @routes.get("/os-keypairs", since="2.2", until="2.34", query=open_query(**_USER), **_INDEX)
 @routes.get("/os-keypairs", since="2.35", until="2.74", query=open_query(**_USER, **PAGE), **_INDEX)
 @routes.get("/os-keypairs", since="2.75", query=closed_query(**_USER, **PAGE), **_INDEX)
-async def index(call: Call) -> Reply:
+async def index(call: Call, connection: Connection) -> Reply:
     """List a user's key pairs."""
     user_id = _user(call, "index", call.query.get("user_id"))
     paged = call.version >= Version(2, 35)
     page = call.page if paged else EVERYTHING
-    async with call.services.database.autocommit() as connection:
-        listed = [_LISTED.show(row, call.version) for row in await keypairs.index(connection, user_id, page)]
+    listed = [_LISTED.show(row, call.version) for row in await keypairs.index(connection, user_id, page)]
     following = next_page(call, listed, "name") if paged else []
     return {"keypairs": [{"keypair": view} for view in listed], **({"keypairs_links": following} if following else {})}
 
 
-def _one(version: Version) -> Schema:
-    return thing({"keypair": _SHOWN.schema(version)})
-
-
-_SHOW: dict[str, Any] = {"rule": _RULE + "show", "owned": True, "response": _one}
+_SHOW: dict[str, Any] = {"rule": _RULE + "show", "owned": True, "response": _ONE}
 _DELETE: dict[str, Any] = {"rule": _RULE + "delete", "owned": True}
 
 
 @routes.get("/os-keypairs/{name}", until="2.1", **_SHOW)
 @routes.get("/os-keypairs/{name}", since="2.2", until="2.74", query=open_query(**_USER), **_SHOW)
 @routes.get("/os-keypairs/{name}", since="2.75", query=closed_query(**_USER), **_SHOW)
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """Show one key pair."""
     user_id = _user(call, "show", call.query.get("user_id"))
-    async with call.services.database.autocommit() as connection:
-        pair = await keypairs.show(connection, user_id, call.path["name"])
+    pair = await keypairs.show(connection, user_id, call.path["name"])
     return {"keypair": _SHOWN.show(pair, call.version)}
 
 
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, connection: Connection) -> None:
     """Delete one key pair."""
     user_id = _user(call, "delete", call.query.get("user_id"))
-    async with call.services.database.begin() as connection:
-        await keypairs.delete(connection, user_id, call.path["name"])
-    return None
+    await keypairs.delete(connection, user_id, call.path["name"])
 
 
 routes.delete("/os-keypairs/{name}", until="2.1", status=202, **_DELETE)(delete)

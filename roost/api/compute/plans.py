@@ -5,7 +5,9 @@ the order does, or it is refused with 409 and what has become different.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 from starlette.responses import JSONResponse
 
@@ -13,18 +15,33 @@ from roost import logs
 from roost.api import schemas
 from roost.api.compute import explanations, server_groups
 from roost.api.compute.explanations import EXPLANATION, FIRST
+from roost.api.compute.repairs import MOVE, planned_moves
 from roost.api.compute.servers import actor
 from roost.api.errors import compute_body
+from roost.api.fields import FieldTable, ShownField, column
 from roost.api.permissions import ADMIN, MEMBER, READER, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import Schema, array, thing
+from roost.api.schemas import Schema, array, by_name, thing
 from roost.compute.answers import explain, plans
-from roost.compute.answers.plans import Change, ChangeMembers, ChangePolicies, Create, Displace, GroupPlan, PlanOutcome
+from roost.compute.answers.plans import (
+    Change,
+    ChangeMembers,
+    ChangePolicies,
+    Create,
+    Displace,
+    Essence,
+    GroupOutcome,
+    GroupPlan,
+    PlannedPlace,
+    PlanOutcome,
+    StoredViolation,
+)
+from roost.compute.answers.violations import BrokenRule
 from roost.compute.groups.groups import Group
 from roost.compute.scheduling.request import CreateRequest, NewServer
 from roost.errors import Invalid
 from roost.placement import rules as placement
-from roost.placement.audit import Breach, sentence
+from roost.placement.audit import Breach, Violation
 from roost.placement.phrases import counted
 
 routes = Table(prefix="/v2.1")
@@ -65,48 +82,6 @@ def _one_of(names: Sequence[str]) -> Schema:
     known = {name: _CHANGES[name] for name in names}
     one = [{"required": [name]} for name in names]
     return thing({"plan": thing({}, {**known, "generation": schemas.STRING}, oneOf=one)})
-
-
-_PLACE = {"type": "object", "additionalProperties": schemas.STRING}
-_MOVES = array(thing({"server_id": schemas.STRING, "source": _PLACE, "target": _PLACE}))
-_STRANDED = array(thing({"server_id": schemas.STRING, "sentence": schemas.STRING}))
-_VIOLATIONS = dict.fromkeys(plans.VIOLATIONS, array(server_groups.VIOLATION))
-_SHOWN = thing(
-    {
-        "generation": schemas.NULLABLE_STRING,
-        "applied": {"type": "boolean"},
-        "sentence": schemas.STRING,
-        "placements": array(
-            thing(
-                {"name": schemas.STRING, "placements": _PLACE, "server_id": schemas.NULLABLE_STRING},
-                {"host": schemas.STRING, "partition": server_groups.PARTITION},
-            )
-        ),
-        "partitions": server_groups.PARTITIONS,
-        "moves": _MOVES,
-        "stranded": _STRANDED,
-        **_VIOLATIONS,
-        "explanation": {"oneOf": [EXPLANATION, {"type": "null"}]},
-        "repair_id": schemas.NULLABLE_STRING,
-    }
-)
-_SHOWN_ALL = thing(
-    {
-        "sentence": schemas.STRING,
-        "groups": array(
-            thing(
-                {
-                    "server_group_id": schemas.NULLABLE_STRING,
-                    "project_id": schemas.STRING,
-                    "affected": {"type": "integer"},
-                    "moves": _MOVES,
-                    "stranded": _STRANDED,
-                    **_VIOLATIONS,
-                }
-            )
-        ),
-    }
-)
 
 
 # What is asked
@@ -158,48 +133,116 @@ async def _create(call: Call, connection: Any, group: Group, asked: Mapping[str,
 # What is answered
 
 
-class _View:
-    """An outcome as the caller may see it."""
+class PlacementAnswer(NamedTuple):
+    """Where a new server would be; it has an id once it is made."""
 
-    def __init__(self, seen: explain.View) -> None:
-        self.seen = seen
+    stored: PlannedPlace
+    seen: explain.View
+    server_id: str | None = None
 
-    def placement(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        partition = {"partition": stored["partition"]} if "partition" in stored else {}
-        return {"name": stored["name"], **partition, **self.seen.where(stored)}
 
-    def moves(self, outcome: PlanOutcome) -> list[dict[str, Any]]:
+_WHERE = FieldTable[PlacementAnswer](
+    ShownField("name", schemas.STRING, lambda of: of.stored["name"]),
+    ShownField("placements", by_name(schemas.STRING), lambda of: of.seen.where(of.stored).placements),
+    ShownField("host", schemas.STRING, lambda of: of.stored["host"], when=lambda of: of.seen.real),
+    ShownField("partition", server_groups.PARTITION, lambda of: of.stored["partition"],
+               when=lambda of: "partition" in of.stored),
+)  # fmt: skip
+_PLACEMENT = FieldTable[PlacementAnswer](*_WHERE.fields, column("server_id", schemas.NULLABLE_STRING))
+
+
+class StrandedAnswer(NamedTuple):
+    """A server that finds no other place."""
+
+    server_id: str
+    sentence: str
+
+
+_STRANDED = FieldTable[StrandedAnswer](column("server_id", schemas.STRING), column("sentence", schemas.STRING))
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeAnswer:
+    """What a change comes to, as the caller may see it."""
+
+    outcome: PlanOutcome
+    seen: explain.View
+
+    @property
+    def stranded(self) -> list[StrandedAnswer]:
+        """The servers that find no other place, and why."""
         return [
-            {
-                "server_id": each["server_id"],
-                "source": self.seen.place(each["source"]),
-                "target": self.seen.place(each["target"]),
-            }
-            for each in outcome.moves
+            StrandedAnswer(each.server_id, self.seen.explanation(each.record).sentence)
+            for each in self.outcome.stranded
         ]
 
-    def stranded(self, outcome: PlanOutcome) -> list[dict[str, Any]]:
-        return [
-            {"server_id": each["server_id"], "sentence": self.seen.explanation(each["record"])["sentence"]}
-            for each in outcome.stranded
-        ]
 
-    def violations(self, outcome: PlanOutcome) -> dict[str, list[dict[str, Any]]]:
-        """What the change breaks, what was broken before, and what it mends."""
-        return {kind: [self._violation(each) for each in getattr(outcome, kind)] for kind in plans.VIOLATIONS}
+@dataclass(frozen=True, slots=True)
+class ShownPlan(OutcomeAnswer):
+    """A plan for one group."""
 
-    def _violation(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        shown = self.seen.identifiers
+    plan: GroupPlan
+
+    @property
+    def placements(self) -> list[PlacementAnswer]:
+        """Where new servers go."""
+        ids = self.plan.server_ids or (None,) * len(self.outcome.placements)
+        pairs = zip(self.outcome.placements, ids, strict=True)
+        return [PlacementAnswer(stored, self.seen, server_id) for stored, server_id in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedAnswer(OutcomeAnswer):
+    """What a loss comes to for one group of many."""
+
+    group: GroupOutcome
+
+
+def _moves(of: OutcomeAnswer) -> list[dict[str, Any]]:
+    return [MOVE.show(move) for move in planned_moves(of.outcome.moves, of.seen)]
+
+
+def _violations(of: OutcomeAnswer, kind: str) -> list[dict[str, Any]]:
+    shown = of.seen.identifiers
+
+    def broken(stored: StoredViolation) -> BrokenRule:
         rule = shown.shown(placement.Rule.parse(stored["rule"]["policy"], stored["rule"]["rules"]))
+        violation = Violation(Breach(stored["breach"]), rule, None, tuple(stored["members"]), stored["excess"])
         aggregate = None if stored["aggregate"] is None else shown.of(rule.scope, stored["aggregate"])
-        return {
-            "breach": stored["breach"],
-            "policy": server_groups.rule_view(rule),
-            "aggregate": aggregate,
-            "members": stored["members"],
-            "excess": stored["excess"],
-            "message": sentence(Breach(stored["breach"]), rule, len(stored["members"]), stored["excess"]),
-        }
+        return BrokenRule("", "", "", violation, aggregate, {})
+
+    return [server_groups.BREACH.show(broken(each)) for each in getattr(of.outcome, kind)]
+
+
+_BROKEN: tuple[ShownField[OutcomeAnswer], ...] = tuple(
+    ShownField(kind, array(server_groups.BREACH.schema()), partial(_violations, kind=kind)) for kind in plans.VIOLATIONS
+)
+"""What the change breaks, what was broken before, and what it mends."""
+_EFFECTS: tuple[ShownField[OutcomeAnswer], ...] = (
+    ShownField("moves", array(MOVE.schema()), _moves),
+    ShownField("stranded", array(_STRANDED.schema()), lambda of: [_STRANDED.show(each) for each in of.stranded]),
+    *_BROKEN,
+)
+_PLAN = FieldTable[ShownPlan](
+    column("generation", schemas.NULLABLE_STRING, "plan.generation"),
+    column("applied", schemas.TRUTH, "plan.applied"),
+    ShownField("sentence", schemas.STRING, lambda of: _sentence(of.plan)),
+    ShownField("placements", array(_PLACEMENT.schema()), lambda of: [_PLACEMENT.show(each) for each in of.placements]),
+    column("partitions", server_groups.PARTITIONS, "outcome.partitions"),
+    *_EFFECTS,
+    ShownField(
+        "explanation",
+        {"oneOf": [EXPLANATION.schema(), schemas.NULL]},
+        lambda of: None if of.outcome.record is None else EXPLANATION.show(of.seen.explanation(of.outcome.record)),
+    ),
+    column("repair_id", schemas.NULLABLE_STRING, "plan.repair_id"),
+)
+_AFFECTED = FieldTable[AffectedAnswer](
+    column("server_group_id", schemas.NULLABLE_STRING, "group.group_id"),
+    column("project_id", schemas.STRING, "group.project_id"),
+    column("affected", schemas.INTEGER, "group.affected"),
+    *_EFFECTS,
+)
 
 
 def _sentence(plan: GroupPlan) -> str:
@@ -225,23 +268,7 @@ def _sentence(plan: GroupPlan) -> str:
 
 
 def _shown(plan: GroupPlan, seen: explain.View) -> dict[str, Any]:
-    outcome, view = plan.outcome, _View(seen)
-    ids = plan.server_ids or (None,) * len(outcome.placements)
-    return {
-        "generation": plan.generation,
-        "applied": plan.applied,
-        "sentence": _sentence(plan),
-        "placements": [
-            {"server_id": server_id, **view.placement(each)}
-            for each, server_id in zip(outcome.placements, ids, strict=True)
-        ],
-        "partitions": outcome.partitions,
-        "moves": view.moves(outcome),
-        "stranded": view.stranded(outcome),
-        **view.violations(outcome),
-        "explanation": None if outcome.record is None else seen.explanation(outcome.record),
-        "repair_id": plan.repair_id,
-    }
+    return {"plan": _PLAN.show(ShownPlan(plan.outcome, seen, plan))}
 
 
 @routes.post(
@@ -251,7 +278,7 @@ def _shown(plan: GroupPlan, seen: explain.View) -> dict[str, Any]:
     expensive=True,
     owned=True,
     body=_one_of(tuple(_CHANGES)),
-    response=thing({"plan": _SHOWN}),
+    response=_PLAN.one("plan"),
 )
 async def plan_group(call: Call) -> Reply:
     """Say what a change would come to; with a `generation`, make the change if it would still come to the same."""
@@ -261,7 +288,7 @@ async def plan_group(call: Call) -> Reply:
         change = await _change(call, connection, group)
         seen = await explanations.view(call, connection, group.project_id)
     if generation is None:
-        return {"plan": _shown(await plans.propose(scheduler, group, change, call.caller.project_id or ""), seen)}
+        return _shown(await plans.propose(scheduler, group, change, call.caller.project_id or ""), seen)
     call.permit(DRAIN if isinstance(change, Displace) else APPLY, project_id=group.project_id)
     owner = call.caller.project_id or ""
     try:
@@ -274,28 +301,29 @@ async def plan_group(call: Call) -> Reply:
             async with call.services.database.begin() as connection:
                 made = await plans.apply(connection, scheduler, group, change, generation)
     except plans.Changed as changed:
-        return _difference(changed, _View(seen))
-    return {"plan": _shown(made, seen)}
+        return _difference(changed, seen)
+    return _shown(made, seen)
 
 
-def _difference(changed: plans.Changed, view: _View) -> JSONResponse:
+def _difference(changed: plans.Changed, seen: explain.View) -> JSONResponse:
     """409 in the usual words, with both outcomes where they differ."""
     body = compute_body(409, changed.message, plans.Changed)
     ((_, fault),) = body.items()
-    fault["difference"] = {"planned": _compared(changed.before, view), "now": _compared(changed.now, view)}
+    fault["difference"] = {"planned": _compared(changed.before, seen), "now": _compared(changed.now, seen)}
     return JSONResponse(body, 409)
 
 
-def _compared(essence: Mapping[str, Any], view: _View) -> dict[str, Any]:
+def _compared(essence: Essence, seen: explain.View) -> dict[str, Any]:
     outcome = PlanOutcome()
     for kind in ("placements", "moves", *plans.VIOLATIONS):
         getattr(outcome, kind).extend(essence.get(kind, ()))
+    answer = OutcomeAnswer(outcome, seen)
     return {
-        "placements": [view.placement(each) for each in outcome.placements],
+        "placements": [_WHERE.show(PlacementAnswer(each, seen)) for each in outcome.placements],
         "partitions": essence.get("partitions", {}),
-        "moves": view.moves(outcome),
+        "moves": _moves(answer),
         "stranded": essence["stranded"],
-        **view.violations(outcome),
+        **{each.name: each.value(answer) for each in _BROKEN},
     }
 
 
@@ -306,7 +334,7 @@ def _compared(essence: Mapping[str, Any], view: _View) -> dict[str, Any]:
     expensive=True,
     body=_one_of(("drain", "lose")),
     query=thing({}, {"all_projects": {}}),
-    response=thing({"plan": _SHOWN_ALL}),
+    response=thing({"plan": thing({"sentence": schemas.STRING, "groups": array(_AFFECTED.schema())})}),
 )
 async def plan_all(call: Call) -> Reply:
     """Say what draining or losing an aggregate would come to for all servers of the project, or of all projects."""
@@ -319,22 +347,11 @@ async def plan_all(call: Call) -> Reply:
     found = await plans.displace_all(call.services.scheduler, None if everywhere else asker, asker, change)
     async with call.services.database.begin() as connection:
         seen = await explanations.view(call, connection, asker)
-    view = _View(seen)
     moves, stranded = (sum(len(getattr(each.outcome, kind)) for each in found) for kind in ("moves", "stranded"))
     affected = sum(each.affected for each in found)
     sentence = (
         f"{counted(affected, 'server')} in {counted(len(found), 'group')} would be affected: {moves} would find "
         f"another place, {stranded} would not."
     )
-    shown = [
-        {
-            "server_group_id": each.group_id,
-            "project_id": each.project_id,
-            "affected": each.affected,
-            "moves": view.moves(each.outcome),
-            "stranded": view.stranded(each.outcome),
-            **view.violations(each.outcome),
-        }
-        for each in found
-    ]
+    shown = [_AFFECTED.show(AffectedAnswer(each.outcome, seen, each)) for each in found]
     return {"plan": {"sentence": sentence, "groups": shown}}

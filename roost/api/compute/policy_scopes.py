@@ -1,19 +1,22 @@
 """Policy scopes: what server groups may be spread over or kept within, from 2.1002 on.
 
-Callers who may see them in full (`show:real`, the admin) sees real identifiers; all others see, under `group_id`, the
+Callers who may see them in full (`show:real`, the admin) see real identifiers; all others see, under `group_id`, the
 identifiers that their own project can use, and nothing where a scope allows none.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from roost.api import schemas
+from roost.api.fields import FieldTable, ShownField, column, given
 from roost.api.permissions import ADMIN, READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import Schema, array, boolean, thing
 from roost.api.versions import Version
 from roost.compute.inventory import scopes
-from roost.compute.inventory.scopes import Scope, ScopePart
+from roost.compute.inventory.scopes import Scope, ScopePart, ScopeValues
 from roost.errors import Invalid
 
 routes = Table(prefix="/v2.1")
@@ -34,8 +37,7 @@ RULES = (
     Permission(REMOVE_AGGREGATE, ADMIN, "Remove an aggregate from a policy scope."),
 )
 
-_FIRST = "2.1002"
-_JOINED = Version(2, 1003)
+_FIRST, _JOINED = Version(2, 1002), Version(2, 1003)
 
 _OPTIONAL: dict[str, Schema] = {
     "allow_identifiers": schemas.BOOLEAN,
@@ -58,72 +60,92 @@ _QUERY: Schema = {
     "properties": {"as_tenant_id": {"type": "string", "minLength": 1}},
     "additionalProperties": False,
 }
-_AGGREGATE = thing(
-    {"group_id": schemas.STRING},
-    {"aggregate_id": {"type": "integer"}, "name": schemas.STRING, "obfuscated_group_id": schemas.STRING},
+
+
+@dataclass(frozen=True, slots=True)
+class ScopePartAnswer:
+    """An aggregate of a scope, as the caller may see it: in full, or only by the identifier of its own project."""
+
+    group_id: str
+    name: str | None = None
+    aggregate_id: int | None = None
+    obfuscated_group_id: str | None = None
+
+
+class ScopeAnswer(NamedTuple):
+    """A scope and its aggregates, as the caller may see them."""
+
+    scope: Scope
+    parts: Sequence[ScopePartAnswer]
+    real: bool
+
+
+_PART = FieldTable[ScopePartAnswer](
+    column("group_id", schemas.STRING),
+    given("name", schemas.STRING),
+    given("aggregate_id", schemas.INTEGER),
+    given("obfuscated_group_id", schemas.STRING),
 )
 
 
-def _shown_as(flag: Schema) -> Schema:
-    return thing(
-        {
-            "id": schemas.STRING,
-            "name": schemas.STRING,
-            "allow_identifiers": flag,
-            "obfuscate_identifiers": flag,
-            "aggregates": array(_AGGREGATE),
-        },
-        {"obfuscate_namespace_uuid": schemas.NULLABLE_STRING},
+def _flag(name: str) -> tuple[ShownField[ScopeAnswer], ...]:
+    """A boolean: as a string in the version that follows the proposal's samples."""
+    value: Callable[[ScopeAnswer], bool] = attrgetter(f"scope.{name}")
+    return (
+        ShownField(name, {"enum": ["true", "false"]}, lambda of: str(value(of)).lower(), until=_FIRST),
+        ShownField(name, schemas.TRUTH, value, since=_JOINED),
     )
 
 
-_WORDED = ((_FIRST, _FIRST, _shown_as({"enum": ["true", "false"]})), ("2.1003", None, _shown_as({"type": "boolean"})))
+_FIELDS = FieldTable[ScopeAnswer](
+    column("id", schemas.STRING, "scope.uuid"),
+    column("name", schemas.STRING, "scope.name"),
+    *_flag("allow_identifiers"),
+    *_flag("obfuscate_identifiers"),
+    # With the namespace, a tenant could find out which aggregate is behind an identifier.
+    ShownField(
+        "obfuscate_namespace_uuid",
+        schemas.NULLABLE_STRING,
+        lambda of: None if of.scope.namespace is None else str(of.scope.namespace),
+        when=lambda of: of.real,
+    ),
+    ShownField("aggregates", array(_PART.schema()), lambda of: [_PART.show(part) for part in of.parts]),
+)
+_ONE, _MANY = _FIELDS.one("policy_scope"), _FIELDS.many("policy_scopes")
 
 
 def _view(call: Call, scope: Scope, inside: Sequence[ScopePart]) -> dict[str, Any]:
     real = call.may(SHOW_REAL)
-    view: dict[str, Any] = {
-        "id": scope.uuid,
-        "name": scope.name,
-        "allow_identifiers": _flag(call, scope.allow_identifiers),
-        "obfuscate_identifiers": _flag(call, scope.obfuscate_identifiers),
-    }
-    # With the namespace, a tenant could find out which aggregate is behind an identifier.
-    if real:
-        view["obfuscate_namespace_uuid"] = str(scope.namespace) if scope.namespace else None
     shown = inside if real or scope.allow_identifiers else ()
-    view["aggregates"] = [_aggregate_view(call, scope, aggregate, real) for aggregate in shown]
+    parts = [_part(call, scope, aggregate, real) for aggregate in shown]
     if not real and scope.obfuscate_identifiers:
         # In the order of the real identifiers, every project's first one would be the same aggregate.
-        view["aggregates"].sort(key=lambda each: str(each["group_id"]))
-    return view
+        parts.sort(key=lambda each: each.group_id)
+    return _FIELDS.show(ScopeAnswer(scope, parts, real), call.version)
 
 
-def _aggregate_view(call: Call, scope: Scope, aggregate: ScopePart, real: bool) -> dict[str, Any]:
+def _part(call: Call, scope: Scope, aggregate: ScopePart, real: bool) -> ScopePartAnswer:
     if not real:
-        return {"group_id": scope.identifier_for(call.caller.project_id or "", aggregate.identifier)}
-    view: dict[str, Any] = {"group_id": aggregate.identifier, "name": aggregate.name}
-    if scope.id:
-        view["aggregate_id"] = int(aggregate.identifier)
+        return ScopePartAnswer(scope.identifier_for(call.caller.project_id or "", aggregate.identifier))
     tenant = call.query.get("as_tenant_id")
-    if tenant is not None and scope.allow_identifiers:
-        view["obfuscated_group_id"] = scope.identifier_for(tenant, aggregate.identifier)
-    return view
+    theirs = scope.identifier_for(tenant, aggregate.identifier) if tenant and scope.allow_identifiers else None
+    return ScopePartAnswer(
+        aggregate.identifier, aggregate.name, int(aggregate.identifier) if scope.id else None, theirs
+    )
 
 
-def _flag(call: Call, value: bool) -> bool | str:
-    """A boolean: as a string in the version that follows the proposal's samples."""
-    return value if call.version >= _JOINED else str(value).lower()
-
-
-def _values(body: dict[str, Any]) -> dict[str, Any]:
+def _values(body: dict[str, Any]) -> ScopeValues:
     """A body in the words of the table."""
-    flags: dict[str, Any] = {
-        key: boolean(body[key]) for key in ("allow_identifiers", "obfuscate_identifiers") if key in body
-    }
-    namespace = body.get("obfuscate_namespace_uuid")
-    name = {"name": body["name"]} if "name" in body else {}
-    return {**name, **flags, **({"namespace_uuid": namespace} if namespace else {})}
+    values: ScopeValues = {}
+    if "name" in body:
+        values["name"] = body["name"]
+    if "allow_identifiers" in body:
+        values["allow_identifiers"] = boolean(body["allow_identifiers"])
+    if "obfuscate_identifiers" in body:
+        values["obfuscate_identifiers"] = boolean(body["obfuscate_identifiers"])
+    if body.get("obfuscate_namespace_uuid"):
+        values["namespace_uuid"] = body["obfuscate_namespace_uuid"]
+    return values
 
 
 _SCOPES = "/os-policy-scopes"
@@ -139,6 +161,7 @@ async def _check_tenant(call: Call) -> None:
         raise Invalid(f"There is no project with the ID '{tenant}': as_tenant_id takes a project's ID, not its name.")
 
 
+@routes.get(_SCOPES, since="2.1002", rule=INDEX, query=_QUERY, response=_MANY)
 async def index(call: Call) -> Reply:
     """List policy scopes, the built-in ones first."""
     await _check_tenant(call)
@@ -147,6 +170,7 @@ async def index(call: Call) -> Reply:
     return {"policy_scopes": [_view(call, scope, inside) for scope, inside in found]}
 
 
+@routes.get(_SCOPE, since="2.1002", rule=SHOW, query=_QUERY, response=_ONE)
 async def show(call: Call) -> Reply:
     """Show a policy scope, with the identifiers that the project may use (`as_tenant_id`: that one would)."""
     await _check_tenant(call)
@@ -155,25 +179,26 @@ async def show(call: Call) -> Reply:
     return {"policy_scope": _view(call, scope, inside)}
 
 
-async def create(call: Call) -> Reply:
+@routes.post(_SCOPES, since="2.1002", rule=CREATE, body=_CREATE, response=_ONE)
+async def create(call: Call, connection: Connection) -> Reply:
     """Make a policy scope; without a namespace for obfuscation it gets a random one."""
-    async with call.services.database.begin() as connection:
-        scope = await scopes.create(connection, _values(call.body["policy_scope"]))
+    scope = await scopes.create(connection, _values(call.body["policy_scope"]))
     return {"policy_scope": _view(call, scope, [])}
 
 
-async def update(call: Call) -> Reply:
+@routes.post(_SCOPE, since="2.1002", rule=UPDATE, body=_UPDATE, response=_ONE)
+async def update(call: Call, connection: Connection) -> Reply:
     """Change a policy scope; groups keep their targets."""
-    async with call.services.database.begin() as connection:
-        before = await scopes.find(connection, call.path["policy_scope_id"])
-        await scopes.update(connection, call.path["policy_scope_id"], _values(call.body["policy_scope"]))
-        scope, inside = await scopes.show(connection, call.path["policy_scope_id"])
-        if scope.name != before.name:
-            await call.services.groups.set_scope(call.token, [int(each.identifier) for each in inside], scope.name)
+    before = await scopes.find(connection, call.path["policy_scope_id"])
+    await scopes.update(connection, call.path["policy_scope_id"], _values(call.body["policy_scope"]))
+    scope, inside = await scopes.show(connection, call.path["policy_scope_id"])
+    if scope.name != before.name:
+        await call.services.groups.set_scope(call.token, [int(each.identifier) for each in inside], scope.name)
     return {"policy_scope": _view(call, scope, inside)}
 
 
-async def act(call: Call) -> Reply:
+@routes.post(_SCOPE + "/action", since="2.1002", rule=ADD_AGGREGATE, owned=True, body=_ACTION, response=_ONE)
+async def act(call: Call, connection: Connection) -> Reply:
     """Add an aggregate to a scope (`add_aggregate`) or remove it (`remove_aggregate`)."""
     ((action, subject),) = call.body.items()
     change, rule = {
@@ -181,27 +206,14 @@ async def act(call: Call) -> Reply:
         "remove_aggregate": (scopes.remove_aggregate, REMOVE_AGGREGATE),
     }[action]
     call.permit(rule)
-    async with call.services.database.begin() as connection:
-        await change(connection, call.path["policy_scope_id"], int(subject["aggregate_id"]))
-        scope, inside = await scopes.show(connection, call.path["policy_scope_id"])
-        named = scope.name if action == "add_aggregate" else None
-        await call.services.groups.set_scope(call.token, [int(subject["aggregate_id"])], named)
+    await change(connection, call.path["policy_scope_id"], int(subject["aggregate_id"]))
+    scope, inside = await scopes.show(connection, call.path["policy_scope_id"])
+    named = scope.name if action == "add_aggregate" else None
+    await call.services.groups.set_scope(call.token, [int(subject["aggregate_id"])], named)
     return {"policy_scope": _view(call, scope, inside)}
 
 
-for since, until, shape in _WORDED:
-    version = {"since": since, "until": until}
-    one, many = thing({"policy_scope": shape}), thing({"policy_scopes": array(shape)})
-    routes.get(_SCOPES, rule=INDEX, query=_QUERY, response=many, **version)(index)
-    routes.get(_SCOPE, rule=SHOW, query=_QUERY, response=one, **version)(show)
-    routes.post(_SCOPES, rule=CREATE, body=_CREATE, response=one, **version)(create)
-    routes.post(_SCOPE, rule=UPDATE, body=_UPDATE, response=one, **version)(update)
-    routes.post(_SCOPE + "/action", rule=ADD_AGGREGATE, owned=True, body=_ACTION, response=one, **version)(act)
-
-
-@routes.delete(_SCOPE, since=_FIRST, rule=DELETE, status=204)
-async def delete(call: Call) -> Reply:
+@routes.delete(_SCOPE, since="2.1002", rule=DELETE, status=204)
+async def delete(call: Call, connection: Connection) -> None:
     """Delete a policy scope that nothing uses."""
-    async with call.services.database.begin() as connection:
-        await scopes.delete(connection, call.path["policy_scope_id"])
-    return None
+    await scopes.delete(connection, call.path["policy_scope_id"])

@@ -6,11 +6,9 @@ Nova's old quotas of networks and injected files are shown in the versions that 
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api.compute.views import closed_query, open_query
 from roost.api.permissions import ADMIN, ANYONE, READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import BOOLEAN, MOST_DIGITS, STRING, Schema, boolean, thing
 from roost.api.versions import Version
 from roost.compute.inventory import quotas
@@ -104,7 +102,7 @@ def _configured(call: Call) -> dict[str, int]:
     return {**call.services.settings.quota, **_OLD_LIMITS}
 
 
-async def _check_project(call: Call, connection: AsyncConnection) -> str:
+async def _check_project(call: Call, connection: Connection) -> str:
     """The project that the path names. Only our own identity can be asked whether it exists, and only by operators."""
     project_id = call.path["project_id"]
     askable = call.caller.is_admin and call.services.settings.auth_strategy == "roost"
@@ -123,80 +121,71 @@ def _asked(body: Mapping[str, Any]) -> dict[str, int]:
     return changes
 
 
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """Show the quotas of a project, or of a user in it (`user_id`)."""
     call.permit(_SETS + "show", project_id=call.path["project_id"])
-    async with call.services.database.autocommit() as connection:
-        project_id = await _check_project(call, connection)
-        limits = await quotas.limits(connection, _configured(call), project_id, call.query.get("user_id", ""))
+    project_id = await _check_project(call, connection)
+    limits = await quotas.limits(connection, _configured(call), project_id, call.query.get("user_id", ""))
     return {"quota_set": {"id": project_id, **{name: limits[name] for name in _sets(call.version)}}}
 
 
-async def detail(call: Call) -> Reply:
+async def detail(call: Call, connection: Connection) -> Reply:
     """Show the quotas of a project, or of a user in it (`user_id`), and what is used of them."""
     call.permit(_SETS + "detail", project_id=call.path["project_id"])
-    async with call.services.database.autocommit() as connection:
-        project_id = await _check_project(call, connection)
-        user_id = call.query.get("user_id", "")
-        limits = await quotas.limits(connection, _configured(call), project_id, user_id)
-        used = await quotas.used(connection, project_id, user_id)
+    project_id = await _check_project(call, connection)
+    user_id = call.query.get("user_id", "")
+    limits = await quotas.limits(connection, _configured(call), project_id, user_id)
+    used = await quotas.used(connection, project_id, user_id)
     shown = {name: {"in_use": used.get(name, 0), "limit": limits[name], "reserved": 0} for name in _sets(call.version)}
     return {"quota_set": {"id": project_id, **shown}}
 
 
-async def defaults(call: Call) -> Reply:
+async def defaults(call: Call, connection: Connection) -> Reply:
     """Show the quotas that a project has unless others are set."""
-    async with call.services.database.autocommit() as connection:
-        project_id = await _check_project(call, connection)
-        limits = await quotas.class_limits(connection, _configured(call), quotas.DEFAULT_CLASS)
+    project_id = await _check_project(call, connection)
+    limits = await quotas.class_limits(connection, _configured(call), quotas.DEFAULT_CLASS)
     return {"quota_set": {"id": project_id, **{name: limits[name] for name in _sets(call.version)}}}
 
 
-async def update(call: Call) -> Reply:
+async def update(call: Call, connection: Connection) -> Reply:
     """Set quotas of a project, or of a user in it (`user_id`); below what is used only with `force`."""
     asked, user_id = call.body["quota_set"], call.query.get("user_id", "")
     changes, force = _asked(asked), boolean(asked.get("force", False))
-    async with call.services.database.begin() as connection:
-        project_id, configured = await _check_project(call, connection), _configured(call)
-        await quotas.change(connection, configured, project_id, changes, user_id=user_id, force=force)
-        limits = await quotas.limits(connection, configured, project_id, user_id)
+    project_id, configured = await _check_project(call, connection), _configured(call)
+    await quotas.change(connection, configured, project_id, changes, user_id=user_id, force=force)
+    limits = await quotas.limits(connection, configured, project_id, user_id)
     return {"quota_set": {name: limits[name] for name in _sets(call.version)}}
 
 
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, connection: Connection) -> None:
     """Give a project, or a user in it (`user_id`), the default quotas again."""
-    async with call.services.database.begin() as connection:
-        await quotas.reset(connection, call.path["project_id"], _ALL, call.query.get("user_id", ""))
-    return None
+    await quotas.reset(connection, call.path["project_id"], _ALL, call.query.get("user_id", ""))
 
 
-async def show_class(call: Call) -> Reply:
+async def show_class(call: Call, connection: Connection) -> Reply:
     """Show the quotas of a quota class."""
     name = call.path["name"]
-    async with call.services.database.autocommit() as connection:
-        limits = await quotas.class_limits(connection, _configured(call), name)
+    limits = await quotas.class_limits(connection, _configured(call), name)
     return {"quota_class_set": {"id": name, **{resource: limits[resource] for resource in _classes(call.version)}}}
 
 
-async def update_class(call: Call) -> Reply:
+async def update_class(call: Call, connection: Connection) -> Reply:
     """Set quotas of a quota class."""
     name, changes = call.path["name"], _asked(call.body["quota_class_set"])
     if len(name) > 255:
         raise Invalid("Invalid input received: quota_class_name has more than 255 characters.")
-    async with call.services.database.begin() as connection:
-        await quotas.change_class(connection, name, changes)
-        limits = await quotas.class_limits(connection, _configured(call), name)
+    await quotas.change_class(connection, name, changes)
+    limits = await quotas.class_limits(connection, _configured(call), name)
     return {"quota_class_set": {resource: limits[resource] for resource in _classes(call.version)}}
 
 
-async def show_limits(call: Call) -> Reply:
+async def show_limits(call: Call, connection: Connection) -> Reply:
     """Show the limits of a project, and what is used of them."""
     project_id = call.query.get("tenant_id") or call.caller.project_id or ""
     if "tenant_id" in call.query:
         call.permit(_LIMITS + ":other_project")
-    async with call.services.database.autocommit() as connection:
-        limits = await quotas.limits(connection, _configured(call), project_id)
-        used = await quotas.used(connection, project_id)
+    limits = await quotas.limits(connection, _configured(call), project_id)
+    used = await quotas.used(connection, project_id)
     absolute = {}
     for name, meaning in _absolute(call.version).items():
         kind, _, resource = meaning.partition(" ")

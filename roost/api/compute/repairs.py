@@ -1,21 +1,23 @@
 """Repairs: mend a server group with the fewest live migrations, and watch it being mended."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
-
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.api import schemas
 from roost.api.compute import explanations, server_groups
 from roost.api.compute.explanations import FIRST
 from roost.api.compute.servers import actor
 from roost.api.compute.views import timestamp
+from roost.api.fields import FieldTable, ShownField, column
 from roost.api.permissions import ADMIN, READER, Permission
-from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import Schema, array, thing
+from roost.api.routes import Call, Connection, Reply, Table
+from roost.api.schemas import Schema, array, by_name, thing
 from roost.compute.answers import explain, repairs
-from roost.compute.answers.repairs import Budget, ProposedRepair, StoredRepair
+from roost.compute.answers.repairs import Budget, PlannedMove, ProposedRepair, StoredRepair
 from roost.compute.groups import groups
+from roost.compute.moves.repair_steps import Repair
 from roost.placement.phrases import counted
 
 routes = Table(prefix="/v2.1")
@@ -34,31 +36,55 @@ BUDGET: dict[str, Schema] = {
     "max_parallel": _NUMBER,
     "cooldown": {"type": "integer", "minimum": 0, "maximum": 86_400},
 }
-_PLACE = {"type": "object", "additionalProperties": schemas.STRING}
-SHOWN: dict[str, Schema] = {
-    "id": schemas.NULLABLE_STRING,
-    "status": {"enum": ["planned", "running", "stopping", "stopped", "done", "failed"]},
-    "paused": {"type": "boolean"},
-    "reason": schemas.NULLABLE_STRING,
-    "sentence": schemas.STRING,
-    "moves": array(
-        thing(
-            {
-                "server_id": schemas.STRING,
-                "source": _PLACE,
-                "target": _PLACE,
-                "state": schemas.STRING,
-                "reason": schemas.NULLABLE_STRING,
-            }
-        )
-    ),
-    "fewest": {"type": "boolean"},
-    "repairs_all": {"type": "boolean"},
-    "budget": thing(BUDGET),
-    "created_at": schemas.NULLABLE_STRING,
-    "updated_at": schemas.NULLABLE_STRING,
-}
-_SHOWN = thing(SHOWN)
+_PLACE = by_name(schemas.STRING)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAnswer:
+    """A live migration, from and to a place as the caller may see it."""
+
+    server_id: str
+    source: Mapping[str, str]
+    target: Mapping[str, str]
+    state: str = "waiting"
+    reason: str | None = None
+
+
+MOVE = FieldTable[MoveAnswer](column("server_id", schemas.STRING), column("source", _PLACE), column("target", _PLACE))
+_STEP = FieldTable[MoveAnswer](*MOVE.fields, column("state", schemas.STRING), column("reason", schemas.NULLABLE_STRING))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRepair:
+    """A repair that is only proposed, or one that is stored."""
+
+    sentence: str
+    moves: Sequence[MoveAnswer]
+    plan: ProposedRepair | Repair
+    budget: Budget | Repair
+    stored: Repair | None = None
+
+
+def _stored(name: str, schema: Schema, read: Callable[[Repair], Any], planned: Any = None) -> ShownField[ShownRepair]:
+    """What a stored repair has; a proposed one shows something else."""
+    return ShownField(name, schema, lambda of: planned if of.stored is None else read(of.stored))
+
+
+_STATUS: Schema = {"enum": ["planned", "running", "stopping", "stopped", "done", "failed"]}
+SHOWN = FieldTable[ShownRepair](
+    _stored("id", schemas.NULLABLE_STRING, lambda repair: repair.id),
+    _stored("status", _STATUS, lambda repair: repair.status, "planned"),
+    _stored("paused", schemas.TRUTH, lambda repair: repair.paused, False),
+    _stored("reason", schemas.NULLABLE_STRING, lambda repair: repair.reason),
+    ShownField("sentence", schemas.STRING, lambda of: of.sentence),
+    ShownField("moves", array(_STEP.schema()), lambda of: [_STEP.show(move) for move in of.moves]),
+    ShownField("fewest", schemas.TRUTH, lambda of: of.plan.fewest),
+    ShownField("repairs_all", schemas.TRUTH, lambda of: of.plan.repairs_all),
+    ShownField("budget", thing(BUDGET), lambda of: _budget_view(of.budget)),
+    _stored("created_at", schemas.NULLABLE_STRING, lambda repair: timestamp(repair.created_at)),
+    _stored("updated_at", schemas.NULLABLE_STRING, lambda repair: timestamp(repair.updated_at)),
+)
+_ONE = SHOWN.one("repair")
 _MODE = thing({"repair": thing({"continuous": {"type": "boolean"}, **BUDGET})})
 PAUSED = thing({"paused": {"type": "boolean"}})
 
@@ -70,67 +96,17 @@ def asked_budget(asked: Mapping[str, Any]) -> Budget:
     return Budget(**{name: asked[name] for name in BUDGET if name in asked})
 
 
-def _budget_view(budget: Any) -> dict[str, Any]:
+def _budget_view(budget: Budget | Repair) -> dict[str, Any]:
     return {name: getattr(budget, name) for name in BUDGET}
 
 
-class _View:
-    """Moves as the caller may see them."""
+def _planned(planned: ProposedRepair, budget: Budget, seen: explain.View) -> dict[str, Any]:
+    return SHOWN.show(ShownRepair(_planned_sentence(planned), planned_moves(planned.moves, seen), planned, budget))
 
-    def __init__(self, seen: explain.View) -> None:
-        self.place = seen.place
 
-    def planned(self, planned: ProposedRepair, budget: Budget) -> dict[str, Any]:
-        moves = [
-            {
-                "server_id": each["server_id"],
-                "source": self.place(each["source"]),
-                "target": self.place(each["target"]),
-                "state": "waiting",
-                "reason": None,
-            }
-            for each in planned.moves
-        ]
-        return {
-            "id": None,
-            "status": "planned",
-            "paused": False,
-            "reason": None,
-            "sentence": _planned_sentence(planned),
-            "moves": moves,
-            "fewest": planned.fewest,
-            "repairs_all": planned.repairs_all,
-            "budget": _budget_view(budget),
-            "created_at": None,
-            "updated_at": None,
-        }
-
-    def stored(self, stored: StoredRepair, places: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-        row = stored.repair
-        moves = [
-            {
-                "server_id": step.server_id,
-                "source": self.place(places[step.source_id]),
-                "target": self.place(places[step.target_id]),
-                "state": step.state,
-                "reason": step.reason,
-            }
-            for step in stored.moves
-        ]
-        done = sum(step.state == "done" for step in stored.moves)
-        return {
-            "id": row.id,
-            "status": row.status,
-            "paused": row.paused,
-            "reason": row.reason,
-            "sentence": row.reason or f"{done} of {counted(len(stored.moves), 'move')} done.",
-            "moves": moves,
-            "fewest": row.fewest,
-            "repairs_all": row.repairs_all,
-            "budget": _budget_view(row),
-            "created_at": timestamp(row.created_at),
-            "updated_at": timestamp(row.updated_at),
-        }
+def planned_moves(planned: Sequence[PlannedMove], seen: explain.View) -> list[MoveAnswer]:
+    """Moves that are not made yet, as the caller may see them."""
+    return [MoveAnswer(each["server_id"], seen.place(each["source"]), seen.place(each["target"])) for each in planned]
 
 
 def _planned_sentence(planned: ProposedRepair) -> str:
@@ -144,29 +120,38 @@ def _planned_sentence(planned: ProposedRepair) -> str:
     return f"{moves} {repaired}{'; fewer cannot' if planned.fewest and planned.repairs_all else ''}."
 
 
-async def _place_names(
-    call: Call, connection: AsyncConnection, scopes: Sequence[str], found: list[StoredRepair]
-) -> dict[int, Any]:
-    """Where the hosts of the moves are; a host that is gone has no places."""
-    live = call.services.scheduler.live
-    await live.sync(connection)
-    ids = {host for each in found for step in each.moves for host in (step.source_id, step.target_id)}
-    indexes = {host: live.index(host) for host in ids}
-    nowhere = {"host": "", "places": {}}
-    return {
-        host: nowhere if index is None else explain.where(live.fleet, index, scopes) for host, index in indexes.items()
-    }
-
-
-async def views(
-    call: Call, connection: AsyncConnection, group: groups.Group | None, found: list[StoredRepair]
-) -> list[dict[str, Any]]:
+async def answers(
+    call: Call, connection: Connection, group: groups.Group | None, found: list[StoredRepair]
+) -> list[ShownRepair]:
     """Repairs of a group, or drains, as the caller may see them."""
     rules = () if group is None else (await groups.rules_of(connection, [group.id]))[group.id]
     owner = (call.caller.project_id or "") if group is None else group.project_id
-    view = _View(await explanations.view(call, connection, owner))
-    places = await _place_names(call, connection, [rule.scope for rule in rules], found)
-    return [view.stored(each, places) for each in found]
+    scopes = [rule.scope for rule in rules]
+    seen, live = await explanations.view(call, connection, owner), call.services.scheduler.live
+    await live.sync(connection)
+
+    @cache
+    def place(host: int) -> dict[str, str]:
+        """Where a host is; one that is gone has no places."""
+        index = live.index(host)
+        return seen.place({"host": "", "places": {}} if index is None else explain.where(live.fleet, index, scopes))
+
+    def answer(stored: StoredRepair) -> ShownRepair:
+        steps = [
+            MoveAnswer(step.server_id, place(step.source_id), place(step.target_id), step.state, step.reason)
+            for step in stored.moves
+        ]
+        done = sum(step.state == "done" for step in steps)
+        repair = stored.repair
+        sentence = repair.reason or f"{done} of {counted(len(steps), 'move')} done."
+        return ShownRepair(sentence, steps, repair, repair, repair)
+
+    return [answer(each) for each in found]
+
+
+async def _shown(call: Call, connection: Connection, group: groups.Group, found: StoredRepair) -> dict[str, Any]:
+    (answer,) = await answers(call, connection, group, [found])
+    return {"repair": SHOWN.show(answer)}
 
 
 @routes.post(
@@ -176,7 +161,7 @@ async def views(
     expensive=True,
     owned=True,
     body=thing({"repair": thing({}, {"dry_run": {"type": "boolean"}, **BUDGET})}),
-    response=thing({"repair": _SHOWN}),
+    response=_ONE,
 )
 async def create(call: Call) -> Reply:
     """Mend a group with the fewest live migrations, within a budget; with `dry_run`, only say which these are."""
@@ -186,73 +171,57 @@ async def create(call: Call) -> Reply:
         group = await server_groups.find(call, connection, WATCH)
         if not dry:
             call.permit(REPAIR, project_id=group.project_id)
-        view = _View(await explanations.view(call, connection, group.project_id))
+        seen = await explanations.view(call, connection, group.project_id)
     planned = await repairs.plan(call.services.scheduler, group.id, budget, call.caller.project_id or "")
     if dry:
-        return {"repair": view.planned(planned, budget)}
+        return {"repair": _planned(planned, budget, seen)}
     async with call.services.database.begin() as connection:
         repair_id = await repairs.begin_planned(connection, group.id, planned, budget, actor(call))
-        (shown,) = await views(call, connection, group, [await repairs.find(connection, group.id, repair_id)])
-    return {"repair": shown}
+        return await _shown(call, connection, group, await repairs.find(connection, group.id, repair_id))
 
 
-@routes.get(_GROUP + "/repairs", since=FIRST, rule=WATCH, owned=True, response=thing({"repairs": array(_SHOWN)}))
-async def index(call: Call) -> Reply:
+@routes.get(_GROUP + "/repairs", since=FIRST, rule=WATCH, owned=True, response=SHOWN.many("repairs"))
+async def index(call: Call, connection: Connection) -> Reply:
     """List the repairs of a group, the newest first."""
-    async with call.services.database.autocommit() as connection:
-        group = await server_groups.find(call, connection, WATCH)
-        found = await repairs.index(connection, group.id)
-        return {"repairs": await views(call, connection, group, found)}
+    group = await server_groups.find(call, connection, WATCH)
+    found = await repairs.index(connection, group.id)
+    return {"repairs": [SHOWN.show(each) for each in await answers(call, connection, group, found)]}
 
 
-@routes.get(_GROUP + "/repairs/{repair_id}", since=FIRST, rule=WATCH, owned=True, response=thing({"repair": _SHOWN}))
-async def show(call: Call) -> Reply:
+@routes.get(_GROUP + "/repairs/{repair_id}", since=FIRST, rule=WATCH, owned=True, response=_ONE)
+async def show(call: Call, connection: Connection) -> Reply:
     """Show how far a repair has come."""
-    async with call.services.database.autocommit() as connection:
-        group = await server_groups.find(call, connection, WATCH)
-        found = await repairs.find(connection, group.id, call.path["repair_id"])
-        (shown,) = await views(call, connection, group, [found])
-    return {"repair": shown}
+    group = await server_groups.find(call, connection, WATCH)
+    return await _shown(call, connection, group, await repairs.find(connection, group.id, call.path["repair_id"]))
 
 
 @routes.delete(_GROUP + "/repairs/{repair_id}", since=FIRST, rule=REPAIR, owned=True, status=204)
-async def stop(call: Call) -> Reply:
+async def stop(call: Call, connection: Connection) -> None:
     """Stop a repair cleanly: no further move begins, those under way end."""
-    async with call.services.database.begin() as connection:
-        group = await server_groups.find(call, connection, REPAIR)
-        await repairs.stop(connection, (await repairs.find(connection, group.id, call.path["repair_id"])).repair)
-    return None
+    group = await server_groups.find(call, connection, REPAIR)
+    await repairs.stop(connection, (await repairs.find(connection, group.id, call.path["repair_id"])).repair)
 
 
 @routes.put(
-    _GROUP + "/repairs/{repair_id}",
-    since=FIRST,
-    rule=REPAIR,
-    owned=True,
-    body=thing({"repair": PAUSED}),
-    response=thing({"repair": _SHOWN}),
+    _GROUP + "/repairs/{repair_id}", since=FIRST, rule=REPAIR, owned=True, body=thing({"repair": PAUSED}), response=_ONE
 )
-async def pause(call: Call) -> Reply:
+async def pause(call: Call, connection: Connection) -> Reply:
     """Begin no further move until the repair is to go on (`paused`); those under way end."""
-    async with call.services.database.begin() as connection:
-        group = await server_groups.find(call, connection, REPAIR)
-        found = await repairs.find(connection, group.id, call.path["repair_id"])
-        await repairs.pause(connection, found.repair, call.body["repair"]["paused"])
-        found = await repairs.find(connection, group.id, call.path["repair_id"])
-        (shown,) = await views(call, connection, group, [found])
-    return {"repair": shown}
+    group = await server_groups.find(call, connection, REPAIR)
+    found = await repairs.find(connection, group.id, call.path["repair_id"])
+    await repairs.pause(connection, found.repair, call.body["repair"]["paused"])
+    return await _shown(call, connection, group, await repairs.find(connection, group.id, call.path["repair_id"]))
 
 
-async def _mode(connection: AsyncConnection, group_id: str) -> dict[str, Any]:
+async def _mode(connection: Connection, group_id: str) -> dict[str, Any]:
     budget = await repairs.mode(connection, group_id)
     return {"repair": {"continuous": budget is not None, **_budget_view(budget or Budget())}}
 
 
 @routes.get(_GROUP + "/repair", since=FIRST, rule=WATCH, owned=True, response=_MODE)
-async def show_mode(call: Call) -> Reply:
+async def show_mode(call: Call, connection: Connection) -> Reply:
     """Show whether a group is mended whenever an audit finds it broken."""
-    async with call.services.database.autocommit() as connection:
-        return await _mode(connection, (await server_groups.find(call, connection, WATCH)).id)
+    return await _mode(connection, (await server_groups.find(call, connection, WATCH)).id)
 
 
 @routes.put(
@@ -263,10 +232,9 @@ async def show_mode(call: Call) -> Reply:
     body=thing({"repair": thing({"continuous": {"type": "boolean"}}, BUDGET)}),
     response=_MODE,
 )
-async def set_mode(call: Call) -> Reply:
+async def set_mode(call: Call, connection: Connection) -> Reply:
     """Mend a group whenever an audit finds it broken, or no longer; off unless asked for."""
     asked = call.body["repair"]
-    async with call.services.database.begin() as connection:
-        group = await server_groups.find(call, connection, REPAIR)
-        await repairs.keep_repaired(connection, group.id, asked["continuous"], asked_budget(asked), actor(call))
-        return await _mode(connection, group.id)
+    group = await server_groups.find(call, connection, REPAIR)
+    await repairs.keep_repaired(connection, group.id, asked["continuous"], asked_budget(asked), actor(call))
+    return await _mode(connection, group.id)

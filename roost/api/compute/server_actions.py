@@ -5,31 +5,29 @@ import random
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import JSONResponse, Response
 
 from roost.api import schemas
 from roost.api.compute import server_guests, server_view
 from roost.api.compute.servers import METADATA, actor, owned
 from roost.api.permissions import ADMIN, MANAGER, MEMBER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import BOOLEAN, NAME, STRING, Schema, Validator, boolean, thing
 from roost.api.versions import Version
 from roost.compute.inventory.claims import lost_race
 from roost.compute.moves import operations
 from roost.compute.moves.relocation import NoValidHost
 from roost.compute.scheduling import servers
-from roost.compute.scheduling.servers import Server
+from roost.compute.scheduling.servers import Server, ServerValues
 from roost.errors import Invalid, NotFound
 from roost.network import attachments
 from roost.volume import block_devices
 
 routes = Table(prefix="/v2.1")
 
-Carried = Callable[[Call, AsyncConnection, Server, Any], Awaitable[Response | None]]
+Carried = Callable[[Call, Connection, Server, Any], Awaitable[Response | None]]
 
 _ATTEMPTS = 20
 _NOTHING: Schema = {}
@@ -61,37 +59,37 @@ class Action:
 
 
 def _simple(name: str) -> Carried:
-    async def carry_out(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+    async def carry_out(call: Call, connection: Connection, server: Server, value: Any) -> None:
         await servers.change_state(connection, server, name, actor(call))
 
     return carry_out
 
 
-async def _reboot(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _reboot(call: Call, connection: Connection, server: Server, value: Any) -> None:
     await servers.change_state(connection, server, value["type"].upper(), actor(call))
 
 
-async def _resize(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _resize(call: Call, connection: Connection, server: Server, value: Any) -> None:
     flavor = str(value["flavorRef"]).rpartition("/")[2]
     await operations.resize(connection, call.services.scheduler, server, actor(call), flavor)
 
 
-async def _confirm(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _confirm(call: Call, connection: Connection, server: Server, value: Any) -> None:
     await operations.confirm(connection, server, actor(call))
 
 
-async def _revert(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _revert(call: Call, connection: Connection, server: Server, value: Any) -> None:
     await operations.revert(connection, server, actor(call))
 
 
-async def _migrate(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _migrate(call: Call, connection: Connection, server: Server, value: Any) -> None:
     target = (value or {}).get("host")
     if target is not None:
         call.permit("os_compute_api:os-migrate-server:migrate:host", project_id=server.project_id)
     await operations.migrate(connection, call.services.scheduler, server, actor(call), target)
 
 
-async def _live_migrate(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _live_migrate(call: Call, connection: Connection, server: Server, value: Any) -> None:
     target = value.get("host")
     if target is not None:
         call.permit("os_compute_api:os-migrate-server:migrate_live:host", project_id=server.project_id)
@@ -107,7 +105,7 @@ def _forced(value: Mapping[str, Any]) -> bool:
     return forced
 
 
-async def _evacuate(call: Call, connection: AsyncConnection, server: Server, value: Any) -> Response:
+async def _evacuate(call: Call, connection: Connection, server: Server, value: Any) -> Response:
     await operations.evacuate(
         connection,
         call.services.scheduler,
@@ -122,15 +120,15 @@ async def _evacuate(call: Call, connection: AsyncConnection, server: Server, val
     return JSONResponse({"adminPass": value.get("adminPass", "")}, 200)
 
 
-async def _shelve(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _shelve(call: Call, connection: Connection, server: Server, value: Any) -> None:
     await operations.shelve(connection, server, actor(call))
 
 
-async def _shelve_offload(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _shelve_offload(call: Call, connection: Connection, server: Server, value: Any) -> None:
     await operations.shelve_offload(connection, server, actor(call))
 
 
-async def _unshelve(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _unshelve(call: Call, connection: Connection, server: Server, value: Any) -> None:
     wishes = value or {}
     if wishes.get("host") is not None:
         call.permit("os_compute_api:os-shelve:unshelve_to_host", project_id=server.project_id)
@@ -145,53 +143,53 @@ async def _unshelve(call: Call, connection: AsyncConnection, server: Server, val
     )
 
 
-async def _lock(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _lock(call: Call, connection: Connection, server: Server, value: Any) -> None:
     reason = (value or {}).get("locked_reason")
     await servers.update(connection, server.id, {"locked": True, "locked_reason": reason})
     await servers.record(connection, server.id, "lock", actor(call), done=True)
 
 
-async def _unlock(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _unlock(call: Call, connection: Connection, server: Server, value: Any) -> None:
     await servers.update(connection, server.id, {"locked": False, "locked_reason": None})
     await servers.record(connection, server.id, "unlock", actor(call), done=True)
 
 
-async def _change_password(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _change_password(call: Call, connection: Connection, server: Server, value: Any) -> None:
     """Nothing runs in a server of simulated hosts that would have a password."""
     servers.check(server, "changePassword", frozenset({"active"}), actor(call))
     await servers.record(connection, server.id, "changePassword", actor(call), done=True)
 
 
-async def _force_delete(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _force_delete(call: Call, connection: Connection, server: Server, value: Any) -> None:
     await servers.delete(connection, server, actor(call))
 
 
-async def _reset(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _reset(call: Call, connection: Connection, server: Server, value: Any) -> None:
     await operations.reset(connection, server, value["state"])
 
 
-async def _add_security_group(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _add_security_group(call: Call, connection: Connection, server: Server, value: Any) -> None:
     await _change_groups(connection, server, value["name"], add=True)
 
 
-async def _remove_security_group(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def _remove_security_group(call: Call, connection: Connection, server: Server, value: Any) -> None:
     await _change_groups(connection, server, value["name"], add=False)
 
 
-async def _change_groups(connection: AsyncConnection, server: Server, name: str, *, add: bool) -> None:
+async def _change_groups(connection: Connection, server: Server, name: str, *, add: bool) -> None:
     try:
         await attachments.change_groups(connection, server, name, add=add)
     except Invalid as error:
         raise NotFound(error.message) from None
 
 
-async def _rebuild(call: Call, connection: AsyncConnection, server: Server, value: Any) -> Response:
+async def _rebuild(call: Call, connection: Connection, server: Server, value: Any) -> Response:
     await server_guests.usable_image(connection, server, value["imageRef"])
     if any(each.root for each in (await block_devices.attached(connection, [server.id])).get(server.id, ())):
         raise Invalid("Unable to rebuild with a different image for a volume-backed server.")
     await servers.change_state(connection, server, "rebuild", actor(call))
     changes = {key: value[key] for key in ("name", "metadata", "description") if key in value}
-    await servers.update(connection, server.id, {**changes, "image_id": value["imageRef"]})
+    await servers.update(connection, server.id, cast(ServerValues, {**changes, "image_id": value["imageRef"]}))
     row = await servers.find(connection, server.id)
     password = value.get("adminPass") or secrets.token_urlsafe(9)
     of = await server_view.companions(connection, [row])
@@ -209,7 +207,6 @@ def _maybe(**properties: Schema) -> Schema:
 
 
 _ANYTHING = _bodies(("2.1", _NOTHING))
-_LIVE = thing({"host": _HOST, "block_migration": BOOLEAN})
 _FLEXIBLE = thing({"host": _HOST, "block_migration": {"anyOf": [BOOLEAN, {"const": "auto"}]}})
 _FORCE = {"force": BOOLEAN}
 _SECURITY_GROUP = _bodies(("2.1", thing({"name": {"type": "string", "minLength": 1}})))
@@ -453,7 +450,7 @@ async def _carry_out(call: Call, action: Action, value: Any) -> Response | None:
             async with call.services.database.begin() as connection:
                 server = await owned(call, connection, action.rule, lock=True)
                 return await action.carry_out(call, connection, server, value)
-        except DBAPIError as error:
+        except Exception as error:
             if not lost_race(error) or attempt == _ATTEMPTS - 1:
                 raise
             await asyncio.sleep(random.uniform(0, 0.01 * attempt))

@@ -17,13 +17,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api import schemas
 from roost.api.compute.views import timestamp
 from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import ADMIN, MEMBER, READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import Schema, array, thing
 from roost.api.versions import Version
 from roost.compute.answers import audit
@@ -207,8 +205,10 @@ _SHOWN = FieldTable[Group](
     *_owner(_JOINED),
     ShownField("partitions", PARTITIONS, lambda group: dict(group.partitions), _JOINED),
 )
+_ONE = _SHOWN.one("server_group")
 # The samples of both proposals have the owner in lists only.
 _LISTED = FieldTable[Group](*_SHOWN.fields, *_owner(_NESTED, _SCOPED))
+_MANY = _LISTED.many("server_groups")
 BREACH = FieldTable[BrokenRule](
     ShownField("breach", schemas.STRING, lambda broken: broken.violation.breach),
     ShownField("policy", _POLICY, lambda broken: rule_view(broken.violation.rule)),
@@ -219,14 +219,6 @@ BREACH = FieldTable[BrokenRule](
 )
 """What is broken, where, by which members and by how much, in the words of 2.1003."""
 VIOLATION = BREACH.schema(since=schemas.NULLABLE_STRING)
-
-
-def _one(version: Version) -> Schema:
-    return thing({"server_group": _SHOWN.schema(version)})
-
-
-def _many(version: Version) -> Schema:
-    return thing({"server_groups": array(_LISTED.schema(version))})
 
 
 def _view(group: Group, version: Version) -> dict[str, Any]:
@@ -306,7 +298,7 @@ def _policy(
     return GroupPolicy(rule, spelled_out=scope == placement.HOST)
 
 
-async def find(call: Call, connection: AsyncConnection, rule: str) -> Group:
+async def find(call: Call, connection: Connection, rule: str) -> Group:
     """The group that the path names, if the caller may do this to it; else it does not exist for the caller."""
     group = await groups.find(connection, call.path["server_group_id"])
     if not call.may(rule, project_id=group.project_id):
@@ -319,7 +311,7 @@ def sees_real_names(call: Call) -> bool:
     return call.version >= _JOINED and call.may(REAL)
 
 
-async def identifiers(call: Call, connection: AsyncConnection, project_id: str) -> Identifiers:
+async def identifiers(call: Call, connection: Connection, project_id: str) -> Identifiers:
     """The identifiers that the caller is shown in an answer about a project."""
     return Identifiers(await load_scopes(connection), project_id, real=sees_real_names(call))
 
@@ -351,10 +343,9 @@ async def create(call: Call) -> Reply:
     return _view(group, call.version)
 
 
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """Show a server group."""
-    async with call.services.database.autocommit() as connection:
-        return _view(await find(call, connection, SHOW), call.version)
+    return _view(await find(call, connection, SHOW), call.version)
 
 
 for first, last, asked in _WORDS:
@@ -362,31 +353,29 @@ for first, last, asked in _WORDS:
     # Early versions ignored unknown keys.
     page = _query(_PAGE, strict=Version.parse(first) >= Version(2, 75))
     nothing = _query({}, strict=Version.parse(first) >= Version(2, 102))
-    routes.get(_GROUPS, rule=INDEX, query=page, response=_many, **version)(index)
-    routes.post(_GROUPS, rule=CREATE, body=asked, response=_one, **version)(create)
-    routes.get(_GROUP, rule=SHOW, query=nothing, response=_one, **version)(show)
+    routes.get(_GROUPS, rule=INDEX, query=page, response=_MANY, **version)(index)
+    routes.post(_GROUPS, rule=CREATE, body=asked, response=_ONE, **version)(create)
+    routes.get(_GROUP, rule=SHOW, query=nothing, response=_ONE, **version)(show)
 
 
 @routes.delete(_GROUP, rule=DELETE, status=204)
-async def delete(call: Call) -> Reply:
+async def delete(call: Call) -> None:
     """Delete a server group; its members stay."""
     await call.services.groups.delete(call.token, partial(find, call, rule=DELETE))
-    return None
 
 
-async def update(call: Call) -> Reply:
+async def update(call: Call, connection: Connection) -> Reply:
     """Rename a server group, or give it other policies; members that break them are left alone."""
     body = call.body["server_group"]
     policies = asked_policies(call, body) if "policies" in body else None
-    async with call.services.database.begin() as connection:
-        group = await find(call, connection, UPDATE)
-        if policies is not None:
-            await call.services.groups.check_change(group.id, [policy.rule for policy in policies])
-        group = await groups.update(connection, call.services.settings, group, name=body.get("name"), policies=policies)
+    group = await find(call, connection, UPDATE)
+    if policies is not None:
+        await call.services.groups.check_change(group.id, [policy.rule for policy in policies])
+    group = await groups.update(connection, call.services.settings, group, name=body.get("name"), policies=policies)
     return _view(group, call.version)
 
 
-async def act(call: Call) -> Reply:
+async def act(call: Call, connection: Connection) -> Reply:
     """Add an existing server to a group (`add_instance`) or take it out (`remove_instance`); nothing moves."""
     ((action, subject),) = call.body.items()
     change, rule = {"add_instance": (members.add, ADD_INSTANCE), "remove_instance": (members.remove, REMOVE_INSTANCE)}[
@@ -394,11 +383,10 @@ async def act(call: Call) -> Reply:
     ]
     call.permit(rule)
     more = {"partition": subject["partition"]} if "partition" in subject else {}
-    async with call.services.database.begin() as connection:
-        group = await find(call, connection, rule)
-        if action == "add_instance":
-            await call.services.groups.adopt_servers(connection, call.token, [subject["instance_id"]])
-        group = await change(connection, call.services.settings, group, subject["instance_id"], **more)
+    group = await find(call, connection, rule)
+    if action == "add_instance":
+        await call.services.groups.adopt_servers(connection, call.token, [subject["instance_id"]])
+    group = await change(connection, call.services.settings, group, subject["instance_id"], **more)
     return _view(group, call.version)
 
 
@@ -407,8 +395,15 @@ for first, wanted, action_taken in (
     ("2.1003", POLICIES, _action({"partition": PARTITION})),
 ):
     version = {"since": first, "until": first}
-    routes.post(_GROUP, rule=UPDATE, body=_change(wanted), response=_one, **version)(update)
-    routes.post(_GROUP + "/action", rule=ADD_INSTANCE, owned=True, body=action_taken, response=_one, **version)(act)
+    routes.post(_GROUP, rule=UPDATE, body=_change(wanted), response=_ONE, **version)(update)
+    routes.post(
+        _GROUP + "/action",
+        rule=ADD_INSTANCE,
+        owned=True,
+        body=action_taken,
+        response=_ONE,
+        **version,
+    )(act)
 
 
 _FULL_AUDIT = _audited(thing(_PLACED, {"partition": {"type": ["integer", "null"]}}), violations=array(VIOLATION))
@@ -416,12 +411,11 @@ _FULL_AUDIT = _audited(thing(_PLACED, {"partition": {"type": ["integer", "null"]
 
 @routes.get(_GROUP + "/audit", since="2.1002", until="2.1002", rule=AUDIT, response=_audited(thing(_PLACED)))
 @routes.get(_GROUP + "/audit", since="2.1003", rule=AUDIT, response=_FULL_AUDIT)
-async def show_audit(call: Call) -> Reply:
+async def show_audit(call: Call, connection: Connection) -> Reply:
     """Show where each member is in each scope of the policies; from 2.1003 on, also which policies are broken."""
-    async with call.services.database.autocommit() as connection:
-        group = await find(call, connection, AUDIT)
-        shown = await identifiers(call, connection, group.project_id)
-        found = await audit.audit_group(connection, group, shown, call.services.scheduler.live)
+    group = await find(call, connection, AUDIT)
+    shown = await identifiers(call, connection, group.project_id)
+    found = await audit.audit_group(connection, group, shown, call.services.scheduler.live)
     placed: list[dict[str, Any]] = [
         {"instance_id": member, "placements": dict(places)} for member, places in found.placements.items()
     ]

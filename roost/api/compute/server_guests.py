@@ -9,16 +9,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import JSONResponse, Response
 
 from roost.api.compute.servers import actor, owned
 from roost.api.permissions import ADMIN, MEMBER, READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import INTEGER, STRING, TRUTH, Schema, array, by_name, thing
 from roost.api.versions import Version
 from roost.compute.inventory import images
-from roost.compute.inventory.images import Viewer
+from roost.compute.inventory.images import ImageValues, StoredImage, Viewer
 from roost.compute.scheduling import servers
 from roost.compute.scheduling.servers import Server
 from roost.compute.scheduling.steps import PAUSED, RUNNING, SHUTDOWN, SUSPENDED
@@ -43,7 +42,7 @@ routes = Table(prefix="/v2.1/servers/{server_id}")
 # Actions: `server_actions` has the table that they stand in
 
 
-async def usable_image(connection: AsyncConnection, server: Server, image_id: str) -> Any:
+async def usable_image(connection: Connection, server: Server, image_id: str) -> StoredImage:
     """An image that the server can be rebuilt from, or `Invalid`."""
     image = await images.usable(connection, Viewer(server.project_id), image_id)
     if image is None:
@@ -55,7 +54,7 @@ async def usable_image(connection: AsyncConnection, server: Server, image_id: st
     return image
 
 
-async def rescue(call: Call, connection: AsyncConnection, server: Server, value: Any) -> Response:
+async def rescue(call: Call, connection: Connection, server: Server, value: Any) -> Response:
     """Boot a server from another disk, so that its own can be mended."""
     wishes: Mapping[str, Any] = value or {}
     if "rescue_image_ref" in wishes:
@@ -64,7 +63,7 @@ async def rescue(call: Call, connection: AsyncConnection, server: Server, value:
     return JSONResponse({"adminPass": wishes.get("adminPass") or secrets.token_urlsafe(9)}, 200)
 
 
-async def create_image(call: Call, connection: AsyncConnection, server: Server, value: Any) -> Response:
+async def create_image(call: Call, connection: Connection, server: Server, value: Any) -> Response:
     """Make an image of a server: one that other servers can be made from, without data."""
     servers.check(server, "createImage", frozenset({"active", "stopped", "paused", "suspended"}), actor(call))
     base = None if server.image_id is None else await images.usable(connection, Viewer(None, True), server.image_id)
@@ -75,7 +74,7 @@ async def create_image(call: Call, connection: AsyncConnection, server: Server, 
         "user_id": server.user_id,
         **({"base_image_ref": server.image_id} if server.image_id else {}),
     }
-    made = {
+    made: ImageValues = {
         "id": str(uuid.uuid4()),
         "name": value["name"],
         "project_id": server.project_id,
@@ -91,7 +90,7 @@ async def create_image(call: Call, connection: AsyncConnection, server: Server, 
     return Response(status_code=202, headers={"Location": f"{_site(call)}/image/v2/images/{image.id}"})
 
 
-async def console_output(call: Call, connection: AsyncConnection, server: Server, value: Any) -> Response:
+async def console_output(call: Call, connection: Connection, server: Server, value: Any) -> Response:
     """What a server would have printed: who it is, and that it is simulated."""
     _must_be_on_a_host(server)
     lines = [
@@ -105,7 +104,7 @@ async def console_output(call: Call, connection: AsyncConnection, server: Server
     return JSONResponse({"output": "\n".join(lines if asked < 0 else lines[len(lines) - min(asked, len(lines)) :])})
 
 
-async def trigger_crash_dump(call: Call, connection: AsyncConnection, server: Server, value: Any) -> None:
+async def trigger_crash_dump(call: Call, connection: Connection, server: Server, value: Any) -> None:
     """Have the guest dump its memory. No guest runs here, so only the history shows it."""
     servers.check(server, "trigger_crash_dump", frozenset({"active", "paused", "rescued", "error"}), actor(call))
     await servers.record(connection, server.id, "trigger_crash_dump", actor(call), done=True)
@@ -129,7 +128,7 @@ CONSOLE_ACTIONS: Mapping[str, tuple[str, ...]] = {
 """The types that each action knows; since 2.6 consoles have a path of their own."""
 
 
-async def console(call: Call, connection: AsyncConnection, server: Server, value: Any) -> Response:
+async def console(call: Call, connection: Connection, server: Server, value: Any) -> Response:
     """The address of a console, as clients asked for it before 2.6."""
     return JSONResponse({"console": {"type": value["type"], "url": _console(call, server, value["type"])}})
 
@@ -161,13 +160,12 @@ _CONSOLE = thing({"remote_console": thing(dict.fromkeys(("protocol", "type", "ur
     body=thing({"remote_console": thing({"protocol": {"enum": [*_TYPES]}, "type": _KINDS})}),
     response=_CONSOLE,
 )
-async def create_console(call: Call) -> Reply:
+async def create_console(call: Call, connection: Connection) -> Reply:
     """The address of a console."""
     asked = call.body["remote_console"]
     if asked["type"] not in _TYPES[asked["protocol"]]:
         raise Invalid(f"Unavailable console type {asked['type']} of protocol {asked['protocol']}.")
-    async with call.services.database.begin() as connection:
-        server = await owned(call, connection, _CONSOLES)
+    server = await owned(call, connection, _CONSOLES)
     return {"remote_console": {**asked, "url": _console(call, server, asked["type"])}}
 
 
@@ -189,10 +187,9 @@ def _diagnostics_shape(version: Version) -> Schema:
 
 
 @routes.get("/diagnostics", rule=_DIAGNOSTICS, owned=True, response=_diagnostics_shape)
-async def diagnostics(call: Call) -> Reply:
+async def diagnostics(call: Call, connection: Connection) -> Reply:
     """What a server uses of its host: all of its memory, and nothing else, since nothing runs in it."""
-    async with call.services.database.autocommit() as connection:
-        server = await owned(call, connection, _DIAGNOSTICS)
+    server = await owned(call, connection, _DIAGNOSTICS)
     if server.vm_state not in ("active", "paused", "stopped", "suspended", "rescued", "resized"):
         raise Conflict(f"Cannot 'get_diagnostics' instance {server.id} while it is in vm_state {server.vm_state}")
     flavor, cards = server.flavor, [each for entries in server.addresses.values() for each in entries]
@@ -225,24 +222,20 @@ async def diagnostics(call: Call) -> Reply:
     owned=True,
     response=thing({"nodes": {"const": []}, "pagesize_kb": {"type": "null"}}),
 )
-async def topology(call: Call) -> Reply:
+async def topology(call: Call, connection: Connection) -> Reply:
     """How a server lies on NUMA nodes: simulated hosts have none."""
-    async with call.services.database.autocommit() as connection:
-        await owned(call, connection, _TOPOLOGY + "index")
+    await owned(call, connection, _TOPOLOGY + "index")
     return {"nodes": [], "pagesize_kb": None}
 
 
 @routes.get("/os-server-password", rule=_PASSWORD + "show", owned=True, response=thing({"password": {"const": ""}}))
-async def show_password(call: Call) -> Reply:
+async def show_password(call: Call, connection: Connection) -> Reply:
     """The password that the guest has set: none."""
-    async with call.services.database.autocommit() as connection:
-        await owned(call, connection, _PASSWORD + "show")
+    await owned(call, connection, _PASSWORD + "show")
     return {"password": ""}
 
 
 @routes.delete("/os-server-password", rule=_PASSWORD + "clear", owned=True, status=204)
-async def clear_password(call: Call) -> Reply:
+async def clear_password(call: Call, connection: Connection) -> None:
     """Forget the password that the guest has set."""
-    async with call.services.database.begin() as connection:
-        await owned(call, connection, _PASSWORD + "clear")
-    return None
+    await owned(call, connection, _PASSWORD + "clear")

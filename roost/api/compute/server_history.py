@@ -2,14 +2,12 @@
 
 from typing import Any, NamedTuple
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api.compute.server_view import host_id
 from roost.api.compute.servers import owned
 from roost.api.compute.views import timestamp
 from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import ADMIN, READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import INTEGER, NULL, NULLABLE_STRING, STRING, Schema, array, thing
 from roost.api.versions import Version
 from roost.compute.scheduling import deleted, history, servers
@@ -105,7 +103,7 @@ _LIVE = FieldTable[ServerMigration](
 )
 
 
-async def _history(call: Call, connection: AsyncConnection, rule: str) -> tuple[servers.Server, list[InstanceAction]]:
+async def _history(call: Call, connection: Connection, rule: str) -> tuple[servers.Server, list[InstanceAction]]:
     """A server and what was done to it; since 2.21 also one that was deleted."""
     server_id = call.path["server_id"]
     try:
@@ -122,30 +120,29 @@ async def _history(call: Call, connection: AsyncConnection, rule: str) -> tuple[
     return gone, done
 
 
-def _listed(version: Version) -> Schema:
-    return thing({"instanceActions": array(_ACTION.schema(version))})
-
-
 def _shown(version: Version) -> Schema:
     shown = _ACTION.schema(version)["properties"] | {"events": array(_EVENT.schema(version))}
     return thing({"instanceAction": thing(shown)})
 
 
-@routes.get("/servers/{server_id}/os-instance-actions", rule=_ACTIONS + "list", owned=True, response=_listed)
-async def index(call: Call) -> Reply:
+@routes.get(
+    "/servers/{server_id}/os-instance-actions",
+    rule=_ACTIONS + "list",
+    owned=True,
+    response=_ACTION.many("instanceActions"),
+)
+async def index(call: Call, connection: Connection) -> Reply:
     """List what was done to a server, the newest first."""
-    async with call.services.database.autocommit() as connection:
-        _, actions = await _history(call, connection, _ACTIONS + "list")
+    _, actions = await _history(call, connection, _ACTIONS + "list")
     return {"instanceActions": [_ACTION.show(done, call.version) for done in actions]}
 
 
 @routes.get(
     "/servers/{server_id}/os-instance-actions/{request_id}", rule=_ACTIONS + "show", owned=True, response=_shown
 )
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """Show what one request did to a server, and how it went."""
-    async with call.services.database.autocommit() as connection:
-        server, actions = await _history(call, connection, _ACTIONS + "show")
+    server, actions = await _history(call, connection, _ACTIONS + "show")
     for done in actions:
         if done.request_id == call.path["request_id"]:
             event = _EVENT.show(_Event(call, done, server), call.version)
@@ -153,21 +150,16 @@ async def show(call: Call) -> Reply:
     raise NotFound(f"Action {call.path['request_id']} for instance {server.id} could not be found.")
 
 
-@routes.get(
-    "/os-migrations",
-    rule=_MIGRATIONS,
-    response=lambda version: thing({"migrations": array(_MIGRATION.schema(version))}),
-)
-async def migrations(call: Call) -> Reply:
+@routes.get("/os-migrations", rule=_MIGRATIONS, response=_MIGRATION.many("migrations"))
+async def migrations(call: Call, connection: Connection) -> Reply:
     """List moves of servers, the newest first."""
-    async with call.services.database.autocommit() as connection:
-        found = await history.migrations_of(
-            connection,
-            server_id=call.query.get("instance_uuid"),
-            status=call.query.get("status"),
-            host=call.query.get("host"),
-            kind=call.query.get("migration_type"),
-        )
+    found = await history.migrations_of(
+        connection,
+        server_id=call.query.get("instance_uuid"),
+        status=call.query.get("status"),
+        host=call.query.get("host"),
+        kind=call.query.get("migration_type"),
+    )
     return {"migrations": [_MIGRATION.show(move, call.version) for move in found]}
 
 
@@ -179,7 +171,7 @@ _ONGOING = "os_compute_api:servers:migrations:"
     since="2.23",
     rule=_ONGOING + "index",
     owned=True,
-    response=lambda version: thing({"migrations": array(_LIVE.schema(version))}),
+    response=_LIVE.many("migrations"),
 )
 async def index_ongoing(call: Call) -> Reply:
     """The live migrations of a server that are under way."""
@@ -191,7 +183,7 @@ async def index_ongoing(call: Call) -> Reply:
     since="2.23",
     rule=_ONGOING + "show",
     owned=True,
-    response=lambda version: thing({"migration": _LIVE.schema(version)}),
+    response=_LIVE.one("migration"),
 )
 async def show_ongoing(call: Call) -> Reply:
     """A live migration of a server that is under way."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from roost.api.compute.servers import METADATA, owned
 from roost.api.permissions import MEMBER, READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import STRING, by_name, thing
 from roost.compute.inventory import quotas
 from roost.compute.scheduling import servers
@@ -31,18 +31,16 @@ _ONE = thing({"meta": by_name(STRING, minProperties=1, maxProperties=1)})
 
 
 @routes.get("/servers/{server_id}/metadata", rule=_RULE + "index", owned=True, response=_ALL)
-async def index(call: Call) -> Reply:
+async def index(call: Call, connection: Connection) -> Reply:
     """List a server's metadata."""
-    async with call.services.database.autocommit() as connection:
-        server = await owned(call, connection, _RULE + "index")
+    server = await owned(call, connection, _RULE + "index")
     return {"metadata": server.metadata}
 
 
 @routes.get("/servers/{server_id}/metadata/{key}", rule=_RULE + "show", owned=True, response=_ONE)
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """Show one item."""
-    async with call.services.database.autocommit() as connection:
-        server = await owned(call, connection, _RULE + "show")
+    server = await owned(call, connection, _RULE + "show")
     return {"meta": {call.path["key"]: _item(server.metadata, call.path["key"])}}
 
 
@@ -69,14 +67,12 @@ async def update(call: Call) -> Reply:
 
 
 @routes.delete("/servers/{server_id}/metadata/{key}", rule=_RULE + "delete", owned=True, status=204)
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, connection: Connection) -> None:
     """Delete one item."""
-    async with call.services.database.begin() as connection:
-        server = await owned(call, connection, _RULE + "delete", lock=True)
-        _item(server.metadata, call.path["key"])
-        left = {key: value for key, value in server.metadata.items() if key != call.path["key"]}
-        await servers.update(connection, server.id, {"metadata": left})
-    return None
+    server = await owned(call, connection, _RULE + "delete", lock=True)
+    _item(server.metadata, call.path["key"])
+    left = {key: value for key, value in server.metadata.items() if key != call.path["key"]}
+    await servers.update(connection, server.id, {"metadata": left})
 
 
 async def _change(call: Call, what: str, items: dict[str, str], *, keep: bool) -> dict[str, str]:

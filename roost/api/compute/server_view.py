@@ -7,10 +7,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api.compute.views import LINKS, links, timestamp
-from roost.api.routes import Call
+from roost.api.routes import Call, Connection
 from roost.api.schemas import INTEGER, NULL, NULLABLE_STRING, STRING, TRUTH, UUID, Schema, array, by_name, thing
 from roost.api.versions import Version
 from roost.compute.inventory.hosts import DEFAULT_ZONE
@@ -38,7 +36,7 @@ class Companions:
 ALONE = Companions()
 
 
-async def companions(connection: AsyncConnection, found: Sequence[Server]) -> dict[str, Companions]:
+async def companions(connection: Connection, found: Sequence[Server]) -> dict[str, Companions]:
     """What other services keep of servers, by server."""
     secured = await attachments.group_names(connection, found)
     volumes = await block_devices.attached(connection, [server.id for server in found])
@@ -138,6 +136,10 @@ def _volumes(of: ServerAnswer) -> list[dict[str, Any]]:
     ]
 
 
+def _status(of: ServerAnswer) -> str:
+    return servers.status(of.server.vm_state, of.server.task_state)
+
+
 def _plain_addresses(of: ServerAnswer) -> dict[str, Any]:
     return {
         network: [{"addr": each["addr"], "version": each["version"]} for each in addresses]
@@ -146,7 +148,8 @@ def _plain_addresses(of: ServerAnswer) -> dict[str, Any]:
 
 
 def _fault(of: ServerAnswer) -> dict[str, Any]:
-    fault = of.server.fault or {}
+    fault = of.server.fault
+    assert fault is not None
     created = _whole_seconds(datetime.fromisoformat(fault["created"]))
     return {"code": fault["code"], "created": created, "message": fault["message"]}
 
@@ -204,7 +207,7 @@ _BRIEF = (
 )
 FIELDS = (
     *_BRIEF,
-    ServerField("status", STRING, lambda of: servers.status(of.server)),
+    ServerField("status", STRING, _status),
     ServerField("tenant_id", STRING, lambda of: of.server.project_id),
     ServerField("user_id", STRING, lambda of: of.server.user_id),
     ServerField("metadata", by_name(STRING), lambda of: of.server.metadata),
@@ -218,7 +221,7 @@ FIELDS = (
     ServerField("accessIPv4", STRING, lambda of: ""),
     ServerField("accessIPv6", STRING, lambda of: ""),
     ServerField("OS-DCF:diskConfig", STRING, lambda of: "MANUAL"),
-    ServerField("progress", INTEGER, lambda of: 0, when=lambda of: servers.status(of.server) in _PROGRESSING),
+    ServerField("progress", INTEGER, lambda of: 0, when=lambda of: _status(of) in _PROGRESSING),
     ServerField("fault", _FAULT, _fault, when=lambda of: of.server.fault and of.server.vm_state == "error"),
     _looked("config_drive", STRING, lambda of: "True" if of.server.config_drive else ""),
     _looked("key_name", NULLABLE_STRING, lambda of: of.server.key_name),

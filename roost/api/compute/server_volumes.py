@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api.compute.servers import actor, owned
+from roost.api.fields import FieldTable, column
 from roost.api.permissions import MEMBER, READER, Permission
-from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import BOOLEAN, NULLABLE_STRING, STRING, TRUTH, UUID, Schema, array, boolean, thing
+from roost.api.routes import Call, Connection, Reply, Table
+from roost.api.schemas import BOOLEAN, NULLABLE_STRING, STRING, TRUTH, UUID, Schema, boolean, thing
 from roost.api.versions import Version
 from roost.compute.scheduling import servers
 from roost.compute.scheduling.servers import Server
@@ -29,57 +28,33 @@ routes = Table(prefix="/v2.1/servers/{server_id}/os-volume_attachments")
 _STATES = frozenset(
     {"active", "paused", "stopped", "suspended", "resized", "soft-delete", "shelved", "shelved_offloaded"}
 )
-_SHOWN: tuple[tuple[str, str, str | None, Schema, Any], ...] = (
-    ("id", "2.1", "2.88", STRING, lambda held: held.id),
-    ("volumeId", "2.1", None, STRING, lambda held: held.id),
-    ("serverId", "2.1", None, STRING, lambda held: held.server_id),
-    ("device", "2.1", None, STRING, lambda held: held.device),
-    ("tag", "2.70", None, NULLABLE_STRING, lambda held: held.tag),
-    ("delete_on_termination", "2.79", None, TRUTH, lambda held: held.delete_on_termination),
-    ("attachment_id", "2.89", None, STRING, lambda held: held.attachment_id),
-    ("bdm_uuid", "2.89", None, STRING, lambda held: held.attachment_id),
+_SHOWN = FieldTable[Any](
+    column("id", STRING, until=Version(2, 88)),
+    column("volumeId", STRING, "id"),
+    column("serverId", STRING, "server_id"),
+    column("device", STRING),
+    column("tag", NULLABLE_STRING, since=Version(2, 70)),
+    column("delete_on_termination", TRUTH, since=Version(2, 79)),
+    column("attachment_id", STRING, since=Version(2, 89)),
+    column("bdm_uuid", STRING, "attachment_id", since=Version(2, 89)),
 )
-"""What is shown of an attachment: the name, the versions, the shape and the value."""
+_ONE = _SHOWN.one("volumeAttachment")
 
 
-def _known(version: Version) -> list[tuple[str, Schema, Any]]:
-    return [
-        (name, shape, value)
-        for name, since, until, shape, value in _SHOWN
-        if Version.parse(since) <= version and (until is None or version <= Version.parse(until))
-    ]
-
-
-def _shape(version: Version) -> Schema:
-    return thing({name: shape for name, shape, _ in _known(version)})
-
-
-def _view(call: Call, held: Any) -> dict[str, Any]:
-    return {name: value(held) for name, _, value in _known(call.version)}
-
-
-@routes.get(
-    "", rule=_RULE + "index", owned=True, response=lambda version: thing({"volumeAttachments": array(_shape(version))})
-)
-async def index(call: Call) -> Reply:
+@routes.get("", rule=_RULE + "index", owned=True, response=_SHOWN.many("volumeAttachments"))
+async def index(call: Call, connection: Connection) -> Reply:
     """The volumes of a server."""
-    async with call.services.database.autocommit() as connection:
-        server = await owned(call, connection, _RULE + "index")
-        held = (await block_devices.attached(connection, [server.id])).get(server.id, [])
-    return {"volumeAttachments": [_view(call, each) for each in held]}
+    server = await owned(call, connection, _RULE + "index")
+    held = (await block_devices.attached(connection, [server.id])).get(server.id, [])
+    return {"volumeAttachments": [_SHOWN.show(each, call.version) for each in held]}
 
 
-def _one(version: Version) -> Schema:
-    return thing({"volumeAttachment": _shape(version)})
-
-
-@routes.get("/{volume_id}", rule=_RULE + "show", owned=True, response=_one)
-async def show(call: Call) -> Reply:
+@routes.get("/{volume_id}", rule=_RULE + "show", owned=True, response=_ONE)
+async def show(call: Call, connection: Connection) -> Reply:
     """A volume of a server."""
-    async with call.services.database.autocommit() as connection:
-        server = await owned(call, connection, _RULE + "show")
-        held = await block_devices.find(connection, server, call.path["volume_id"])
-    return {"volumeAttachment": _view(call, held)}
+    server = await owned(call, connection, _RULE + "show")
+    held = await block_devices.find(connection, server, call.path["volume_id"])
+    return {"volumeAttachment": _SHOWN.show(held, call.version)}
 
 
 _DEVICE: Schema = {"type": ["string", "null"], "minLength": 1, "maxLength": 255}
@@ -87,18 +62,17 @@ _TAG: Schema = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": "^
 _ASKED: dict[str, Schema] = {"device": _DEVICE}
 
 
-async def attach(call: Call) -> Reply:
+async def attach(call: Call, connection: Connection) -> Reply:
     """Attach a volume to a server."""
     asked = call.body["volumeAttachment"]
     more = {"tag": asked.get("tag"), "delete_on_termination": boolean(asked.get("delete_on_termination", False))}
-    async with call.services.database.begin() as connection:
-        server = await owned(call, connection, _RULE + "create", lock=True)
-        servers.check(server, "attach_volume", _STATES, actor(call))
-        # An admin attaches a volume of the server's project.
-        owner = VolumeOwner(server.project_id, call.caller.user_id)
-        held = await block_devices.attach(connection, server, owner, asked["volumeId"], asked.get("device"), **more)
-        await servers.record(connection, server.id, "attach_volume", actor(call), done=True)
-    return {"volumeAttachment": _view(call, held)}
+    server = await owned(call, connection, _RULE + "create", lock=True)
+    servers.check(server, "attach_volume", _STATES, actor(call))
+    # An admin attaches a volume of the server's project.
+    owner = VolumeOwner(server.project_id, call.caller.user_id)
+    held = await block_devices.attach(connection, server, owner, asked["volumeId"], asked.get("device"), **more)
+    await servers.record(connection, server.id, "attach_volume", actor(call), done=True)
+    return {"volumeAttachment": _SHOWN.show(held, call.version)}
 
 
 def _declare() -> None:
@@ -112,13 +86,13 @@ def _declare() -> None:
     for since, until, more in steps:
         asked |= more
         body = thing({"volumeAttachment": thing({"volumeId": UUID}, dict(asked))})
-        routes.post("", since=since, until=until, rule=_RULE + "create", owned=True, body=body, response=_one)(attach)
+        routes.post("", since=since, until=until, rule=_RULE + "create", owned=True, body=body, response=_ONE)(attach)
 
 
 _declare()
 
 
-async def _held(call: Call, connection: AsyncConnection, verb: str) -> tuple[Server, Any]:
+async def _held(call: Call, connection: Connection, verb: str) -> tuple[Server, Any]:
     server = await owned(call, connection, _RULE + verb, lock=True)
     return server, await block_devices.find(connection, server, call.path["volume_id"])
 
@@ -138,25 +112,21 @@ async def _held(call: Call, connection: AsyncConnection, verb: str) -> tuple[Ser
     ),
     status=202,
 )
-async def update(call: Call) -> Reply:
+async def update(call: Call, connection: Connection) -> None:
     """Say whether a volume is deleted with its server; volumes are not swapped."""
     asked = call.body["volumeAttachment"]
-    async with call.services.database.begin() as connection:
-        _, held = await _held(call, connection, "update")
-        if asked["volumeId"] != held.id or asked.get("device", held.device) != held.device:
-            raise Invalid("Volumes are not swapped, and keep their device, in this cloud.")
-        await block_devices.change(connection, held, boolean(asked["delete_on_termination"]))
-    return None
+    _, held = await _held(call, connection, "update")
+    if asked["volumeId"] != held.id or asked.get("device", held.device) != held.device:
+        raise Invalid("Volumes are not swapped, and keep their device, in this cloud.")
+    await block_devices.change(connection, held, boolean(asked["delete_on_termination"]))
 
 
 @routes.delete("/{volume_id}", rule=_RULE + "delete", owned=True, status=202)
-async def detach(call: Call) -> Reply:
+async def detach(call: Call, connection: Connection) -> None:
     """Detach a volume from a server, unless the server boots from it."""
-    async with call.services.database.begin() as connection:
-        server, held = await _held(call, connection, "delete")
-        servers.check(server, "detach_volume", _STATES, actor(call))
-        if held.root:
-            raise Forbidden("Cannot detach a root device volume")
-        await block_devices.detach(connection, held)
-        await servers.record(connection, server.id, "detach_volume", actor(call), done=True)
-    return None
+    server, held = await _held(call, connection, "delete")
+    servers.check(server, "detach_volume", _STATES, actor(call))
+    if held.root:
+        raise Forbidden("Cannot detach a root device volume")
+    await block_devices.detach(connection, held)
+    await servers.record(connection, server.id, "detach_volume", actor(call), done=True)

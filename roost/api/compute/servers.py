@@ -6,11 +6,9 @@ import ipaddress
 import secrets
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
-
-from sqlalchemy.ext.asyncio import AsyncConnection
-from starlette.responses import JSONResponse
+from typing import Any, cast
 
 from roost import logs
 from roost.api import schemas
@@ -18,7 +16,7 @@ from roost.api.compute import server_view
 from roost.api.compute.server_view import Companions
 from roost.api.compute.views import links, next_page
 from roost.api.permissions import ADMIN, MEMBER, READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import BOOLEAN, NAME, POSITIVE_INTEGER, STRING, Schema, array, boolean, thing
 from roost.api.versions import Version
 from roost.compute.scheduling import deleted, servers
@@ -162,7 +160,7 @@ async def create(call: Call) -> Reply:
     devices = _devices(call.body["server"])
     _, count = _counts(call.body["server"])
     # What is refused for another reason leaves nothing reserved.
-    _boot(call, ReservedPorts(({},) * count), devices.image_id, ())
+    asked = _boot(call, devices.image_id)
     ids = [str(uuid.uuid4()) for _ in range(count)] if devices.volumes else []
     reserved = await _reserve(call, count)
     made = 0
@@ -170,7 +168,7 @@ async def create(call: Call) -> Reply:
         owner = VolumeOwner(call.caller.project_id or "", call.caller.user_id)
         await block_devices.reserve(call.services.database, owner, devices.volumes, ids)
         call.leave()  # the scheduler shares itself out, and claims for many requests at once
-        booted = await call.services.scheduler.create(_boot(call, reserved, devices.image_id, ids))
+        booted = await call.services.scheduler.create(_equipped(asked, reserved, ids))
         made = len(booted.server_ids)
     finally:
         if made < count:
@@ -188,10 +186,11 @@ async def create(call: Call) -> Reply:
             "adminPass": call.body["server"].get("adminPass") or secrets.token_urlsafe(9),
         }
     }
-    return JSONResponse(body, 202, headers={"Location": f"{call.base}/v2.1/servers/{first}"})
+    call.answer_headers["Location"] = f"{call.base}/v2.1/servers/{first}"
+    return body
 
 
-def _boot(call: Call, reserved: ReservedPorts, image_id: str | None, ids: Sequence[str]) -> CreateRequest:
+def _boot(call: Call, image_id: str | None) -> CreateRequest:
     """What a request means."""
     body = call.body["server"]
     hints = call.body.get("os:scheduler_hints") or call.body.get("OS-SCH-HNT:scheduler_hints") or {}
@@ -206,9 +205,7 @@ def _boot(call: Call, reserved: ReservedPorts, image_id: str | None, ids: Sequen
             NewServer(
                 name=body["name"] if most == 1 else f"{body['name']}-{number + 1}",
                 metadata=body.get("metadata", {}),
-                addresses=reserved.addresses[number],
                 hostname=body.get("hostname") if most == 1 else None,
-                id=ids[number] if ids else None,
             )
             for number in range(most)
         ),
@@ -229,6 +226,15 @@ def _boot(call: Call, reserved: ReservedPorts, image_id: str | None, ids: Sequen
         different_host=named_servers(hints, "different_host") or (),
         may_see_all=call.caller.is_admin,
     )
+
+
+def _equipped(asked: CreateRequest, reserved: ReservedPorts, ids: Sequence[str]) -> CreateRequest:
+    """The request with the addresses that its servers have on networks, and the ids that their volumes wait for."""
+    if not ids and not any(reserved.addresses):
+        return asked
+    given = zip(asked.servers, reserved.addresses, ids or (None,) * len(asked.servers), strict=True)
+    servers = tuple(replace(new, addresses=addresses, id=server_id) for new, addresses, server_id in given)
+    return replace(asked, servers=servers)
 
 
 def _counts(body: Mapping[str, Any]) -> tuple[int, int]:
@@ -351,7 +357,7 @@ async def _list(call: Call, view: Callable[[Call, Server, Companions], dict[str,
     return body
 
 
-async def _found(call: Call, connection: AsyncConnection, filters: Filters) -> Sequence[Server]:
+async def _found(call: Call, connection: Connection, filters: Filters) -> Sequence[Server]:
     """The servers of a page. Deleted ones are listed to operators who ask for them, and to callers who ask what changed
     since: after those that are there."""
     asked = "deleted" in call.query and call.caller.is_admin
@@ -460,12 +466,11 @@ def actor(call: Call) -> Actor:
 
 
 @routes.get("/servers/{server_id}", rule=_RULE + "show", owned=True, response=server_view.shown_schema)
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """Show one server."""
-    async with call.services.database.autocommit() as connection:
-        server = await owned(call, connection, _RULE + "show")
-        groups = await servers.groups_of(connection, server)
-        of = await server_view.companions(connection, [server])
+    server = await owned(call, connection, _RULE + "show")
+    groups = await servers.groups_of(connection, server)
+    of = await server_view.companions(connection, [server])
     return {"server": server_view.detailed(call, server, of[server.id], groups)}
 
 
@@ -479,18 +484,18 @@ def _update_body(**more: Schema) -> Schema:
     return thing({"server": thing({}, {**properties, **more})})
 
 
-async def update(call: Call) -> Reply:
+async def update(call: Call, connection: Connection) -> Reply:
     """Rename or describe a server."""
     body = call.body["server"]
-    values = {key: body[key] for key in ("name", "description", "hostname") if key in body}
-    async with call.services.database.begin() as connection:
-        server = await owned(call, connection, _RULE + "update", lock=True)
-        if "pinned_availability_zone" in body:
-            values["zone"] = _pin(server, body["pinned_availability_zone"])
-        await servers.update(connection, server.id, values)
-        server = await servers.find(connection, server.id)
-        groups = await servers.groups_of(connection, server)
-        of = await server_view.companions(connection, [server])
+    given = {key: body[key] for key in ("name", "description", "hostname") if key in body}
+    values = cast(servers.ServerValues, given)
+    server = await owned(call, connection, _RULE + "update", lock=True)
+    if "pinned_availability_zone" in body:
+        values["zone"] = _pin(server, body["pinned_availability_zone"])
+    await servers.update(connection, server.id, values)
+    server = await servers.find(connection, server.id)
+    groups = await servers.groups_of(connection, server)
+    of = await server_view.companions(connection, [server])
     return {"server": server_view.updated(call, server, of[server.id], groups)}
 
 
@@ -520,12 +525,10 @@ for _since, _until, _more in (
 
 
 @routes.delete("/servers/{server_id}", rule=_RULE + "delete", owned=True, status=204)
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, connection: Connection) -> None:
     """Delete a server."""
-    async with call.services.database.begin() as connection:
-        server = await owned(call, connection, _RULE + "delete", lock=True)
-        await servers.delete(connection, server, actor(call))
-    return None
+    server = await owned(call, connection, _RULE + "delete", lock=True)
+    await servers.delete(connection, server, actor(call))
 
 
 _declare_create()

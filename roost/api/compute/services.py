@@ -8,11 +8,11 @@ from roost.api.compute import views
 from roost.api.compute.views import HOST_NAME, closed_query, open_query, timestamp
 from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import ADMIN, Permission
-from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import BOOLEAN, INTEGER, NULLABLE_STRING, STRING, TRUTH, Schema, array, boolean, thing
+from roost.api.routes import Call, Connection, Reply, Table
+from roost.api.schemas import BOOLEAN, INTEGER, NULLABLE_STRING, STRING, TRUTH, Schema, boolean, thing
 from roost.api.versions import Version
 from roost.compute.inventory import hosts, zones
-from roost.compute.inventory.hosts import ComputeHost
+from roost.compute.inventory.hosts import ComputeHost, HostValues
 from roost.errors import Invalid, NotFound
 from roost.store.uuids import is_uuid
 from roost.turns import spread
@@ -56,14 +56,11 @@ _FIELDS = FieldTable[ComputeHost](
     ShownField("disabled_reason", NULLABLE_STRING, lambda host: host.disabled_reason),
     ShownField("forced_down", TRUTH, lambda host: host.forced_down, since=Version(2, 11)),
 )
+_MANY = _FIELDS.many("services")
 
 
-def _listed(version: Version) -> Schema:
-    return thing({"services": array(_FIELDS.schema(version))})
-
-
-@routes.get("/os-services", until="2.74", query=open_query(**_FILTERS), rule=_RULE + "list", response=_listed)
-@routes.get("/os-services", since="2.75", query=closed_query(**_FILTERS), rule=_RULE + "list", response=_listed)
+@routes.get("/os-services", until="2.74", query=open_query(**_FILTERS), rule=_RULE + "list", response=_MANY)
+@routes.get("/os-services", since="2.75", query=closed_query(**_FILTERS), rule=_RULE + "list", response=_MANY)
 async def index(call: Call) -> Reply:
     """List services, of one host (`host`) or one kind (`binary`)."""
     if call.query.get("binary", BINARY) not in ("", BINARY):
@@ -85,22 +82,21 @@ _BY_NAME = {"rule": _RULE + "update", "response": thing({"service": _BRIEF})}
     **_BY_NAME,
 )
 @routes.put("/os-services/{service_id}", until="2.10", body=thing(_NAMED, {"disabled_reason": _TEXT}), **_BY_NAME)
-async def update_by_name(call: Call) -> Reply:
+async def update_by_name(call: Call, connection: Connection) -> Reply:
     """Change the service of a host; the path says how: enable, disable, disable-log-reason or force-down."""
     answer, values = _old_change(call)
     if call.body["binary"] != BINARY:
         raise Invalid(
             f"Updating a {call.body['binary']} service is not supported. Only nova-compute services can be updated."
         )
-    async with call.services.database.begin() as connection:
-        host = await hosts.find(connection, name=call.body["host"], lock=True)
-        if host is None:
-            raise NotFound(f"Host '{call.body['host']}' is not mapped to any cell")
-        await hosts.change(connection, host.id, **values)
+    host = await hosts.find(connection, name=call.body["host"], lock=True)
+    if host is None:
+        raise NotFound(f"Host '{call.body['host']}' is not mapped to any cell")
+    await hosts.change(connection, host.id, **values)
     return {"service": {"host": call.body["host"], "binary": BINARY, **answer}}
 
 
-def _old_change(call: Call) -> tuple[dict[str, Any], dict[str, Any]]:
+def _old_change(call: Call) -> tuple[dict[str, Any], HostValues]:
     """What the path asks for: how it is answered, and what it changes."""
     reason = call.body.get("disabled_reason")
     match call.path["service_id"]:
@@ -126,24 +122,23 @@ def _old_change(call: Call) -> tuple[dict[str, Any], dict[str, Any]]:
     since="2.53",
     rule=_RULE + "update",
     body=thing({}, {"status": _STATUS, "disabled_reason": _TEXT, "forced_down": BOOLEAN}),
-    response=lambda version: thing({"service": _FIELDS.schema(version)}),
+    response=_FIELDS.one("service"),
 )
-async def update(call: Call) -> Reply:
+async def update(call: Call, connection: Connection) -> Reply:
     """Enable or disable a service, or declare it down or up."""
     values = _change(call.body)
-    async with call.services.database.begin() as connection:
-        host = await hosts.find(connection, service_uuid=_uuid(call), lock=True)
-        if host is None:
-            raise NotFound(f"Service {call.path['service_id']} could not be found.")
-        return {"service": _FIELDS.show(await hosts.change(connection, host.id, **values), call.version)}
+    host = await hosts.find(connection, service_uuid=_uuid(call), lock=True)
+    if host is None:
+        raise NotFound(f"Service {call.path['service_id']} could not be found.")
+    return {"service": _FIELDS.show(await hosts.change(connection, host.id, **values), call.version)}
 
 
-def _change(body: dict[str, Any]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _change(body: dict[str, Any]) -> HostValues:
+    values: HostValues = {}
     if body.get("status") == "enabled" and "disabled_reason" in body:
         raise Invalid("Specifying 'disabled_reason' with status 'enabled' is invalid.")
     if "status" in body:
-        values = {"enabled": body["status"] == "enabled", "disabled_reason": body.get("disabled_reason")}
+        values |= {"enabled": body["status"] == "enabled", "disabled_reason": body.get("disabled_reason")}
     if "forced_down" in body:
         values["forced_down"] = boolean(body["forced_down"])
     if not values:
@@ -159,7 +154,7 @@ def _uuid(call: Call) -> str:
 
 
 @routes.delete("/os-services/{service_id}", rule=_RULE + "delete", status=204)
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, connection: Connection) -> None:
     """Delete a service, and its host with it."""
     text = call.path["service_id"]
     if call.version >= _UUIDS:
@@ -171,6 +166,4 @@ async def delete(call: Call) -> Reply:
         if not 0 < number < 2**31:
             raise NotFound(f"Service {text} not found.")
         named = {"host_id": number}
-    async with call.services.database.begin() as connection:
-        await hosts.delete(connection, **named)
-    return None
+    await hosts.delete(connection, **named)

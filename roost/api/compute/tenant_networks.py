@@ -1,10 +1,9 @@
 """Networks through compute, as clients asked for them before 2.36: those of the network API, in the legacy format."""
 
-from typing import Any
-
+from roost.api.fields import FieldTable, always, column
 from roost.api.permissions import READER, Permission
 from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import NULL, NULLABLE_STRING, STRING, array, thing
+from roost.api.schemas import NULLABLE_STRING, STRING
 from roost.errors import NotFound
 from roost.network.networks import UsableNetwork, usable
 
@@ -25,9 +24,11 @@ _UNKNOWN = (
     *("vpn_private_address", "vpn_public_address", "vpn_public_port"),
 )
 """What nova-network knew of a network, and no network service tells."""
-_BRIEF = thing({"id": STRING, "label": STRING, "cidr": NULLABLE_STRING})
-_FULL = thing(
-    {"id": STRING, "label": STRING, "cidr": NULLABLE_STRING, "gateway": NULLABLE_STRING} | dict.fromkeys(_UNKNOWN, NULL)
+_BRIEF = FieldTable[UsableNetwork](
+    column("id", STRING), column("label", STRING, "name"), column("cidr", NULLABLE_STRING)
+)
+_FULL = FieldTable[UsableNetwork](
+    *_BRIEF.fields, column("gateway", NULLABLE_STRING, "gateway_ip"), *(always(name, None) for name in _UNKNOWN)
 )
 
 
@@ -37,27 +38,19 @@ async def _found(call: Call, network_id: str | None = None) -> list[UsableNetwor
         return await usable(connection, project_id, limit, network_id)
 
 
-def _brief(row: UsableNetwork) -> dict[str, Any]:
-    return {"id": row.id, "label": row.name, "cidr": row.cidr}
-
-
-def _full(row: UsableNetwork) -> dict[str, Any]:
-    return {**dict.fromkeys(_UNKNOWN), **_brief(row), "gateway": row.gateway_ip}
-
-
-def _declare(path: str, rule: str, shape: Any, view: Any) -> None:
-    @routes.get(path, until="2.35", rule=rule + "list", response=thing({"networks": array(shape)}))
+def _declare(path: str, rule: str, table: FieldTable[UsableNetwork]) -> None:
+    @routes.get(path, until="2.35", rule=rule + "list", response=table.many("networks"))
     async def index(call: Call) -> Reply:
         """List the networks that the project can use."""
-        return {"networks": [view(row) for row in await _found(call)]}
+        return {"networks": [table.show(row) for row in await _found(call)]}
 
-    @routes.get(path + "/{network_id}", until="2.35", rule=rule + "show", response=thing({"network": shape}))
+    @routes.get(path + "/{network_id}", until="2.35", rule=rule + "show", response=table.one("network"))
     async def show(call: Call) -> Reply:
         """Show a network that the project can use."""
         for row in await _found(call, call.path["network_id"]):
-            return {"network": view(row)}
+            return {"network": table.show(row)}
         raise NotFound(f"Network not found: {call.path['network_id']}")
 
 
-_declare("/os-networks", _NETWORKS, _FULL, _full)
-_declare("/os-tenant-networks", _TENANT, _BRIEF, _brief)
+_declare("/os-networks", _NETWORKS, _FULL)
+_declare("/os-tenant-networks", _TENANT, _BRIEF)

@@ -10,6 +10,7 @@ from roost.api.routes import Call, Reply, Table
 from roost.api.schemas import INTEGER, NULLABLE_STRING, STRING, Schema, array, thing
 from roost.api.versions import Version
 from roost.compute.scheduling import usage
+from roost.compute.scheduling.usage import ProjectUse, UsedServer
 from roost.errors import Invalid
 from roost.store.pages import UnknownMarker
 from roost.store.uuids import is_uuid
@@ -54,10 +55,11 @@ async def index(call: Call) -> Reply:
     detailed = call.query.get("detailed") == "1"
     if call.version < _PAGED and not detailed:
         async with call.services.database.autocommit() as connection:
-            rows = await usage.totals(connection, start, stop)
-        return {"tenant_usages": [{"tenant_id": row.project_id, **_said(start, stop), **_totals(row)} for row in rows]}
+            totals = await usage.totals(connection, start, stop)
+        said = _said(start, stop)
+        return {"tenant_usages": [{"tenant_id": each.project_id, **said, **_totals(each)} for each in totals]}
     rows = await _servers(call, None)
-    by_project: dict[str, list[Any]] = {}
+    by_project: dict[str, list[UsedServer]] = {}
     for row in rows:
         by_project.setdefault(row.project_id, []).append(row)
     views = [_usage(call, project_id, some, detailed) for project_id, some in sorted(by_project.items())]
@@ -80,7 +82,7 @@ async def show(call: Call) -> Reply:
     return {"tenant_usage": view, **_links(call, "tenant_usage_links", rows)}
 
 
-async def _servers(call: Call, project_id: str | None) -> list[Any]:
+async def _servers(call: Call, project_id: str | None) -> list[UsedServer]:
     start, stop = _period(call)
     most, marker = call.services.settings.max_limit, None
     limit = most + 1
@@ -92,10 +94,10 @@ async def _servers(call: Call, project_id: str | None) -> list[Any]:
         rows = await usage.servers_of(connection, start, stop, project_id, limit, marker)
     if call.version < _PAGED and len(rows) > most:
         raise Invalid(f"There were more than {most} servers: ask for them page by page, in version 2.40 or later.")
-    return list(rows)
+    return rows
 
 
-def _links(call: Call, name: str, rows: list[Any]) -> dict[str, Any]:
+def _links(call: Call, name: str, rows: list[UsedServer]) -> dict[str, Any]:
     links = next_page(call, [{"id": row.id} for row in rows], "id") if call.version >= _PAGED else []
     return {name: links} if links else {}
 
@@ -124,12 +126,12 @@ def _said(start: datetime, stop: datetime) -> dict[str, Any]:
     return {"start": timestamp(start), "stop": timestamp(stop)}
 
 
-def _totals(row: Any) -> dict[str, float]:
+def _totals(row: ProjectUse) -> dict[str, float]:
     figures = (row.seconds, row.disk_gb, row.memory_mb, row.vcpus)
     return {name: float(figure) / 3600 for name, figure in zip(_TOTALS, figures, strict=True)}
 
 
-def _usage(call: Call, project_id: str, rows: Iterable[Any], detailed: bool) -> dict[str, Any]:
+def _usage(call: Call, project_id: str, rows: Iterable[UsedServer], detailed: bool) -> dict[str, Any]:
     servers = [_server(row) for row in rows]
     totals = {
         "total_hours": sum(each["hours"] for each in servers),
@@ -142,16 +144,16 @@ def _usage(call: Call, project_id: str, rows: Iterable[Any], detailed: bool) -> 
     return {**view, "server_usages": servers} if detailed else view
 
 
-def _server(row: Any) -> dict[str, Any]:
+def _server(row: UsedServer) -> dict[str, Any]:
     return {
         "instance_id": row.id,
         "tenant_id": row.project_id,
         "name": row.name,
         "state": row.state,
-        "flavor": row.flavor["name"],
-        "vcpus": row.flavor["vcpus"],
-        "memory_mb": row.flavor["memory_mb"],
-        "local_gb": row.flavor["disk_gb"],
+        "flavor": row.flavor.name,
+        "vcpus": row.flavor.vcpus,
+        "memory_mb": row.flavor.memory_mb,
+        "local_gb": row.flavor.disk_gb,
         "hours": float(row.seconds) / 3600,
         "uptime": int(((row.ended_at or datetime.now(UTC)) - row.launched_at).total_seconds()),
         "started_at": timestamp(row.launched_at),

@@ -1,14 +1,14 @@
 """Application credentials and their access rules: each user's own."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from roost.api.identity.shapes import NAME, PAGE, linked, page
+from roost.api.fields import ShownField, column, given
+from roost.api.identity.shapes import NAME, IdentityNoun
 from roost.api.permissions import Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, TRUTH, Schema, array, thing
 from roost.errors import Forbidden, Invalid
 from roost.identity import application_credentials, roles, users
@@ -50,48 +50,69 @@ _CREATE = thing(
     }
 )
 _ROLE = thing({"id": STRING, "name": STRING}, additionalProperties=True)
-_RULE = linked(**_RULE_FIELDS)
-_CREDENTIAL = linked(
-    name=STRING,
-    description=NULLABLE_STRING,
-    project_id=STRING,
-    user_id=STRING,
-    expires_at=NULLABLE_STRING,
-    unrestricted=TRUTH,
-    roles=array(_ROLE),
+_RULES = IdentityNoun(
+    *("access_rule", "access_rules"),
+    *(column(name, schema) for name, schema in _RULE_FIELDS.items()),
+    path=lambda row: f"/users/{row.user_id}",
 )
-_ONE = thing({"application_credential": _CREDENTIAL})
-_MOMENT = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialAnswer:
+    """An application credential with what it names."""
+
+    row: Any
+    roles: list[dict[str, str]]
+    access_rules: list[dict[str, Any]] | None
+
+    @property
+    def id(self) -> str:
+        """The credential's own."""
+        return str(self.row.id)
+
+
+def _expires_at(of: CredentialAnswer) -> str | None:
+    ends: datetime | None = of.row.expires_at
+    return None if ends is None else ends.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+_CREDENTIALS = IdentityNoun(
+    *("application_credential", "application_credentials"),
+    column("name", STRING, "row.name"),
+    column("description", NULLABLE_STRING, "row.description"),
+    column("project_id", STRING, "row.project_id"),
+    column("user_id", STRING, "row.user_id"),
+    ShownField("expires_at", NULLABLE_STRING, _expires_at),
+    column("unrestricted", TRUTH, "row.unrestricted"),
+    column("roles", array(_ROLE)),
+    given("access_rules", array(_RULES.shape)),
+    path=lambda of: f"/users/{of.row.user_id}",
+)
 
 
 @routes.get(
-    "/application_credentials",
-    rule="identity:list_application_credentials",
-    owned=True,
-    response=thing({"application_credentials": array(_CREDENTIAL), **PAGE}),
+    "/application_credentials", rule="identity:list_application_credentials", owned=True, response=_CREDENTIALS.many
 )
-async def index(call: Call) -> Reply:
+async def index(call: Call, connection: Connection) -> Reply:
     """List a user's application credentials, all or by name."""
     user_id = _permit(call, "list_application_credentials")
-    async with call.services.database.autocommit() as connection:
-        await users.show(connection, user_id)
-        found = await application_credentials.index(connection, user_id, call.query.get("name"))
-        view = await _viewer(connection, user_id)
-    return page(call, "application_credentials", view, found)
+    await users.show(connection, user_id)
+    found = await application_credentials.index(connection, user_id, call.query.get("name"))
+    answer = await _answers(call, connection, user_id)
+    return _CREDENTIALS.listed(call, map(answer, found))
 
 
 @routes.get(
     "/application_credentials/{credential_id}",
     rule="identity:get_application_credential",
     owned=True,
-    response=_ONE,
+    response=_CREDENTIALS.one,
 )
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """Show an application credential, without its secret."""
     user_id = _permit(call, "get_application_credential")
-    async with call.services.database.autocommit() as connection:
-        row = await application_credentials.show(connection, user_id, call.path["credential_id"])
-        return {"application_credential": (await _viewer(connection, user_id))(call, row)}
+    row = await application_credentials.show(connection, user_id, call.path["credential_id"])
+    return _CREDENTIALS.shown(call, (await _answers(call, connection, user_id))(row))
 
 
 @routes.post(
@@ -100,9 +121,9 @@ async def show(call: Call) -> Reply:
     owned=True,
     status=201,
     body=_CREATE,
-    response=_ONE,
+    response=_CREDENTIALS.one,
 )
-async def create(call: Call) -> Reply:
+async def create(call: Call, connection: Connection) -> Reply:
     """Make an application credential for the project of the token, with some of the token's roles or all."""
     user_id = _permit(call, "create_application_credential")
     wanted, caller = call.body["application_credential"], call.caller
@@ -111,67 +132,53 @@ async def create(call: Call) -> Reply:
         raise Invalid("An application credential is for a project: sign in for one.")
     if wanted.get("project_id", caller.project_id) != caller.project_id:
         raise Invalid("An application credential is for the project of the token.")
-    async with call.services.database.begin() as connection:
-        row, secret = await application_credentials.create(
-            connection,
-            user_id=user_id,
-            project_id=caller.project_id,
-            name=wanted["name"],
-            secret=wanted.get("secret"),
-            roles=await _roles(call, connection, wanted.get("roles")),
-            rules=wanted.get("access_rules"),
-            description=wanted.get("description") or "",
-            expires_at=_expiry(wanted.get("expires_at")),
-            unrestricted=bool(wanted.get("unrestricted")),
-        )
-        view = await _viewer(connection, user_id)
-    return {"application_credential": {**view(call, row), "secret": secret}}
+    row, secret = await application_credentials.create(
+        connection,
+        user_id=user_id,
+        project_id=caller.project_id,
+        name=wanted["name"],
+        secret=wanted.get("secret"),
+        roles=await _roles(call, connection, wanted.get("roles")),
+        rules=wanted.get("access_rules"),
+        description=wanted.get("description") or "",
+        expires_at=_expiry(wanted.get("expires_at")),
+        unrestricted=bool(wanted.get("unrestricted")),
+    )
+    answer = await _answers(call, connection, user_id)
+    return {"application_credential": {**_CREDENTIALS.view(call, answer(row)), "secret": secret}}
 
 
 @routes.delete(
     "/application_credentials/{credential_id}", rule="identity:delete_application_credential", owned=True, status=204
 )
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, connection: Connection) -> None:
     """Delete an application credential; its tokens end."""
     user_id = _permit(call, "delete_application_credential")
     _may_delegate(call)
-    async with call.services.database.begin() as connection:
-        await application_credentials.delete(connection, user_id, call.path["credential_id"])
-    return None
+    await application_credentials.delete(connection, user_id, call.path["credential_id"])
 
 
-@routes.get(
-    "/access_rules",
-    rule="identity:list_access_rules",
-    owned=True,
-    response=thing({"access_rules": array(_RULE), **PAGE}),
-)
-async def index_rules(call: Call) -> Reply:
+@routes.get("/access_rules", rule="identity:list_access_rules", owned=True, response=_RULES.many)
+async def index_rules(call: Call, connection: Connection) -> Reply:
     """List a user's access rules."""
     user_id = _permit(call, "list_access_rules")
-    async with call.services.database.autocommit() as connection:
-        return page(call, "access_rules", _rule_view, await application_credentials.rules_of(connection, user_id))
+    return _RULES.listed(call, await application_credentials.rules_of(connection, user_id))
 
 
-@routes.get(
-    "/access_rules/{rule_id}", rule="identity:get_access_rule", owned=True, response=thing({"access_rule": _RULE})
-)
-async def show_rule(call: Call) -> Reply:
+@routes.get("/access_rules/{rule_id}", rule="identity:get_access_rule", owned=True, response=_RULES.one)
+async def show_rule(call: Call, connection: Connection) -> Reply:
     """Show an access rule."""
     user_id = _permit(call, "get_access_rule")
-    async with call.services.database.autocommit() as connection:
-        row = await application_credentials.rule(connection, user_id, call.path["rule_id"])
-    return {"access_rule": _rule_view(call, row)}
+    row = await application_credentials.rule(connection, user_id, call.path["rule_id"])
+    return _RULES.shown(call, row)
 
 
 @routes.delete("/access_rules/{rule_id}", rule="identity:delete_access_rule", owned=True, status=204)
-async def delete_rule(call: Call) -> Reply:
+async def delete_rule(call: Call, connection: Connection) -> None:
     """Delete an access rule that no application credential has."""
     user_id = _permit(call, "delete_access_rule")
     _may_delegate(call)
-    async with call.services.database.begin() as connection:
-        await application_credentials.delete_rule(connection, user_id, call.path["rule_id"])
-    return None
+    await application_credentials.delete_rule(connection, user_id, call.path["rule_id"])
 
 
 def _permit(call: Call, verb: str) -> str:
@@ -185,7 +192,7 @@ def _may_delegate(call: Call) -> None:
         raise Forbidden("A restricted application credential cannot make or delete application credentials.")
 
 
-async def _roles(call: Call, connection: AsyncConnection, wanted: list[dict[str, str]] | None) -> list[str]:
+async def _roles(call: Call, connection: Connection, wanted: list[dict[str, str]] | None) -> list[str]:
     held = call.caller.roles
     if not wanted:
         return list(held)
@@ -211,35 +218,14 @@ def _expiry(text: str | None) -> datetime | None:
     return moment
 
 
-async def _viewer(connection: AsyncConnection, user_id: str) -> Callable[[Call, Any], dict[str, Any]]:
+async def _answers(call: Call, connection: Connection, user_id: str) -> Callable[[Any], CredentialAnswer]:
     """How a user's application credentials are shown, with the roles and access rules that they name."""
     by_name = {role.name: role for role in await roles.index(connection)}
-    rules = await application_credentials.rules_of(connection, user_id)
+    rules = {rule.id: _RULES.view(call, rule) for rule in await application_credentials.rules_of(connection, user_id)}
 
-    def view(call: Call, row: Any) -> dict[str, Any]:
-        shown = {
-            "id": row.id,
-            "name": row.name,
-            "description": row.description,
-            "project_id": row.project_id,
-            "user_id": row.user_id,
-            "expires_at": row.expires_at.astimezone(UTC).strftime(_MOMENT) if row.expires_at else None,
-            "unrestricted": row.unrestricted,
-            "roles": [{"id": by_name[name].id, "name": name} for name in row.roles if name in by_name],
-            "links": {"self": f"{call.base}/v3/users/{row.user_id}/application_credentials/{row.id}"},
-        }
-        if row.access_rules is not None:
-            shown["access_rules"] = [_rule_view(call, rule) for rule in rules if rule.id in row.access_rules]
-        return shown
+    def answer(row: Any) -> CredentialAnswer:
+        named = [{"id": by_name[name].id, "name": name} for name in row.roles if name in by_name]
+        allowed = None if row.access_rules is None else [rules[each] for each in rules if each in row.access_rules]
+        return CredentialAnswer(row, named, allowed)
 
-    return view
-
-
-def _rule_view(call: Call, row: Any) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "service": row.service,
-        "path": row.path,
-        "method": row.method,
-        "links": {"self": f"{call.base}/v3/users/{row.user_id}/access_rules/{row.id}"},
-    }
+    return answer

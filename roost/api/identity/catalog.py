@@ -8,12 +8,9 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from roost.api.identity import projects as project_views
 from roost.api.identity.shapes import PAGE, PROJECTS
 from roost.api.permissions import ANYONE, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, array, thing
 from roost.errors import Forbidden
 from roost.identity import assignments, projects, registry
@@ -66,30 +63,27 @@ CATALOG = array(thing({"id": STRING, "type": STRING, "name": STRING, "endpoints"
 
 
 @routes.get("/catalog", rule="identity:get_auth_catalog", response=thing({"catalog": CATALOG, **PAGE}))
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """The catalogue of the caller's token."""
     if not has_one(call.caller):
         raise Forbidden("A project-scoped token is required to produce a service catalog.")
-    async with call.services.database.autocommit() as connection:
-        found = await view(call, connection)
+    found = await view(call, connection)
     return {"catalog": found, "links": {"next": None, "self": call.url, "previous": None}}
 
 
-@routes.get("/projects", rule="identity:get_auth_projects", response=PROJECTS)
-async def index_projects(call: Call) -> Reply:
+@routes.get("/projects", rule="identity:get_auth_projects", response=PROJECTS.many)
+async def index_projects(call: Call, connection: Connection) -> Reply:
     """The projects that the caller may sign in for."""
-    async with call.services.database.autocommit() as connection:
-        return project_views.listed(call, await projects.of_user(connection, call.caller.user_id))
+    return PROJECTS.listed(call, await projects.of_user(connection, call.caller.user_id))
 
 
 _SYSTEM = thing({"system": array(thing({"all": {"const": True}}))}, {"links": {}})
 
 
 @routes.get("/system", rule="identity:get_auth_system", response=_SYSTEM)
-async def show_system(call: Call) -> Reply:
+async def show_system(call: Call, connection: Connection) -> Reply:
     """Whether the caller may sign in for the whole system."""
-    async with call.services.database.autocommit() as connection:
-        may = await assignments.on_system(connection, call.caller.user_id)
+    may = await assignments.on_system(connection, call.caller.user_id)
     return {"system": [{"all": True}] if may else [], "links": {"self": call.url}}
 
 
@@ -98,7 +92,7 @@ def has_one(caller: Caller) -> bool:
     return caller.system or caller.project_id is not None or caller.domain_id is not None
 
 
-async def view(call: Call, connection: AsyncConnection) -> list[dict[str, Any]]:
+async def view(call: Call, connection: Connection) -> list[dict[str, Any]]:
     """Every service that is enabled, with its endpoints."""
     added: dict[str, list[dict[str, Any]]] = {}
     for row in await registry.ENDPOINTS.index(connection, enabled=True):

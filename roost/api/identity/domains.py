@@ -1,12 +1,11 @@
 """Domains, which users, groups and projects are in."""
 
-from typing import Any
-
 from roost.api import schemas
-from roost.api.identity.shapes import NAME, OPTIONS, PAGE, TAGS, described, filters, named, open_body, page
+from roost.api.fields import column
+from roost.api.identity.shapes import NAME, NO_OPTIONS, OPTIONS, TAGS, IdentityNoun, described, filters, open_body
 from roost.api.permissions import ADMIN, ANYONE, Permission
-from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import STRING, TRUTH, array, thing
+from roost.api.routes import Call, Connection, Reply, Table
+from roost.api.schemas import STRING, TRUTH, array
 from roost.identity import domains
 
 routes = Table(prefix="/v3")
@@ -27,79 +26,58 @@ DOMAIN_REFERENCE: schemas.Schema = {
     "anyOf": [{"required": ["id"]}, {"required": ["name"]}],
 }
 _KNOWN = {"name": NAME, "description": schemas.NULLABLE_STRING, "enabled": TRUTH, "tags": TAGS, "options": OPTIONS}
-_DOMAIN = named(description=STRING, enabled=TRUTH, tags=array(STRING))
-_ONE = thing({"domain": _DOMAIN})
-_LIST = thing({"domains": array(_DOMAIN), **PAGE})
+_NEW, _CHANGES = open_body("domain", _KNOWN, ("name",)), open_body("domain", _KNOWN)
+_DOMAINS = IdentityNoun(
+    *("domain", "domains"),
+    column("name", STRING),
+    column("description", STRING),
+    column("enabled", TRUTH),
+    column("tags", array(STRING)),
+    NO_OPTIONS,
+)
 _COLUMNS = ("name", "description", "enabled", "tags")
 
 
-@routes.get("/domains", rule="identity:list_domains", response=_LIST)
-async def index(call: Call) -> Reply:
+@routes.get("/domains", rule="identity:list_domains", response=_DOMAINS.many)
+async def index(call: Call, connection: Connection) -> Reply:
     """List domains, all or by name or state."""
-    async with call.services.database.autocommit() as connection:
-        return page(call, "domains", _view, await domains.index(connection, **filters(call, "name", "enabled")))
+    return _DOMAINS.listed(call, await domains.index(connection, **filters(call, "name", "enabled")))
 
 
-@routes.get("/auth/domains", rule="identity:get_auth_domains", response=_LIST)
-async def index_own(call: Call) -> Reply:
+@routes.get("/auth/domains", rule="identity:get_auth_domains", response=_DOMAINS.many)
+async def index_own(call: Call, connection: Connection) -> Reply:
     """The domains that the caller may sign in for."""
-    async with call.services.database.autocommit() as connection:
-        return page(call, "domains", _view, await domains.of_user(connection, call.caller.user_id))
+    return _DOMAINS.listed(call, await domains.of_user(connection, call.caller.user_id))
 
 
-@routes.get("/domains/{domain_id}", rule="identity:get_domain", response=_ONE)
-async def show(call: Call) -> Reply:
+@routes.get("/domains/{domain_id}", rule="identity:get_domain", response=_DOMAINS.one)
+async def show(call: Call, connection: Connection) -> Reply:
     """Show a domain; a name is not an id."""
-    async with call.services.database.autocommit() as connection:
-        return {"domain": _view(call, await domains.show(connection, call.path["domain_id"]))}
+    return _DOMAINS.shown(call, await domains.show(connection, call.path["domain_id"]))
 
 
-@routes.post(
-    "/domains",
-    rule="identity:create_domain",
-    status=201,
-    body=open_body("domain", _KNOWN, ("name",)),
-    response=_ONE,
-)
-async def create(call: Call) -> Reply:
+@routes.post("/domains", rule="identity:create_domain", status=201, body=_NEW, response=_DOMAINS.one)
+async def create(call: Call, connection: Connection) -> Reply:
     """Make a domain."""
-    async with call.services.database.begin() as connection:
-        made = await domains.create(connection, described(call.body["domain"], _COLUMNS))
-    return {"domain": _view(call, made)}
+    return _DOMAINS.shown(call, await domains.create(connection, described(call.body["domain"], _COLUMNS)))
 
 
-@routes.patch("/domains/{domain_id}", rule="identity:update_domain", body=open_body("domain", _KNOWN), response=_ONE)
-async def update(call: Call) -> Reply:
+@routes.patch("/domains/{domain_id}", rule="identity:update_domain", body=_CHANGES, response=_DOMAINS.one)
+async def update(call: Call, connection: Connection) -> Reply:
     """Change a domain."""
     domain_id = call.path["domain_id"]
-    async with call.services.database.begin() as connection:
-        before = await domains.show(connection, domain_id)
-        changes = described(call.body["domain"], _COLUMNS)
-        changes["extra"] = {**before.extra, **changes.get("extra", {})}
-        return {"domain": _view(call, await domains.update(connection, domain_id, changes))}
+    before = await domains.show(connection, domain_id)
+    changes = described(call.body["domain"], _COLUMNS)
+    changes["extra"] = {**before.extra, **changes.get("extra", {})}
+    return _DOMAINS.shown(call, await domains.update(connection, domain_id, changes))
 
 
 @routes.delete("/domains/{domain_id}", rule="identity:delete_domain", status=204)
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, connection: Connection) -> None:
     """Delete a domain, which must be disabled."""
-    async with call.services.database.begin() as connection:
-        await domains.delete(connection, call.path["domain_id"])
-    return None
+    await domains.delete(connection, call.path["domain_id"])
 
 
 def reference(domain_id: str, name: str) -> dict[str, str]:
     """A domain, as other things name it."""
     return {"id": domain_id, "name": name}
-
-
-def _view(call: Call, row: Any) -> dict[str, Any]:
-    return {
-        **row.extra,
-        "id": row.id,
-        "name": row.name,
-        "description": row.description,
-        "enabled": row.enabled,
-        "tags": row.tags,
-        "options": {},
-        "links": {"self": f"{call.base}/v3/domains/{row.id}"},
-    }

@@ -1,12 +1,11 @@
 """Projects: read by their users, made and changed by admins."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from roost.api import schemas
-from roost.api.identity.shapes import OPTIONS, PROJECT, PROJECTS, TAGS, filters, open_body, page, split
+from roost.api.identity.shapes import OPTIONS, PROJECTS, TAGS, filters, open_body, split
 from roost.api.permissions import ADMIN, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import STRING, array, thing
 from roost.errors import Invalid, NotFound
 from roost.identity import projects
@@ -33,25 +32,23 @@ _CHANGEABLE: dict[str, schemas.Schema] = {
 _PLACED = {"domain_id": schemas.NULLABLE_STRING, "parent_id": schemas.NULLABLE_STRING, "is_domain": {"const": False}}
 _CREATE = open_body("project", {**_CHANGEABLE, **_PLACED}, ("name",))
 _UPDATE = open_body("project", {**_CHANGEABLE, "domain_id": schemas.NULLABLE_STRING, "is_domain": {"const": False}})
-_ONE = thing({"project": PROJECT})
 _TAGGED = thing({"tags": array(STRING)}, additionalProperties=True)
 _TAG_FILTERS = ("tags", "tags-any", "not-tags", "not-tags-any")
 
 
-@routes.get("", rule="identity:list_projects", response=PROJECTS)
-async def index(call: Call) -> Reply:
+@routes.get("", rule="identity:list_projects", response=PROJECTS.many)
+async def index(call: Call, connection: Connection) -> Reply:
     """List projects, all or by name, state, domain, parent or tags."""
     wanted = filters(call, "name", "enabled", "domain_id", "parent_id", *_TAG_FILTERS)
     wanted |= {key: wanted[key].split(",") for key in _TAG_FILTERS if key in wanted}
-    if call.query.get("is_domain", "false").lower() in ("true", "1"):
-        return listed(call, [])
+    if call.flag("is_domain"):
+        return PROJECTS.listed(call, [])
     if "parent_id" in wanted and wanted["parent_id"] == wanted.get("domain_id", DOMAIN_ID):
         wanted["domain_id"], wanted["parent_id"] = wanted["parent_id"], None
-    async with call.services.database.autocommit() as connection:
-        return listed(call, await projects.index(connection, **wanted))
+    return PROJECTS.listed(call, await projects.index(connection, **wanted))
 
 
-@routes.get("/{project_id}", rule="identity:get_project", owned=True, response=_ONE)
+@routes.get("/{project_id}", rule="identity:get_project", owned=True, response=PROJECTS.one)
 async def show(call: Call) -> Reply:
     """Show a project, if asked with the ids of those above and below it; a name is not an id."""
     row = await _owned(call)
@@ -61,11 +58,11 @@ async def show(call: Call) -> Reply:
             kin["parents"] = await projects.above(connection, row)
         if "subtree_as_ids" in call.query:
             kin["subtree"] = await projects.below(connection, row)
-    return {"project": {**_view(call, row), **kin}}
+    return {"project": {**PROJECTS.view(call, row), **kin}}
 
 
-@routes.post("", rule="identity:create_project", status=201, body=_CREATE, response=_ONE)
-async def create(call: Call) -> Reply:
+@routes.post("", rule="identity:create_project", status=201, body=_CREATE, response=PROJECTS.one)
+async def create(call: Call, connection: Connection) -> Reply:
     """Make a project, right below its domain or below another project."""
     wanted = call.body["project"]
     values, extra = split(wanted, (*_CHANGEABLE, *_PLACED))
@@ -80,33 +77,29 @@ async def create(call: Call) -> Reply:
         "parent_id": None if parent_id == domain_id else parent_id,
         "extra": extra,
     }
-    async with call.services.database.begin() as connection:
-        return {"project": _view(call, await projects.create(connection, row))}
+    return PROJECTS.shown(call, await projects.create(connection, row))
 
 
-@routes.patch("/{project_id}", rule="identity:update_project", body=_UPDATE, response=_ONE)
-async def update(call: Call) -> Reply:
+@routes.patch("/{project_id}", rule="identity:update_project", body=_UPDATE, response=PROJECTS.one)
+async def update(call: Call, connection: Connection) -> Reply:
     """Rename, describe, tag, enable or disable a project."""
     changes, extra = split(call.body["project"], (*_CHANGEABLE, *_PLACED))
     if "description" in changes:
         changes["description"] = changes["description"] or ""
-    async with call.services.database.begin() as connection:
-        before = await projects.show(connection, call.path["project_id"])
-        if changes.pop("domain_id", before.domain_id) not in (before.domain_id, None):
-            raise Invalid("A project stays in its domain.")
-        for key in ("is_domain", "parent_id", "options"):
-            changes.pop(key, None)
-        if extra:
-            changes["extra"] = {**before.extra, **extra}
-        return {"project": _view(call, await projects.update(connection, before.id, changes))}
+    before = await projects.show(connection, call.path["project_id"])
+    if changes.pop("domain_id", before.domain_id) not in (before.domain_id, None):
+        raise Invalid("A project stays in its domain.")
+    for key in ("is_domain", "parent_id", "options"):
+        changes.pop(key, None)
+    if extra:
+        changes["extra"] = {**before.extra, **extra}
+    return PROJECTS.shown(call, await projects.update(connection, before.id, changes))
 
 
 @routes.delete("/{project_id}", rule="identity:delete_project", status=204)
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, connection: Connection) -> None:
     """Delete a project."""
-    async with call.services.database.begin() as connection:
-        await projects.delete(connection, call.path["project_id"])
-    return None
+    await projects.delete(connection, call.path["project_id"])
 
 
 # Tags
@@ -125,36 +118,32 @@ async def replace_tags(call: Call) -> Reply:
 
 
 @routes.delete("/{project_id}/tags", rule="identity:update_project", status=204)
-async def delete_tags(call: Call) -> Reply:
+async def delete_tags(call: Call) -> None:
     """Take all tags off a project."""
     await _tag(call, [])
-    return None
 
 
 @routes.get("/{project_id}/tags/{tag}", rule="identity:get_project", owned=True, status=204)
-async def check_tag(call: Call) -> Reply:
+async def check_tag(call: Call) -> None:
     """Whether a project has this tag."""
     if call.path["tag"] not in (await _owned(call)).tags:
         raise NotFound(f"Could not find project tag: {call.path['tag']}.")
-    return None
 
 
 @routes.put("/{project_id}/tags/{tag}", rule="identity:update_project", status=201)
-async def add_tag(call: Call) -> Reply:
+async def add_tag(call: Call) -> None:
     """Give a project one tag more."""
     schemas.Validator(TAGS).check_body([call.path["tag"]], schemas.keystone_sentence)
     await _tag(call, [*(await _owned(call)).tags, call.path["tag"]])
-    return None
 
 
 @routes.delete("/{project_id}/tags/{tag}", rule="identity:update_project", status=204)
-async def delete_tag(call: Call) -> Reply:
+async def delete_tag(call: Call) -> None:
     """Take a tag off a project."""
     tags = (await _owned(call)).tags
     if call.path["tag"] not in tags:
         raise NotFound(f"Could not find project tag: {call.path['tag']}.")
     await _tag(call, [tag for tag in tags if tag != call.path["tag"]])
-    return None
 
 
 async def _tag(call: Call, tags: list[str]) -> list[str]:
@@ -168,24 +157,3 @@ async def _owned(call: Call) -> Any:
     call.permit("identity:get_project", project_id=call.path["project_id"])
     async with call.services.database.begin() as connection:
         return await projects.show(connection, call.path["project_id"])
-
-
-def listed(call: Call, rows: Iterable[Any]) -> dict[str, Any]:
-    """A list of projects."""
-    return page(call, "projects", _view, rows)
-
-
-def _view(call: Call, row: Any) -> dict[str, Any]:
-    return {
-        **row.extra,
-        "id": row.id,
-        "name": row.name,
-        "domain_id": row.domain_id,
-        "parent_id": row.parent_id or row.domain_id,
-        "description": row.description,
-        "enabled": row.enabled,
-        "is_domain": False,
-        "tags": row.tags,
-        "options": {},
-        "links": {"self": f"{call.base}/v3/projects/{row.id}"},
-    }

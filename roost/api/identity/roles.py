@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from roost.api.identity.shapes import NAME, OPTIONS, PAGE, REFERENCE, named, open_body, page, split
+from roost.api.fields import always, column
+from roost.api.identity.shapes import NAME, NO_OPTIONS, OPTIONS, PAGE, REFERENCE, IdentityNoun, open_body, split
 from roost.api.permissions import ADMIN, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import NULL, NULLABLE_STRING, STRING, array, thing
 from roost.errors import Invalid, NotFound
 from roost.identity import assignments, domains, groups, projects, roles, users
@@ -33,55 +32,53 @@ RULES = (
 
 # A role of a domain is only good for implying others there, which nothing here needs.
 _KNOWN = {"name": NAME, "description": NULLABLE_STRING, "domain_id": NULL, "options": OPTIONS}
-_ROLE = named(domain_id=NULL, description=NULLABLE_STRING)
-_ONE = thing({"role": _ROLE})
-_ROLES = thing({"roles": array(_ROLE), **PAGE})
+_ROLES = IdentityNoun(
+    *("role", "roles"),
+    column("name", STRING),
+    always("domain_id", None),
+    column("description", NULLABLE_STRING),
+    NO_OPTIONS,
+)
 
 
-@routes.get("/roles", rule="identity:list_roles", response=_ROLES)
-async def index(call: Call) -> Reply:
+@routes.get("/roles", rule="identity:list_roles", response=_ROLES.many)
+async def index(call: Call, connection: Connection) -> Reply:
     """List roles, all or by name."""
     if call.query.get("domain_id"):
-        return page(call, "roles", _view, [])
-    async with call.services.database.autocommit() as connection:
-        return page(call, "roles", _view, await roles.index(connection, call.query.get("name")))
+        return _ROLES.listed(call, [])
+    return _ROLES.listed(call, await roles.index(connection, call.query.get("name")))
 
 
-@routes.get("/roles/{role_id}", rule="identity:get_role", response=_ONE)
-async def show(call: Call) -> Reply:
+@routes.get("/roles/{role_id}", rule="identity:get_role", response=_ROLES.one)
+async def show(call: Call, connection: Connection) -> Reply:
     """Show a role; a name is not an id."""
-    async with call.services.database.autocommit() as connection:
-        return {"role": _view(call, await roles.show(connection, call.path["role_id"]))}
+    return _ROLES.shown(call, await roles.show(connection, call.path["role_id"]))
 
 
 @routes.post(
-    "/roles", rule="identity:create_role", status=201, body=open_body("role", _KNOWN, ("name",)), response=_ONE
+    "/roles", rule="identity:create_role", status=201, body=open_body("role", _KNOWN, ("name",)), response=_ROLES.one
 )
-async def create(call: Call) -> Reply:
+async def create(call: Call, connection: Connection) -> Reply:
     """Make a role."""
     values, extra = split(call.body["role"], ("name", "description", "domain_id"))
     values.pop("domain_id", None)
-    async with call.services.database.begin() as connection:
-        return {"role": _view(call, await roles.create(connection, {**values, "extra": extra}))}
+    return _ROLES.shown(call, await roles.create(connection, {**values, "extra": extra}))
 
 
-@routes.patch("/roles/{role_id}", rule="identity:update_role", body=open_body("role", _KNOWN), response=_ONE)
-async def update(call: Call) -> Reply:
+@routes.patch("/roles/{role_id}", rule="identity:update_role", body=open_body("role", _KNOWN), response=_ROLES.one)
+async def update(call: Call, connection: Connection) -> Reply:
     """Rename or describe a role."""
     changes, extra = split(call.body["role"], ("name", "description", "domain_id"))
     changes.pop("domain_id", None)
-    async with call.services.database.begin() as connection:
-        before = await roles.show(connection, call.path["role_id"])
-        changes["extra"] = {**before.extra, **extra}
-        return {"role": _view(call, await roles.update(connection, before.id, changes))}
+    before = await roles.show(connection, call.path["role_id"])
+    changes["extra"] = {**before.extra, **extra}
+    return _ROLES.shown(call, await roles.update(connection, before.id, changes))
 
 
 @routes.delete("/roles/{role_id}", rule="identity:delete_role", status=204)
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, connection: Connection) -> None:
     """Delete a role."""
-    async with call.services.database.begin() as connection:
-        await roles.delete(connection, call.path["role_id"])
-    return None
+    await roles.delete(connection, call.path["role_id"])
 
 
 # Which implies which
@@ -97,10 +94,9 @@ _PAIR = thing({"role_inference": thing({"prior_role": _LINK, "implies": _LINK})}
     rule="identity:list_implied_roles",
     response=thing({"role_inferences": array(_INFERENCE), **PAGE}),
 )
-async def index_inferences(call: Call) -> Reply:
+async def index_inferences(call: Call, connection: Connection) -> Reply:
     """Every role that implies others, with those."""
-    async with call.services.database.autocommit() as connection:
-        found = await roles.implications(connection)
+    found = await roles.implications(connection)
     view: dict[str, dict[str, Any]] = {}
     for row in found:
         prior = view.setdefault(row.prior, {"prior_role": _linked(call, row.prior_id, row.prior), "implies": []})
@@ -109,16 +105,15 @@ async def index_inferences(call: Call) -> Reply:
 
 
 @routes.get(_IMPLIES, rule="identity:list_implied_roles", response=thing({"role_inference": _INFERENCE}, {"links": {}}))
-async def index_implied(call: Call) -> Reply:
+async def index_implied(call: Call, connection: Connection) -> Reply:
     """What a role implies."""
-    async with call.services.database.autocommit() as connection:
-        prior = await roles.show(connection, call.path["role_id"])
-        found = await roles.implications(connection, prior.name)
+    prior = await roles.show(connection, call.path["role_id"])
+    found = await roles.implications(connection, prior.name)
     implied = [_linked(call, row.implied_id, row.implied) for row in found]
     return {"role_inference": {"prior_role": _linked(call, prior.id, prior.name), "implies": implied}}
 
 
-async def _pair(call: Call, connection: AsyncConnection) -> tuple[Any, Any]:
+async def _pair(call: Call, connection: Connection) -> tuple[Any, Any]:
     return (
         await roles.show(connection, call.path["role_id"]),
         await roles.show(connection, call.path["implied_id"]),
@@ -131,30 +126,26 @@ def _inference(call: Call, prior: Any, implied: Any) -> dict[str, Any]:
 
 
 @routes.get(_IMPLIES + "/{implied_id}", rule="identity:list_implied_roles", response=_PAIR)
-async def show_implied(call: Call) -> Reply:
+async def show_implied(call: Call, connection: Connection) -> Reply:
     """Whether a role implies another."""
-    async with call.services.database.autocommit() as connection:
-        prior, implied = await _pair(call, connection)
-        if implied.name not in {row.implied for row in await roles.implications(connection, prior.name)}:
-            raise NotFound(f"{prior.id} does not imply {implied.id}.")
+    prior, implied = await _pair(call, connection)
+    if implied.name not in {row.implied for row in await roles.implications(connection, prior.name)}:
+        raise NotFound(f"{prior.id} does not imply {implied.id}.")
     return _inference(call, prior, implied)
 
 
 @routes.put(_IMPLIES + "/{implied_id}", rule="identity:create_implied_role", status=201, response=_PAIR)
-async def imply(call: Call) -> Reply:
+async def imply(call: Call, connection: Connection) -> Reply:
     """Let a role imply another."""
-    async with call.services.database.begin() as connection:
-        prior, implied = await _pair(call, connection)
-        await roles.imply(connection, prior, implied)
+    prior, implied = await _pair(call, connection)
+    await roles.imply(connection, prior, implied)
     return _inference(call, prior, implied)
 
 
 @routes.delete(_IMPLIES + "/{implied_id}", rule="identity:delete_implied_role", status=204)
-async def imply_no_more(call: Call) -> Reply:
+async def imply_no_more(call: Call, connection: Connection) -> None:
     """Let a role no longer imply another."""
-    async with call.services.database.begin() as connection:
-        await roles.imply_no_more(connection, *await _pair(call, connection))
-    return None
+    await roles.imply_no_more(connection, *await _pair(call, connection))
 
 
 # Who has which: for users and groups, in projects, on domains and on the system, inherited by projects or not
@@ -180,7 +171,7 @@ def _declare(path: str, ending: str, *, inherited: bool) -> None:
         (routes.delete, one, "revoke_grant", "withdraw"),
     )
     for declare, where, rule, verb in handlers:
-        answer = {"response": _ROLES} if verb == "index" else {"status": 204}
+        answer = {"response": _ROLES.many} if verb == "index" else {"status": 204}
         declare(where, rule=f"identity:{rule}", **answer)(_handler(verb, inherited))
 
 
@@ -189,7 +180,7 @@ def _handler(verb: str, inherited: bool) -> Callable[[Call], Any]:
         async with call.services.database.begin() as connection:
             place = await _place(call, connection, inherited)
             if verb == "index":
-                return page(call, "roles", _view, await assignments.given_to(connection, place))
+                return _ROLES.listed(call, await assignments.given_to(connection, place))
             role = await roles.show(connection, call.path["role_id"])
             given = Grant(role.name, place.user_id, place.group_id, place.project_id, place.domain_id, inherited)
             if verb == "grant":
@@ -207,7 +198,7 @@ def _handler(verb: str, inherited: bool) -> Callable[[Call], Any]:
     return handle
 
 
-async def _place(call: Call, connection: AsyncConnection, inherited: bool) -> Grant:
+async def _place(call: Call, connection: Connection, inherited: bool) -> Grant:
     """For whom and where, which must exist; the role is not said yet."""
     known: tuple[tuple[str, Any], ...] = (
         ("user_id", users),
@@ -235,21 +226,20 @@ _ASSIGNMENT = thing(
     rule="identity:list_role_assignments",
     response=thing({"role_assignments": array(_ASSIGNMENT), **PAGE}),
 )
-async def index_assignments(call: Call) -> Reply:
+async def index_assignments(call: Call, connection: Connection) -> Reply:
     """Who has which role where: as given, or with `effective` as it comes to."""
-    effective = _flag(call, "effective")
+    effective = call.flag("effective", unclear=True)
     if effective and "group.id" in call.query:
         raise Invalid("Combining effective and group filter will always result in an empty list.")
-    names = _flag(call, "include_names")
-    async with call.services.database.autocommit() as connection:
-        known = _Known(
-            {role.name: role for role in await roles.index(connection)},
-            {row.id: row for row in await users.index(connection)},
-            {row.id: row for row in await groups.index(connection)},
-            {row.id: row for row in await projects.index(connection)},
-            {row.id: row for row in await domains.index(connection)},
-        )
-        found = await assignments.index(connection, effective=effective)
+    names = call.flag("include_names", unclear=True)
+    known = _Known(
+        {role.name: role for role in await roles.index(connection)},
+        {row.id: row for row in await users.index(connection)},
+        {row.id: row for row in await groups.index(connection)},
+        {row.id: row for row in await projects.index(connection)},
+        {row.id: row for row in await domains.index(connection)},
+    )
+    found = await assignments.index(connection, effective=effective)
     matches = _matcher(call, known)
     listed = [known.view(call, each, names) for each in found if matches(each)]
     return {"role_assignments": listed, "links": {"next": None, "self": call.url, "previous": None}}
@@ -294,10 +284,6 @@ class _Known:
         return {"id": row.id, "name": row.name, "domain": {"id": domain.id, "name": domain.name}}
 
 
-def _flag(call: Call, key: str) -> bool:
-    return key in call.query and call.query[key].lower() not in ("0", "false")
-
-
 def _matcher(call: Call, known: _Known) -> Callable[[Grant], bool]:
     query = call.query
     wanted = {
@@ -307,7 +293,7 @@ def _matcher(call: Call, known: _Known) -> Callable[[Grant], bool]:
         "domain_id": query.get("scope.domain.id"),
     }
     role_id = query.get("role.id")
-    within = _below(known, wanted.pop("project_id")) if _flag(call, "include_subtree") else None
+    within = _below(known, wanted.pop("project_id")) if call.flag("include_subtree", unclear=True) else None
 
     def matches(given: Grant) -> bool:
         return (
@@ -332,15 +318,3 @@ def _below(known: _Known, project_id: str | None) -> set[str]:
 
 def _linked(call: Call, role_id: str, name: str) -> dict[str, Any]:
     return {"id": role_id, "name": name, "links": {"self": f"{call.base}/v3/roles/{role_id}"}}
-
-
-def _view(call: Call, role: Any) -> dict[str, Any]:
-    return {
-        **role.extra,
-        "id": role.id,
-        "name": role.name,
-        "domain_id": None,
-        "description": role.description,
-        "options": {},
-        "links": {"self": f"{call.base}/v3/roles/{role.id}"},
-    }

@@ -8,12 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api.identity import catalog
 from roost.api.identity.shapes import NAME, PAGE, filters, linked, open_body, page, split
 from roost.api.permissions import ADMIN, ANYONE, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, TRUTH, Schema, array, thing
 from roost.errors import Conflict, Forbidden, Invalid, NotFound
 from roost.identity import registry
@@ -34,7 +32,7 @@ class Kept:
     known: dict[str, Schema]
     required: tuple[str, ...]
     filters: tuple[str, ...]
-    prepare: Callable[[Call, AsyncConnection, Values], Awaitable[None]]
+    prepare: Callable[[Call, Connection, Values], Awaitable[None]]
     """Looks at new values, and adds what follows from them."""
     own: Callable[[Call], Sequence[Values]] = field(default=lambda call: ())
     """Roost's own ones, as they are shown."""
@@ -61,7 +59,7 @@ class Kept:
         """Where one is found."""
         return {"self": f"{call.base}/v3/{self.plural}/{identifier}"}
 
-    async def show(self, call: Call, connection: AsyncConnection, identifier: str) -> Any:
+    async def show(self, call: Call, connection: Connection, identifier: str) -> Any:
         """One of them, by id and not by name."""
         own = next((each for each in self.own(call) if each["id"] == identifier), None)
         found = own or await self.registry.find(connection, identifier)
@@ -81,25 +79,25 @@ def _more(noun: Kept, row: Any) -> Values:
     return {"region": row.region_id} if noun.plural == "endpoints" else {}
 
 
-async def _service(call: Call, connection: AsyncConnection, service_id: str) -> None:
+async def _service(call: Call, connection: Connection, service_id: str) -> None:
     """Raise `Invalid` unless there is this service."""
     own = service_id in {service.id for service in catalog.OWN}
     if not own and await registry.SERVICES.find(connection, service_id) is None:
         raise Invalid(f"Could not find service: {service_id}.")
 
 
-async def _region(call: Call, connection: AsyncConnection, region_id: str | None) -> None:
+async def _region(call: Call, connection: Connection, region_id: str | None) -> None:
     """Raise `Invalid` unless there is this region."""
     own = region_id in (None, call.services.settings.region)
     if not own and await registry.REGIONS.find(connection, region_id) is None:
         raise Invalid(f"Could not find region: {region_id}.")
 
 
-async def _as_given(call: Call, connection: AsyncConnection, values: Values) -> None:
+async def _as_given(call: Call, connection: Connection, values: Values) -> None:
     return None
 
 
-async def _prepare_endpoint(call: Call, connection: AsyncConnection, values: Values) -> None:
+async def _prepare_endpoint(call: Call, connection: Connection, values: Values) -> None:
     if "service_id" in values:
         await _service(call, connection, values["service_id"])
     region = call.body["endpoint"].get("region_id", call.body["endpoint"].get("region"))
@@ -111,7 +109,7 @@ async def _prepare_endpoint(call: Call, connection: AsyncConnection, values: Val
     await _region(call, connection, values.get("region_id"))
 
 
-async def _prepare_region(call: Call, connection: AsyncConnection, values: Values) -> None:
+async def _prepare_region(call: Call, connection: Connection, values: Values) -> None:
     parent = values.get("parent_region_id")
     if parent is not None and await registry.REGIONS.find(connection, parent) is None:
         raise NotFound(f"Could not find region: {parent}.")
@@ -119,7 +117,7 @@ async def _prepare_region(call: Call, connection: AsyncConnection, values: Value
         raise Conflict(f"Conflict occurred attempting to store region - Duplicate ID, {values['id']}.")
 
 
-async def _prepare_registered_limit(call: Call, connection: AsyncConnection, values: Values) -> None:
+async def _prepare_registered_limit(call: Call, connection: Connection, values: Values) -> None:
     if "service_id" in values:
         await _service(call, connection, values["service_id"])
     await _region(call, connection, values.get("region_id"))
@@ -246,26 +244,20 @@ RULES = (
 
 
 def _read(noun: Kept) -> None:
-    @routes.get(
-        f"/{noun.plural}",
-        rule=noun.rule("list"),
-        response=thing({noun.plural: array(noun.shape), **PAGE}),
-    )
-    async def index(call: Call) -> Reply:
+    @routes.get(f"/{noun.plural}", rule=noun.rule("list"), response=thing({noun.plural: array(noun.shape), **PAGE}))
+    async def index(call: Call, connection: Connection) -> Reply:
         """List all, or those with the values asked for."""
         wanted = filters(call, *noun.filters)
-        async with call.services.database.autocommit() as connection:
-            stored = await noun.registry.index(connection, **wanted)
+        stored = await noun.registry.index(connection, **wanted)
         own = [each for each in noun.own(call) if all(each.get(key) == value for key, value in wanted.items())]
         return page(call, noun.plural, noun.view, [*own, *stored])
 
     @routes.get(
         f"/{noun.plural}/{{{noun.singular}_id}}", rule=noun.rule("get"), response=thing({noun.singular: noun.shape})
     )
-    async def show(call: Call) -> Reply:
+    async def show(call: Call, connection: Connection) -> Reply:
         """Show one."""
-        async with call.services.database.autocommit() as connection:
-            found = await noun.show(call, connection, call.path[f"{noun.singular}_id"])
+        found = await noun.show(call, connection, call.path[f"{noun.singular}_id"])
         return {noun.singular: noun.view(call, found)}
 
 
@@ -278,28 +270,25 @@ def _changed(noun: Kept) -> None:
         body=open_body(noun.singular, noun.known),
         response=thing({noun.singular: noun.shape}),
     )
-    async def update(call: Call) -> Reply:
+    async def update(call: Call, connection: Connection) -> Reply:
         """Change one that is not Roost's own."""
         changes = noun.values(call.body[noun.singular])
         changes.pop("id", None)
-        async with call.services.database.begin() as connection:
-            before = await _stored(noun, call, connection)
-            await noun.prepare(call, connection, changes)
-            if "extra" in changes:
-                changes["extra"] = {**before.extra, **changes["extra"]}
-            row = await noun.registry.change(connection, before.id, changes)
+        before = await _stored(noun, call, connection)
+        await noun.prepare(call, connection, changes)
+        if "extra" in changes:
+            changes["extra"] = {**before.extra, **changes["extra"]}
+        row = await noun.registry.change(connection, before.id, changes)
         return {noun.singular: noun.view(call, row)}
 
     @routes.delete(path, rule=noun.rule("delete"), status=204)
-    async def delete(call: Call) -> Reply:
+    async def delete(call: Call, connection: Connection) -> None:
         """Delete one that is not Roost's own."""
-        async with call.services.database.begin() as connection:
-            row = await _stored(noun, call, connection)
-            await noun.registry.remove(connection, row.id, Forbidden(noun.in_use))
-        return None
+        row = await _stored(noun, call, connection)
+        await noun.registry.remove(connection, row.id, Forbidden(noun.in_use))
 
 
-async def _stored(noun: Kept, call: Call, connection: AsyncConnection) -> Any:
+async def _stored(noun: Kept, call: Call, connection: Connection) -> Any:
     found = await noun.show(call, connection, call.path[f"{noun.singular}_id"])
     if isinstance(found, dict):
         raise Forbidden(f"This {noun.singular} is Roost's own, and cannot be changed.")
@@ -314,14 +303,13 @@ def _made(noun: Kept) -> None:
         body=open_body(noun.singular, noun.known, noun.required),
         response=thing({noun.singular: noun.shape}),
     )
-    async def create(call: Call) -> Reply:
+    async def create(call: Call, connection: Connection) -> Reply:
         """Make one."""
-        async with call.services.database.begin() as connection:
-            row = await _insert(noun, call, connection, call.body[noun.singular])
+        row = await _insert(noun, call, connection, call.body[noun.singular])
         return {noun.singular: noun.view(call, row)}
 
 
-async def _insert(noun: Kept, call: Call, connection: AsyncConnection, body: Values) -> Any:
+async def _insert(noun: Kept, call: Call, connection: Connection, body: Values) -> Any:
     values = noun.values(body)
     if values.get("description", "") is None and noun.registry.described:
         values["description"] = ""
@@ -354,10 +342,9 @@ _changed(REGISTERED_LIMITS)
     ),
     response=thing({"registered_limits": array(REGISTERED_LIMITS.shape)}, {"links": {}}),
 )
-async def create_registered_limits(call: Call) -> Reply:
+async def create_registered_limits(call: Call, connection: Connection) -> Reply:
     """Say how much of something every project may have by default, for several things at once."""
-    async with call.services.database.begin() as connection:
-        made = [await _insert(REGISTERED_LIMITS, call, connection, one) for one in call.body["registered_limits"]]
+    made = [await _insert(REGISTERED_LIMITS, call, connection, one) for one in call.body["registered_limits"]]
     return page(call, "registered_limits", REGISTERED_LIMITS.view, made)
 
 
@@ -379,20 +366,18 @@ def _limit_view(call: Call, row: Any) -> Values:
 
 
 @routes.get("/limits", rule="identity:list_limits", response=thing({"limits": array(_LIMIT), **PAGE}))
-async def index_limits(call: Call) -> Reply:
+async def index_limits(call: Call, connection: Connection) -> Reply:
     """List limits: those of one's own project, or with admin rights all."""
     wanted = filters(call, "service_id", "region_id", "resource_name", "project_id", "domain_id")
     if not call.caller.is_admin:
         wanted["project_id"] = call.caller.project_id or ""
-    async with call.services.database.autocommit() as connection:
-        return page(call, "limits", _limit_view, await registry.limits(connection, **wanted))
+    return page(call, "limits", _limit_view, await registry.limits(connection, **wanted))
 
 
 @routes.get("/limits/{limit_id}", rule="identity:get_limit", response=thing({"limit": _LIMIT}))
-async def show_limit(call: Call) -> Reply:
+async def show_limit(call: Call, connection: Connection) -> Reply:
     """Show a limit."""
-    async with call.services.database.autocommit() as connection:
-        return {"limit": _limit_view(call, await _limit(call, connection))}
+    return {"limit": _limit_view(call, await _limit(call, connection))}
 
 
 @routes.post(
@@ -402,10 +387,9 @@ async def show_limit(call: Call) -> Reply:
     body=thing({"limits": array(_NEW_LIMIT, minItems=1)}),
     response=thing({"limits": array(_LIMIT)}, {"links": {}}),
 )
-async def create_limits(call: Call) -> Reply:
+async def create_limits(call: Call, connection: Connection) -> Reply:
     """Say how much of something a project or a domain may have, for several at once."""
-    async with call.services.database.begin() as connection:
-        made = [await registry.add_limit(connection, one) for one in call.body["limits"]]
+    made = [await registry.add_limit(connection, one) for one in call.body["limits"]]
     return page(call, "limits", _limit_view, made)
 
 
@@ -415,24 +399,21 @@ async def create_limits(call: Call) -> Reply:
     body=thing({"limit": thing({}, {"resource_limit": _AMOUNT, "description": NULLABLE_STRING})}),
     response=thing({"limit": _LIMIT}),
 )
-async def update_limit(call: Call) -> Reply:
+async def update_limit(call: Call, connection: Connection) -> Reply:
     """Change a limit."""
-    async with call.services.database.begin() as connection:
-        await _limit(call, connection)
-        await registry.change_limit(connection, call.path["limit_id"], call.body["limit"])
-        return {"limit": _limit_view(call, await _limit(call, connection))}
+    await _limit(call, connection)
+    await registry.change_limit(connection, call.path["limit_id"], call.body["limit"])
+    return {"limit": _limit_view(call, await _limit(call, connection))}
 
 
 @routes.delete("/limits/{limit_id}", rule="identity:delete_limit", status=204)
-async def delete_limit(call: Call) -> Reply:
+async def delete_limit(call: Call, connection: Connection) -> None:
     """Delete a limit."""
-    async with call.services.database.begin() as connection:
-        await _limit(call, connection)
-        await registry.remove_limit(connection, call.path["limit_id"])
-    return None
+    await _limit(call, connection)
+    await registry.remove_limit(connection, call.path["limit_id"])
 
 
-async def _limit(call: Call, connection: AsyncConnection) -> Any:
+async def _limit(call: Call, connection: Connection) -> Any:
     limit_id = call.path["limit_id"]
     for row in await registry.limits(connection, id=limit_id):
         if call.caller.is_admin or row.project_id == call.caller.project_id:

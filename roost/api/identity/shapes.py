@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from roost.api.fields import FieldTable, ShownField, always, column
 from roost.api.routes import Call
-from roost.api.schemas import NULL, NULLABLE_STRING, STRING, TRUTH, Schema, array, by_name, thing
+from roost.api.schemas import NULL, NULLABLE_STRING, STRING, TRUTH, Schema, array, thing
 
 REFERENCE = thing({"id": STRING, "name": STRING})
 PAGE = {"links": thing({"next": NULL, "self": STRING, "previous": NULL})}
@@ -22,9 +23,31 @@ def linked(**properties: Schema) -> Schema:
     return thing({"id": STRING, **properties, "links": address}, additionalProperties=True)
 
 
-def named(**properties: Schema) -> Schema:
-    """A linked thing with a name and options."""
-    return linked(name=STRING, **properties, options=by_name({}))
+class IdentityNoun:
+    """A noun: what it is called, and its fields besides its id, its address, and what else its maker had kept."""
+
+    def __init__(
+        self, singular: str, plural: str, *fields: ShownField[Any], path: Callable[[Any], str] = lambda row: ""
+    ) -> None:
+        self._singular, self._plural, self._path = singular, plural, path
+        self._fields = FieldTable(column("id", STRING), *fields)
+        shape = self._fields.schema(links=thing({"self": STRING}))
+        self.shape = {**shape, "required": [*shape["required"], "links"], "additionalProperties": True}
+        self.one = thing({singular: self.shape})
+        self.many = thing({plural: array(self.shape), **PAGE})
+
+    def view(self, call: Call, row: Any) -> dict[str, Any]:
+        """A row as clients see it."""
+        links = {"self": f"{call.base}/v3{self._path(row)}/{self._plural}/{row.id}"}
+        return {**getattr(row, "extra", {}), **self._fields.show(row), "links": links}
+
+    def shown(self, call: Call, row: Any) -> dict[str, Any]:
+        """The answer with one of them."""
+        return {self._singular: self.view(call, row)}
+
+    def listed(self, call: Call, rows: Iterable[Any]) -> dict[str, Any]:
+        """The answer with many of them."""
+        return page(call, self._plural, self.view, rows)
 
 
 def open_body(singular: str, known: Mapping[str, Schema], required: tuple[str, ...] = ()) -> Schema:
@@ -58,16 +81,19 @@ def filters(call: Call, *keys: str) -> dict[str, Any]:
     """What a list is asked to be limited to."""
     wanted: dict[str, Any] = {key: call.query[key] for key in keys if key in call.query}
     if "enabled" in wanted:
-        wanted["enabled"] = wanted["enabled"].lower() not in ("false", "0")
+        wanted["enabled"] = call.flag("enabled", unclear=True)
     return wanted
 
 
-PROJECT = named(
-    domain_id=STRING,
-    parent_id=NULLABLE_STRING,
-    description=STRING,
-    enabled=TRUTH,
-    is_domain=TRUTH,
-    tags=array(STRING),
+NO_OPTIONS = always("options", {})
+PROJECTS = IdentityNoun(
+    *("project", "projects"),
+    column("name", STRING),
+    column("domain_id", STRING),
+    ShownField("parent_id", NULLABLE_STRING, lambda row: row.parent_id or row.domain_id),
+    column("description", STRING),
+    column("enabled", TRUTH),
+    always("is_domain", False),
+    column("tags", array(STRING)),
+    NO_OPTIONS,
 )
-PROJECTS = thing({"projects": array(PROJECT), **PAGE})

@@ -1,13 +1,12 @@
 """Tokens: signing in, and looking at, checking and giving up a token."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
-import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import JSONResponse, Response
 
 from roost.api import schemas
@@ -16,7 +15,7 @@ from roost.api.identity import catalog
 from roost.api.identity.domains import DOMAIN_REFERENCE, reference
 from roost.api.identity.shapes import REFERENCE
 from roost.api.permissions import Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import NULL
 from roost.errors import Invalid, NotFound, Unauthorized
 from roost.identity import application_credentials, domains, projects, sign_ins, tokens, users
@@ -150,7 +149,8 @@ async def _sign_in(call: Call, identity: dict[str, Any]) -> _SignedIn:
             raise Unauthorized("Attempted to authenticate with an unsupported method.")
         if method not in identity:
             raise Invalid(_expecting(method, "identity"))
-        proofs.append(await _METHODS[method](call, identity[method]))
+        async with sign_ins.addresses.turn(call.address) if method in _GUESSED else nullcontext():
+            proofs.append(await _METHODS[method](call, identity[method]))
     if len({proof.user_id for proof in proofs}) > 1:
         raise Unauthorized(REFUSAL)
     methods = tuple(dict.fromkeys(method for proof in proofs for method in proof.methods))
@@ -165,15 +165,13 @@ async def _by_password(call: Call, given: dict[str, Any]) -> _SignedIn:
     _check_reference(wanted, "user")
     named = {"user_id": wanted["id"]} if "id" in wanted else {"name": wanted["name"]}
     # Also a user in a domain that is not its own takes the time of a password, and is nobody else.
-    async with call.services.database.begin() as connection:
+    async with call.services.database.autocommit() as connection:
         found = None if "id" in wanted else await users.find(connection, name=wanted["name"])
         known = (
             "id" in wanted or found is None or await _in_domain(connection, users.find, "user_id", wanted) is not None
         )
     named = named if known else {"name": f"{wanted['name']} of {wanted['domain']}"}
-    proof = await sign_ins.prove(
-        call.services.database, limit(call), wanted["password"], known=known, by=call.address, **named
-    )
+    proof = await sign_ins.prove(call.services.database, limit(call), wanted["password"], known=known, **named)
     if proof is None:
         raise Unauthorized(REFUSAL)
     return _SignedIn(proof.user.id, ("password",), proof=proof)
@@ -201,10 +199,7 @@ async def _by_credential(call: Call, given: dict[str, Any]) -> _SignedIn:
     # What stands for the user here is its secret in place of its password.
     holder = None if found is None or owner is None else _as_user(found, owner)
     word = str(found.id) if found is not None else str(sorted(wanted.items()))
-    right = sign_ins.is_right_secret(
-        call.services.database, limit(call), word, holder, given["secret"], by=call.address
-    )
-    if not await right:
+    if not await sign_ins.is_right_secret(call.services.database, limit(call), word, holder, given["secret"]):
         raise Unauthorized(REFUSAL)
     assert found is not None
     return _SignedIn(found.user_id, ("application_credential",), credential=found)
@@ -214,7 +209,7 @@ def _as_user(found: Any, owner: Any) -> Any:
     return SimpleNamespace(password_hash=found.secret_hash, enabled=owner.enabled)
 
 
-async def _by_name(connection: AsyncConnection, given: dict[str, Any]) -> dict[str, Any]:
+async def _by_name(connection: Connection, given: dict[str, Any]) -> dict[str, Any]:
     """A name of an application credential means something only for its user."""
     if "name" not in given or "user" not in given:
         raise Invalid(_expecting("id, or name and user", "application_credential"))
@@ -225,10 +220,10 @@ async def _by_name(connection: AsyncConnection, given: dict[str, Any]) -> dict[s
 
 
 _METHODS = {"password": _by_password, "token": _by_token, "application_credential": _by_credential}
+_GUESSED = ("password", "application_credential")
 
 
-async def _issue(call: Call, connection: AsyncConnection, signed_in: _SignedIn, first: Token | None, scope: Any) -> str:
-    expires_at = tokens.expiry(call.services.settings.token_seconds)
+async def _issue(call: Call, connection: Connection, signed_in: _SignedIn, first: Token | None, scope: Any) -> str:
     credential = signed_in.credential
     if credential is not None and scope is not None:
         raise Unauthorized("Application credentials cannot request a scope.")
@@ -252,7 +247,7 @@ async def _issue(call: Call, connection: AsyncConnection, signed_in: _SignedIn, 
         project_id,
         signed_in.methods,
         # Else a stolen token could be renewed for ever.
-        sa.func.least(expires_at, first.expires_at) if first else expires_at,
+        tokens.expiry(call.services.settings.token_seconds, no_later=first.expires_at if first else None),
         system="system" in places and credential is None,
         domain_id=domain_id,
         application_credential_id=None if credential is None else credential.id,
@@ -260,7 +255,7 @@ async def _issue(call: Call, connection: AsyncConnection, signed_in: _SignedIn, 
     )
 
 
-async def _project(connection: AsyncConnection, wanted: dict[str, Any]) -> str:
+async def _project(connection: Connection, wanted: dict[str, Any]) -> str:
     _check_reference(wanted, "project")
     found = await _in_domain(connection, projects.find, "project_id", wanted)
     if found is None:
@@ -268,14 +263,14 @@ async def _project(connection: AsyncConnection, wanted: dict[str, Any]) -> str:
     return str(found.id)
 
 
-async def _default_project(connection: AsyncConnection, user_id: str) -> str | None:
+async def _default_project(connection: Connection, user_id: str) -> str | None:
     """The project that a user signs in for who names none, if it has one and may."""
     user = await users.show(connection, user_id)
     mine = await projects.of_user(connection, user_id) if user.default_project_id else ()
     return next((row.id for row in mine if row.id == user.default_project_id), None)
 
 
-async def _domain(connection: AsyncConnection, wanted: dict[str, Any]) -> Any:
+async def _domain(connection: Connection, wanted: dict[str, Any]) -> Any:
     equal = {"id": wanted["id"]} if "id" in wanted else {"name": wanted["name"]}
     found = next(iter(await domains.index(connection, **equal)), None)
     if found is None:
@@ -284,7 +279,7 @@ async def _domain(connection: AsyncConnection, wanted: dict[str, Any]) -> Any:
 
 
 async def _in_domain(
-    connection: AsyncConnection, find: Callable[..., Awaitable[Any]], key: str, wanted: dict[str, Any]
+    connection: Connection, find: Callable[..., Awaitable[Any]], key: str, wanted: dict[str, Any]
 ) -> Any | None:
     """The user or project with this id, or with this name in this domain."""
     if "id" in wanted:
@@ -325,7 +320,7 @@ def _expecting(what: str, where: str) -> str:
     )
 
 
-async def _view(call: Call, connection: AsyncConnection, token: Token) -> dict[str, Any]:
+async def _view(call: Call, connection: Connection, token: Token) -> dict[str, Any]:
     caller = token.caller
     names = {row.id: row.name for row in await domains.index(connection)}
     view: dict[str, Any] = {

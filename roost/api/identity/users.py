@@ -1,15 +1,13 @@
 """Users: read by themselves, made and changed by admins."""
 
-from typing import Any
-
 from roost.api import schemas
 from roost.api.auth import REFUSAL
-from roost.api.identity import projects as project_views
-from roost.api.identity.shapes import NAME, OPTIONS, PAGE, PROJECTS, filters, named, open_body, page, split
+from roost.api.fields import always, column, given
+from roost.api.identity.shapes import NAME, NO_OPTIONS, OPTIONS, PROJECTS, IdentityNoun, filters, open_body, split
 from roost.api.identity.tokens import limit
 from roost.api.permissions import ADMIN, Permission
-from roost.api.routes import Call, Reply, Table
-from roost.api.schemas import NULL, TRUTH
+from roost.api.routes import Call, Connection, Reply, Table
+from roost.api.schemas import TRUTH
 from roost.errors import Invalid, Unauthorized
 from roost.identity import projects, sign_ins, users
 from roost.identity.domains import DOMAIN_ID
@@ -40,100 +38,84 @@ _UPDATE = open_body("user", {**_OWN, "password": schemas.STRING})
 _PASSWORD = schemas.thing(
     {"user": schemas.thing({"original_password": schemas.STRING, "password": schemas.STRING})},
 )
-_USER = named(domain_id=schemas.STRING, enabled=TRUTH, password_expires_at=NULL)
-_ONE = schemas.thing({"user": _USER})
 
 
-USERS = schemas.thing({"users": schemas.array(_USER), **PAGE})
+USERS = IdentityNoun(
+    *("user", "users"),
+    column("name", schemas.STRING),
+    column("domain_id", schemas.STRING),
+    column("enabled", TRUTH),
+    always("password_expires_at", None),
+    given("description", schemas.STRING),
+    given("default_project_id", schemas.STRING),
+    NO_OPTIONS,
+)
 
 
-@routes.get("", rule="identity:list_users", response=USERS)
-async def index(call: Call) -> Reply:
+@routes.get("", rule="identity:list_users", response=USERS.many)
+async def index(call: Call, connection: Connection) -> Reply:
     """List users, all or by name, state or domain."""
-    async with call.services.database.autocommit() as connection:
-        return page(call, "users", view, await users.index(connection, **filters(call, "name", "enabled", "domain_id")))
+    return USERS.listed(call, await users.index(connection, **filters(call, "name", "enabled", "domain_id")))
 
 
-@routes.get("/{user_id}", rule="identity:get_user", owned=True, response=_ONE)
-async def show(call: Call) -> Reply:
+@routes.get("/{user_id}", rule="identity:get_user", owned=True, response=USERS.one)
+async def show(call: Call, connection: Connection) -> Reply:
     """Show a user; a name is not an id."""
     call.permit("identity:get_user", user_id=call.path["user_id"])
-    async with call.services.database.autocommit() as connection:
-        return {"user": view(call, await users.show(connection, call.path["user_id"]))}
+    return USERS.shown(call, await users.show(connection, call.path["user_id"]))
 
 
-@routes.get("/{user_id}/projects", rule="identity:list_user_projects", owned=True, response=PROJECTS)
-async def index_projects(call: Call) -> Reply:
+@routes.get("/{user_id}/projects", rule="identity:list_user_projects", owned=True, response=PROJECTS.many)
+async def index_projects(call: Call, connection: Connection) -> Reply:
     """The projects in which a user has a role."""
     call.permit("identity:list_user_projects", user_id=call.path["user_id"])
-    async with call.services.database.autocommit() as connection:
-        await users.show(connection, call.path["user_id"])
-        return project_views.listed(call, await projects.of_user(connection, call.path["user_id"]))
+    await users.show(connection, call.path["user_id"])
+    return PROJECTS.listed(call, await projects.of_user(connection, call.path["user_id"]))
 
 
-@routes.post("", rule="identity:create_user", status=201, body=_CREATE, response=_ONE)
-async def create(call: Call) -> Reply:
+@routes.post("", rule="identity:create_user", status=201, body=_CREATE, response=USERS.one)
+async def create(call: Call, connection: Connection) -> Reply:
     """Make a user."""
     values, extra = split(call.body["user"], _OWN)
     name, password = values.pop("name"), values.pop("password", None)
     values.pop("options", None)
     values["domain_id"] = values.get("domain_id") or call.caller.domain_id or DOMAIN_ID
-    async with call.services.database.begin() as connection:
-        row = await users.create(connection, name, password, **values, extra=extra)
-    return {"user": view(call, row)}
+    row = await users.create(connection, name, password, **values, extra=extra)
+    return USERS.shown(call, row)
 
 
-@routes.patch("/{user_id}", rule="identity:update_user", body=_UPDATE, response=_ONE)
-async def update(call: Call) -> Reply:
+@routes.patch("/{user_id}", rule="identity:update_user", body=_UPDATE, response=USERS.one)
+async def update(call: Call, connection: Connection) -> Reply:
     """Change a user; a new password or state ends all its tokens."""
     changes, extra = split(call.body["user"], _OWN)
     changes.pop("options", None)
-    async with call.services.database.begin() as connection:
-        before = await users.show(connection, call.path["user_id"])
-        if changes.pop("domain_id", None) not in (before.domain_id, None):
-            raise Invalid("A user stays in its domain.")
-        if extra:
-            changes["extra"] = {**before.extra, **extra}
-        user = await users.update(connection, before.id, changes)
-        if "password" in changes:
-            await sign_ins.forget(connection, user.id)
-        return {"user": view(call, user)}
+    before = await users.show(connection, call.path["user_id"])
+    if changes.pop("domain_id", None) not in (before.domain_id, None):
+        raise Invalid("A user stays in its domain.")
+    if extra:
+        changes["extra"] = {**before.extra, **extra}
+    user = await users.update(connection, before.id, changes)
+    if "password" in changes:
+        await sign_ins.forget(connection, user.id)
+    return USERS.shown(call, user)
 
 
 @routes.post("/{user_id}/password", public=True, status=204, body=_PASSWORD)
-async def change_password(call: Call) -> Reply:
+async def change_password(call: Call) -> None:
     """Change one's own password: who knows it needs no token. All tokens of the user end."""
     wanted = call.body["user"]
     database, user_id = call.services.database, call.path["user_id"]
-    proof = await sign_ins.prove(database, limit(call), wanted["original_password"], user_id=user_id, by=call.address)
+    async with sign_ins.addresses.turn(call.address):
+        proof = await sign_ins.prove(database, limit(call), wanted["original_password"], user_id=user_id)
     if proof is None:
         raise Unauthorized(REFUSAL)
     async with database.begin() as connection:
         if not await sign_ins.hold(connection, limit(call), proof):
             raise Unauthorized(REFUSAL)
         await users.update(connection, user_id, {"password": wanted["password"]})
-    return None
 
 
 @routes.delete("/{user_id}", rule="identity:delete_user", status=204)
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, connection: Connection) -> None:
     """Delete a user."""
-    async with call.services.database.begin() as connection:
-        await users.delete(connection, call.path["user_id"])
-    return None
-
-
-def view(call: Call, row: Any) -> dict[str, Any]:
-    """A user as it is shown; what it was not given, it does not have."""
-    own = {"description": row.description, "default_project_id": row.default_project_id}
-    return {
-        **row.extra,
-        **{key: value for key, value in own.items() if value is not None},
-        "id": row.id,
-        "name": row.name,
-        "domain_id": row.domain_id,
-        "enabled": row.enabled,
-        "password_expires_at": None,
-        "options": {},
-        "links": {"self": f"{call.base}/v3/users/{row.id}"},
-    }
+    await users.delete(connection, call.path["user_id"])

@@ -17,7 +17,7 @@ RULES = (
 
 
 @routes.put("", rule="upload_image", owned=True, streamed=True, status=204)
-async def upload(call: Call) -> Reply:
+async def upload(call: Call) -> None:
     """Take the data of an image, which makes it active. What ends early, or is too large, leaves nothing behind."""
     if call.headers.get("content-type", "").partition(";")[0] != "application/octet-stream":
         raise UnsupportedMedia("The data of an image is sent as application/octet-stream.")
@@ -30,12 +30,10 @@ async def upload(call: Call) -> Reply:
     received = await files.receive(call.pieces(), min(limits.max_bytes, left))
     try:
         async with call.services.database.begin() as connection:
-            data = {"size": received.size, "checksum": received.checksum, "sha512": received.sha512}
-            await images.complete(connection, image, data, limits.project_bytes)
+            await images.complete(connection, image, received, limits.project_bytes)
             files.keep(received, image.id)
     finally:
         received.path.unlink(missing_ok=True)
-    return None
 
 
 @routes.get("", rule="download_image", also={204: None})
@@ -50,5 +48,5 @@ async def download(call: Call) -> Reply:
     path = call.services.image_files.find(image.id) if image.stored else None
     if path is None:
         raise NotFound(f"Image {image.id} has no data that could be downloaded: it is simulated.")
-    headers = {"Content-MD5": image.checksum}
+    headers = {"Content-MD5": image.checksum or ""}
     return FileResponse(path, media_type="application/octet-stream", headers=headers)

@@ -3,12 +3,11 @@
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
+from roost.api.fields import FieldTable, ShownField, always, column
 from roost.api.permissions import ADMIN, MEMBER, READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import (
     DIGITS,
     INTEGER,
@@ -23,7 +22,7 @@ from roost.api.schemas import (
     thing,
 )
 from roost.compute.inventory import image_search, images
-from roost.compute.inventory.images import MOST, Viewer
+from roost.compute.inventory.images import MOST, ImageMember, ImageValues, StoredImage, Viewer
 from roost.errors import Conflict, Forbidden, Invalid, NotFound, TooLarge
 
 routes = Table(prefix="/v2")
@@ -65,20 +64,42 @@ READ_ONLY = (
     *("self", "file", "schema", "direct_url", "locations", "stores"),
 )
 _PROPERTY: Schema = {"type": "string", "maxLength": 65535}
-IMAGE = thing(
-    {
-        "id": UUID,
-        "status": {"enum": ["queued", "active", "deactivated"]},
-        **dict.fromkeys(("visibility", "created_at", "updated_at", "self", "file", "schema"), STRING),
-        **dict.fromkeys(("name", "container_format", "disk_format", "owner"), NULLABLE_STRING),
-        **dict.fromkeys(("checksum", "os_hash_algo", "os_hash_value"), NULLABLE_STRING),
-        **{key: {"type": ["integer", "null"]} for key in ("size", "virtual_size")},
-        **dict.fromkeys(("min_disk", "min_ram"), INTEGER),
-        **dict.fromkeys(("protected", "os_hidden"), TRUTH),
-        "tags": array(STRING),
-    },
-    additionalProperties=STRING,
+
+
+def moment(moment: datetime) -> str:
+    """A time as this API writes it."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+CREATED: ShownField[StoredImage | ImageMember] = ShownField("created_at", STRING, lambda row: moment(row.created_at))
+UPDATED: ShownField[StoredImage | ImageMember] = ShownField(
+    "updated_at", STRING, lambda row: moment(row.updated_at or row.created_at)
 )
+_FIELDS = FieldTable[StoredImage](
+    column("id", UUID),
+    ShownField("name", NULLABLE_STRING, lambda row: row.name or None),
+    column("status", {"enum": ["queued", "active", "deactivated"]}),
+    column("visibility", STRING),
+    column("container_format", NULLABLE_STRING),
+    column("disk_format", NULLABLE_STRING),
+    ShownField("size", {"type": ["integer", "null"]}, lambda row: None if row.status == "queued" else row.size),
+    always("virtual_size", None),
+    column("min_disk", INTEGER, "min_disk_gb"),
+    column("min_ram", INTEGER, "min_memory_mb"),
+    column("protected", TRUTH),
+    column("os_hidden", TRUTH, "hidden"),
+    ShownField("tags", array(STRING), lambda row: list(row.tags)),
+    column("owner", NULLABLE_STRING, "project_id"),
+    column("checksum", NULLABLE_STRING),
+    ShownField("os_hash_algo", NULLABLE_STRING, lambda row: "sha512" if row.sha512 else None),
+    column("os_hash_value", NULLABLE_STRING, "sha512"),
+    CREATED,
+    UPDATED,
+    ShownField("self", STRING, lambda row: f"/v2/images/{row.id}"),
+    ShownField("file", STRING, lambda row: f"/v2/images/{row.id}/file"),
+    always("schema", "/v2/schemas/image"),
+)
+IMAGE = {**_FIELDS.schema(), "additionalProperties": STRING}
 
 
 def viewer(call: Call) -> Viewer:
@@ -86,7 +107,7 @@ def viewer(call: Call) -> Viewer:
     return Viewer(call.caller.project_id, call.caller.is_admin)
 
 
-async def owned(call: Call, connection: AsyncConnection, rule: str, *, lock: bool = True) -> Any:
+async def owned(call: Call, connection: Connection, rule: str, *, lock: bool = True) -> StoredImage:
     """The image of this path, if the caller may change it."""
     image = await images.find(connection, viewer(call), call.path["image_id"], lock=lock)
     if not viewer(call).owns(image):
@@ -95,38 +116,9 @@ async def owned(call: Call, connection: AsyncConnection, rule: str, *, lock: boo
     return image
 
 
-def view(row: Any) -> dict[str, Any]:
-    """An image as clients see it."""
-    waits = row.status == "queued"
-    return {
-        **row.properties,
-        "id": row.id,
-        "name": row.name or None,
-        "status": row.status,
-        "visibility": row.visibility,
-        "container_format": row.container_format,
-        "disk_format": row.disk_format,
-        "size": None if waits else row.size,
-        "virtual_size": None,
-        "min_disk": row.min_disk_gb,
-        "min_ram": row.min_memory_mb,
-        "protected": row.protected,
-        "os_hidden": row.hidden,
-        "tags": list(row.tags),
-        "owner": row.project_id,
-        "checksum": row.checksum,
-        "os_hash_algo": "sha512" if row.sha512 else None,
-        "os_hash_value": row.sha512,
-        "created_at": moment(row.created_at),
-        "updated_at": moment(row.updated_at or row.created_at),
-        "self": f"/v2/images/{row.id}",
-        "file": f"/v2/images/{row.id}/file",
-        "schema": "/v2/schemas/image",
-    }
-
-
-def moment(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+def view(row: StoredImage) -> dict[str, Any]:
+    """An image as clients see it, with the properties that its makers gave it."""
+    return {**row.properties, **_FIELDS.show(row)}
 
 
 # Lists
@@ -145,10 +137,9 @@ _IMAGES = thing({"images": array(IMAGE), "first": STRING, "schema": STRING}, {"n
 
 
 @routes.get("/images", rule="get_images", query=_QUERY, response=_IMAGES)
-async def index(call: Call) -> Reply:
+async def index(call: Call, connection: Connection) -> Reply:
     """List the images that the caller sees: shared ones once they are accepted, community ones when asked for."""
-    async with call.services.database.autocommit() as connection:
-        found = await image_search.search(connection, viewer(call), call.queries, call.page)
+    found = await image_search.search(connection, viewer(call), call.queries, call.page)
     body = {"images": [view(row) for row in found], "first": "/v2/images", "schema": "/v2/schemas/images"}
     if found and "limit" in call.query and len(found) == call.page.limit:
         body["next"] = "/v2/images" + call.following(found[-1].id).removeprefix(call.url)
@@ -156,10 +147,9 @@ async def index(call: Call) -> Reply:
 
 
 @routes.get("/images/{image_id}", rule="get_image", response=IMAGE)
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """Show one image."""
-    async with call.services.database.autocommit() as connection:
-        return view(await images.find(connection, viewer(call), call.path["image_id"]))
+    return view(await images.find(connection, viewer(call), call.path["image_id"]))
 
 
 # Making, changing and deleting
@@ -168,20 +158,19 @@ _NEW: Schema = {"type": "object", "properties": {**GIVEN, "id": UUID}}
 
 
 @routes.post("/images", rule="add_image", body=_NEW, response=IMAGE, status=201)
-async def create(call: Call) -> Reply:
+async def create(call: Call, connection: Connection) -> Reply:
     """Make an image that waits for its data."""
     body = dict(call.body)
     identifier = str(body.pop("id", None) or uuid.uuid4()).lower()
     defaults = {"visibility": "shared", "container_format": None, "disk_format": None, "name": None}
-    values = _values(call, {**defaults, **body}, {})
-    values = {"project_id": call.caller.project_id, **values, "id": identifier, "status": "queued"}
-    async with call.services.database.begin() as connection:
-        row = await images.create(connection, values, call.services.settings.images.project_images)
+    values = _values(call, {"owner": call.caller.project_id, **defaults, **body}, {})
+    values |= {"id": identifier, "status": "queued"}
+    row = await images.create(connection, values, call.services.settings.images.project_images)
     call.answer_headers["Location"] = f"{call.base}/v2/images/{row.id}"
     return view(row)
 
 
-def _values(call: Call, said: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str, Any]:
+def _values(call: Call, said: Mapping[str, Any], properties: Mapping[str, str]) -> ImageValues:
     """The columns that hold what is said; `properties` are those that the image has already."""
     for name, value in said.items():
         if name in READ_ONLY:
@@ -203,7 +192,7 @@ def _values(call: Call, said: Mapping[str, Any], properties: Mapping[str, str]) 
     more = {name: value for name, value in said.items() if name not in GIVEN}
     if len({**properties, **more}) > MOST:
         raise TooLarge(f"An image can have {MOST} properties.")
-    return {**values, "properties": {**properties, **more}}
+    return cast(ImageValues, {**values, "properties": {**properties, **more}})
 
 
 _OPERATION: Schema = {
@@ -217,17 +206,16 @@ _PATCHED = {name: Validator(thing({name: schema})) for name, schema in GIVEN.ite
 @routes.patch(
     "/images/{image_id}", rule="modify_image", owned=True, body=array(_OPERATION, maxItems=4 * MOST), response=IMAGE
 )
-async def update(call: Call) -> Reply:
+async def update(call: Call, connection: Connection) -> Reply:
     """Change what is said about an image: a JSON patch of its attributes."""
-    async with call.services.database.begin() as connection:
-        image = await owned(call, connection, "modify_image")
-        said: dict[str, Any] = {}
-        properties = dict(image.properties)
-        for operation in call.body:
-            name = operation["path"].removeprefix("/").replace("~1", "/").replace("~0", "~")
-            _apply(operation, name, said, properties)
-        values = _values(call, said, properties)
-        return view(await images.change(connection, image, values))
+    image = await owned(call, connection, "modify_image")
+    said: dict[str, Any] = {}
+    properties = dict(image.properties)
+    for operation in call.body:
+        name = operation["path"].removeprefix("/").replace("~1", "/").replace("~0", "~")
+        _apply(operation, name, said, properties)
+    values = _values(call, said, properties)
+    return view(await images.change(connection, image, values))
 
 
 def _apply(operation: Mapping[str, Any], name: str, said: dict[str, Any], properties: dict[str, str]) -> None:
@@ -250,17 +238,15 @@ def _apply(operation: Mapping[str, Any], name: str, said: dict[str, Any], proper
 
 
 @routes.post("/images/{image_id}/actions/deactivate", rule="deactivate", owned=True, status=204)
-async def deactivate(call: Call) -> Reply:
+async def deactivate(call: Call) -> None:
     """Keep an image from being used or downloaded."""
     await _set_status(call, "deactivate", "deactivated")
-    return None
 
 
 @routes.post("/images/{image_id}/actions/reactivate", rule="reactivate", owned=True, status=204)
-async def reactivate(call: Call) -> Reply:
+async def reactivate(call: Call) -> None:
     """Let an image be used again."""
     await _set_status(call, "reactivate", "active")
-    return None
 
 
 async def _set_status(call: Call, rule: str, status: str) -> None:
@@ -272,37 +258,32 @@ async def _set_status(call: Call, rule: str, status: str) -> None:
 
 
 @routes.put("/images/{image_id}/tags/{tag}", rule="modify_image", owned=True, status=204)
-async def add_tag(call: Call) -> Reply:
+async def add_tag(call: Call, connection: Connection) -> None:
     """Give an image a tag."""
     tag = call.path["tag"]
-    async with call.services.database.begin() as connection:
-        image = await owned(call, connection, "modify_image")
-        if tag not in image.tags:
-            if len(tag) > _TAG["maxLength"]:
-                raise Invalid(f"A tag has at most {_TAG['maxLength']} characters.")
-            if len(image.tags) >= MOST:
-                raise TooLarge(f"An image can have {MOST} tags.")
-            await images.change(connection, image, {"tags": [*image.tags, tag]})
-    return None
+    image = await owned(call, connection, "modify_image")
+    if tag not in image.tags:
+        if len(tag) > _TAG["maxLength"]:
+            raise Invalid(f"A tag has at most {_TAG['maxLength']} characters.")
+        if len(image.tags) >= MOST:
+            raise TooLarge(f"An image can have {MOST} tags.")
+        await images.change(connection, image, {"tags": [*image.tags, tag]})
 
 
 @routes.delete("/images/{image_id}/tags/{tag}", rule="modify_image", owned=True, status=204)
-async def remove_tag(call: Call) -> Reply:
+async def remove_tag(call: Call, connection: Connection) -> None:
     """Take a tag off an image."""
     tag = call.path["tag"]
-    async with call.services.database.begin() as connection:
-        image = await owned(call, connection, "modify_image")
-        if tag not in image.tags:
-            raise NotFound(f"Could not find tag {tag} for image {image.id}")
-        await images.change(connection, image, {"tags": [each for each in image.tags if each != tag]})
-    return None
+    image = await owned(call, connection, "modify_image")
+    if tag not in image.tags:
+        raise NotFound(f"Could not find tag {tag} for image {image.id}")
+    await images.change(connection, image, {"tags": [each for each in image.tags if each != tag]})
 
 
 @routes.delete("/images/{image_id}", rule="delete_image", owned=True, status=204)
-async def delete(call: Call) -> Reply:
+async def delete(call: Call) -> None:
     """Delete an image, and its data."""
     async with call.services.database.begin() as connection:
         image = await owned(call, connection, "delete_image")
         await images.delete(connection, image)
     call.services.image_files.remove(image.id)
-    return None

@@ -5,16 +5,14 @@ Admins write them, and all projects read those that are public. Nothing of them 
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
-
-from sqlalchemy.ext.asyncio import AsyncConnection
+from typing import Any, cast
 
 from roost.api.image.images import moment, viewer
 from roost.api.permissions import ADMIN, READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import DIGITS, STRING, TRUTH, Schema, array, thing
 from roost.compute.inventory import metadefs
-from roost.compute.inventory.metadefs import MOST
+from roost.compute.inventory.metadefs import MOST, MetadefNamespace, NamespaceValues
 from roost.errors import Conflict, NotFound
 
 routes = Table(prefix="/v2/metadefs")
@@ -40,7 +38,7 @@ _SHOWN: Schema = {"type": "object", "required": ["name"]}
 
 
 @dataclass(frozen=True, slots=True)
-class Definitions:
+class DefinitionKind:
     """One kind of thing that a namespace has: where it is kept and shown, and what one may say."""
 
     column: str
@@ -70,14 +68,14 @@ _OBJECT = thing(
     {"name": _NAME},
     {"description": _TEXT, "required": array(_NAME, maxItems=MOST), "properties": {"type": "object"}},
 )
-OBJECTS = Definitions("objects", "object", "objects", _OBJECT)
-PROPERTIES = Definitions("properties", "property", "properties", _PROPERTY)
-TAGS = Definitions("tags", "tag", "tags", thing({"name": _NAME}))
-TYPES = Definitions("resource_types", "resource type", "resource_type_associations", _ASSOCIATION)
+OBJECTS = DefinitionKind("objects", "object", "objects", _OBJECT)
+PROPERTIES = DefinitionKind("properties", "property", "properties", _PROPERTY)
+TAGS = DefinitionKind("tags", "tag", "tags", thing({"name": _NAME}))
+TYPES = DefinitionKind("resource_types", "resource type", "resource_type_associations", _ASSOCIATION)
 KINDS = (OBJECTS, PROPERTIES, TAGS, TYPES)
 
 
-def _view(row: Any) -> dict[str, Any]:
+def _view(row: MetadefNamespace) -> dict[str, Any]:
     own = ("namespace", "display_name", "description", "visibility", "protected")
     said = {key: getattr(row, key) for key in own if getattr(row, key) is not None}
     moments = {"created_at": moment(row.created_at), "updated_at": moment(row.updated_at or row.created_at)}
@@ -87,7 +85,7 @@ def _view(row: Any) -> dict[str, Any]:
     return {**said, "owner": row.project_id, **moments, **links, **held}
 
 
-async def _find(call: Call, connection: AsyncConnection, *, lock: bool = False) -> Any:
+async def _find(call: Call, connection: Connection, *, lock: bool = False) -> MetadefNamespace:
     return await metadefs.find(connection, viewer(call), call.path["namespace"], lock=lock)
 
 
@@ -100,11 +98,10 @@ _QUERY: Schema = {"type": "object", "properties": {"limit": {**DIGITS, "maxLengt
     query=_QUERY,
     response=thing({"namespaces": array(_NAMESPACE), "first": STRING, "schema": STRING}, {"next": STRING}),
 )
-async def index(call: Call) -> Reply:
+async def index(call: Call, connection: Connection) -> Reply:
     """The namespaces that the caller sees, by name, page by page."""
     page = call.page
-    async with call.services.database.autocommit() as connection:
-        found = await metadefs.index(connection, viewer(call), call.query.get("visibility"), page)
+    found = await metadefs.index(connection, viewer(call), call.query.get("visibility"), page)
     base = "/v2/metadefs/namespaces"
     more = len(found) == page.limit and found
     following = {"next": f"{base}?{call.following(found[-1].namespace).partition('?')[2]}"} if more else {}
@@ -113,44 +110,39 @@ async def index(call: Call) -> Reply:
 
 
 @routes.post("/namespaces", rule=_MODIFY, status=201, body=thing({"namespace": _NAME}, _GIVEN), response=_NAMESPACE)
-async def create(call: Call) -> Reply:
+async def create(call: Call, connection: Connection) -> Reply:
     """Add a namespace."""
-    values = {"project_id": call.caller.project_id, **_row(call)}
-    async with call.services.database.begin() as connection:
-        return _view(await metadefs.add(connection, values))
+    return _view(await metadefs.add(connection, {"project_id": call.caller.project_id or "", **_row(call)}))
 
 
-def _row(call: Call) -> dict[str, Any]:
-    return {"project_id" if key == "owner" else key: value for key, value in call.body.items()}
+def _row(call: Call) -> NamespaceValues:
+    values = {"project_id" if key == "owner" else key: value for key, value in call.body.items()}
+    return cast(NamespaceValues, values)
 
 
 @routes.get("/namespaces/{namespace}", rule=_GET, response=_NAMESPACE)
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """A namespace with all that it has."""
-    async with call.services.database.autocommit() as connection:
-        return _view(await _find(call, connection))
+    return _view(await _find(call, connection))
 
 
 @routes.put("/namespaces/{namespace}", rule=_MODIFY, body=thing({"namespace": _NAME}, _GIVEN), response=_NAMESPACE)
-async def update(call: Call) -> Reply:
+async def update(call: Call, connection: Connection) -> Reply:
     """Rename or describe a namespace."""
-    async with call.services.database.begin() as connection:
-        row = await _find(call, connection, lock=True)
-        return _view(await metadefs.change(connection, row, _row(call)))
+    row = await _find(call, connection, lock=True)
+    return _view(await metadefs.change(connection, row, _row(call)))
 
 
 @routes.delete("/namespaces/{namespace}", rule=_MODIFY, status=204)
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, connection: Connection) -> None:
     """Delete a namespace with all that it has, unless it is protected."""
-    async with call.services.database.begin() as connection:
-        await metadefs.delete(connection, await _find(call, connection, lock=True))
-    return None
+    await metadefs.delete(connection, await _find(call, connection, lock=True))
 
 
 # What a namespace has
 
 
-def _missing(kind: Definitions, call: Call) -> NotFound:
+def _missing(kind: DefinitionKind, call: Call) -> NotFound:
     name, namespace = call.path["name"], call.path["namespace"]
     return NotFound(f"The metadata definition {kind.singular} with name={name} was not found in namespace={namespace}.")
 
@@ -160,15 +152,14 @@ def _dated(body: dict[str, Any], before: dict[str, Any] | None = None) -> dict[s
     return {**body, "created_at": (before or {}).get("created_at", now), "updated_at": now}
 
 
-def _declare(kind: Definitions) -> None:
+def _declare(kind: DefinitionKind) -> None:
     path = f"/namespaces/{{namespace}}/{kind.column}"
     listed: Schema = {"type": "object"} if kind is PROPERTIES else array(_SHOWN)
 
     @routes.get(path, rule=_GET, response=thing({kind.shown: listed}, {"schema": STRING}))
-    async def index(call: Call) -> Reply:
+    async def index(call: Call, connection: Connection) -> Reply:
         """All of a namespace."""
-        async with call.services.database.autocommit() as connection:
-            return {kind.shown: kind.view(getattr(await _find(call, connection), kind.column))}
+        return {kind.shown: kind.view(getattr(await _find(call, connection), kind.column))}
 
     async def add(call: Call, body: dict[str, Any]) -> dict[str, Any]:
         async with call.services.database.begin() as connection:
@@ -198,66 +189,59 @@ def _declare(kind: Definitions) -> None:
         _declare_one(kind, path)
 
     @routes.delete(path + "/{name}", rule=_MODIFY, status=204)
-    async def remove(call: Call) -> Reply:
+    async def remove(call: Call, connection: Connection) -> None:
         """Delete one."""
-        async with call.services.database.begin() as connection:
-            row = await _find(call, connection, lock=True)
-            metadefs.check_unprotected(row)
-            held: dict[str, dict[str, Any]] = dict(getattr(row, kind.column))
-            if held.pop(call.path["name"], None) is None:
-                raise _missing(kind, call)
-            await metadefs.keep(connection, row, kind.column, held)
-        return None
+        row = await _find(call, connection, lock=True)
+        metadefs.check_unprotected(row)
+        held: dict[str, dict[str, Any]] = dict(getattr(row, kind.column))
+        if held.pop(call.path["name"], None) is None:
+            raise _missing(kind, call)
+        await metadefs.keep(connection, row, kind.column, held)
 
 
-def _declare_one(kind: Definitions, path: str) -> None:
+def _declare_one(kind: DefinitionKind, path: str) -> None:
     @routes.get(path + "/{name}", rule=_GET, response=_SHOWN)
-    async def show(call: Call) -> Reply:
+    async def show(call: Call, connection: Connection) -> Reply:
         """One of a namespace."""
-        async with call.services.database.autocommit() as connection:
-            held: dict[str, dict[str, Any]] = getattr(await _find(call, connection), kind.column)
+        held: dict[str, dict[str, Any]] = getattr(await _find(call, connection), kind.column)
         if call.path["name"] not in held:
             raise _missing(kind, call)
         return held[call.path["name"]]
 
     @routes.put(path + "/{name}", rule=_MODIFY, body=kind.body, response=_SHOWN)
-    async def update(call: Call) -> Reply:
+    async def update(call: Call, connection: Connection) -> Reply:
         """Replace one, and rename it."""
-        async with call.services.database.begin() as connection:
-            row = await _find(call, connection, lock=True)
-            held: dict[str, dict[str, Any]] = dict(getattr(row, kind.column))
-            before = held.pop(call.path["name"], None)
-            if before is None:
-                raise _missing(kind, call)
-            if call.body["name"] in held:
-                raise Conflict(f"A metadata definition {kind.singular} with that name already exists.")
-            held[call.body["name"]] = _dated(call.body, before)
-            await metadefs.keep(connection, row, kind.column, held)
+        row = await _find(call, connection, lock=True)
+        held: dict[str, dict[str, Any]] = dict(getattr(row, kind.column))
+        before = held.pop(call.path["name"], None)
+        if before is None:
+            raise _missing(kind, call)
+        if call.body["name"] in held:
+            raise Conflict(f"A metadata definition {kind.singular} with that name already exists.")
+        held[call.body["name"]] = _dated(call.body, before)
+        await metadefs.keep(connection, row, kind.column, held)
         return held[call.body["name"]]
 
     @routes.delete(path, rule=_MODIFY, status=204)
-    async def clear(call: Call) -> Reply:
+    async def clear(call: Call, connection: Connection) -> None:
         """Delete all of a namespace."""
-        async with call.services.database.begin() as connection:
-            row = await _find(call, connection, lock=True)
-            metadefs.check_unprotected(row)
-            await metadefs.keep(connection, row, kind.column, {})
-        return None
+        row = await _find(call, connection, lock=True)
+        metadefs.check_unprotected(row)
+        await metadefs.keep(connection, row, kind.column, {})
 
 
 def _declare_tags(path: str) -> None:
     shape = thing({"tags": array(thing({"name": _NAME}), maxItems=MOST)})
 
     @routes.post(path, rule=_MODIFY, status=201, body=shape, response=shape)
-    async def replace(call: Call) -> Reply:
+    async def replace(call: Call, connection: Connection) -> Reply:
         """Give a namespace these tags and no others; with `X-OpenStack-Append`, these too."""
         append = call.headers.get("x-openstack-append", "").lower() == "true"
-        async with call.services.database.begin() as connection:
-            row = await _find(call, connection, lock=True)
-            kept = dict(row.tags) if append else {}
-            await metadefs.keep(
-                connection, row, TAGS.column, {tag["name"]: _dated(tag) for tag in call.body["tags"]} | kept
-            )
+        row = await _find(call, connection, lock=True)
+        kept = dict(row.tags) if append else {}
+        await metadefs.keep(
+            connection, row, TAGS.column, {tag["name"]: _dated(tag) for tag in call.body["tags"]} | kept
+        )
         return {"tags": call.body["tags"]}
 
 
@@ -266,10 +250,9 @@ for _kind in KINDS:
 
 
 @routes.get("/resource_types", rule=_GET, response=thing({"resource_types": array(thing({"name": STRING}))}))
-async def index_types(call: Call) -> Reply:
+async def index_types(call: Call, connection: Connection) -> Reply:
     """The resource types that any namespace which the caller sees is about."""
-    async with call.services.database.autocommit() as connection:
-        found = await metadefs.resource_types(connection, viewer(call))
+    found = await metadefs.resource_types(connection, viewer(call))
     return {"resource_types": [{"name": name} for name in found]}
 
 
@@ -277,7 +260,7 @@ DOCUMENTS: dict[str, Schema] = {
     "namespace": {"name": "namespace", "properties": {"namespace": _NAME, **_GIVEN}, "required": ["namespace"]},
     **{kind.singular.replace(" ", "_"): {"name": kind.singular.replace(" ", "_"), **kind.body} for kind in KINDS},
 }
-"""What clients are told of each, as JSON schemas."""
+"""The JSON schema of each, for clients."""
 DOCUMENTS |= {
     plural: {"name": plural, "properties": {plural: {"type": "array", "items": DOCUMENTS[singular]}}}
     for plural, singular in (

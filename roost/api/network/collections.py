@@ -15,7 +15,7 @@ from roost.api.network.ports import PORTS
 from roost.api.network.routers import ROUTERS
 from roost.api.network.security_groups import GROUPS, RULES_OF_GROUPS
 from roost.api.permissions import MEMBER, READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import STRING, Schema, array, thing
 from roost.errors import Forbidden, Invalid, NotFound
 from roost.network import networks, security
@@ -66,35 +66,31 @@ def _verbs(noun: Noun) -> None:
     @routes.post(
         noun.path, rule=f"create_{noun.singular}", status=201, body=thing({noun.singular: new}), response=shape
     )
-    async def create(call: Call) -> Reply:
+    async def create(call: Call, connection: Connection) -> Reply:
         """Make one."""
         wanted = dict(call.body[noun.singular])
         owner = _owner(call, wanted)
         values = {key: value for key, value in wanted.items() if key not in ("availability_zone_hints", "is_default")}
-        async with call.services.database.begin() as connection:
-            await networks.keep_within(connection, owner, noun.singular)
-            row = await noun.make(call, connection, {**_plain(noun, values), "project_id": owner})
-            views = await noun.views(connection, [row])
+        await networks.keep_within(connection, owner, noun.singular)
+        row = await noun.make(call, connection, {**_plain(noun, values), "project_id": owner})
+        views = await noun.views(connection, [row])
         return {noun.singular: views[0]}
 
     changes = thing({}, {**noun.changeable, **OWNER})
 
     @routes.put(one, rule=f"update_{noun.singular}", owned=True, body=thing({noun.singular: changes}), response=shape)
-    async def update(call: Call) -> Reply:
+    async def update(call: Call, connection: Connection) -> Reply:
         """Change one."""
         wanted = {key: value for key, value in call.body[noun.singular].items() if key not in (*OWNER, "is_default")}
-        async with call.services.database.begin() as connection:
-            row = await noun.owned(call, connection, "update")
-            await noun.change(call, connection, row, _plain(noun, wanted))
-            views = await noun.views(connection, [await noun.find(call, connection, row.id)])
+        row = await noun.owned(call, connection, "update")
+        await noun.change(call, connection, row, _plain(noun, wanted))
+        views = await noun.views(connection, [await noun.find(call, connection, row.id)])
         return {noun.singular: views[0]}
 
     @routes.delete(one, rule=f"delete_{noun.singular}", owned=True, status=204)
-    async def delete(call: Call) -> Reply:
+    async def delete(call: Call, connection: Connection) -> None:
         """Delete one."""
-        async with call.services.database.begin() as connection:
-            await noun.remove(connection, await noun.owned(call, connection, "delete"))
-        return None
+        await noun.remove(connection, await noun.owned(call, connection, "delete"))
 
 
 def _owner(call: Call, wanted: Values) -> str:
@@ -133,10 +129,9 @@ def _tags(noun: Noun) -> None:
         return tags
 
     @routes.get(path, rule=f"get_{noun.singular}", response=shape)
-    async def index(call: Call) -> Reply:
+    async def index(call: Call, connection: Connection) -> Reply:
         """The tags of one."""
-        async with call.services.database.autocommit() as connection:
-            return {"tags": list((await noun.find(call, connection, call.path[noun.variable])).tags)}
+        return {"tags": list((await noun.find(call, connection, call.path[noun.variable])).tags)}
 
     @routes.put(path, rule=f"update_{noun.singular}", owned=True, body=thing({"tags": array(tag)}), response=shape)
     async def replace(call: Call) -> Reply:
@@ -144,22 +139,19 @@ def _tags(noun: Noun) -> None:
         return {"tags": await _set(call, lambda _: call.body["tags"])}
 
     @routes.put(f"{path}/{{tag}}", rule=f"update_{noun.singular}", owned=True, status=201)
-    async def add(call: Call) -> Reply:
+    async def add(call: Call) -> None:
         """Give it one tag more."""
         await _set(call, lambda tags: [*tags, call.path["tag"]])
-        return None
 
     @routes.delete(f"{path}/{{tag}}", rule=f"update_{noun.singular}", owned=True, status=204)
-    async def remove(call: Call) -> Reply:
+    async def remove(call: Call) -> None:
         """Take a tag off."""
         await _set(call, partial(_without, tag=call.path["tag"]))
-        return None
 
     @routes.delete(path, rule=f"update_{noun.singular}", owned=True, status=204)
-    async def clear(call: Call) -> Reply:
+    async def clear(call: Call) -> None:
         """Take all tags off."""
         await _set(call, lambda _: [])
-        return None
 
 
 def _without(tags: list[str], tag: str) -> list[str]:

@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api.network.networks import NETWORKS
 from roost.api.network.nouns import TEXT, Noun, Values
 from roost.api.network.ports import PORTS
-from roost.api.routes import Call
+from roost.api.routes import Call, Connection
 from roost.api.schemas import NULLABLE_STRING, STRING, Schema
 from roost.network import floating, stored
 
 
-async def _make_floating(call: Call, connection: AsyncConnection, values: Values) -> Any:
+async def _make_floating(call: Call, connection: Connection, values: Values) -> Any:
     pointed = _pointed(values)
     network = await NETWORKS.find(call, connection, values["floating_network_id"])
     row = await floating.create(connection, network, values)
@@ -22,7 +20,7 @@ async def _make_floating(call: Call, connection: AsyncConnection, values: Values
     return await FLOATING.find(call, connection, row.id)
 
 
-async def _change_floating(call: Call, connection: AsyncConnection, row: Any, values: Values) -> None:
+async def _change_floating(call: Call, connection: Connection, row: Any, values: Values) -> None:
     pointed = _pointed(values)
     if "port_id" in pointed:
         await _point(call, connection, row, pointed)
@@ -34,7 +32,7 @@ def _pointed(values: Values) -> Values:
     return {key: values.pop(key) for key in ("port_id", "fixed_ip_address") if key in values}
 
 
-async def _point(call: Call, connection: AsyncConnection, row: Any, pointed: Values) -> None:
+async def _point(call: Call, connection: Connection, row: Any, pointed: Values) -> None:
     port = None
     if pointed.get("port_id") is not None:
         port = await PORTS.find(call, connection, pointed["port_id"])
@@ -43,7 +41,7 @@ async def _point(call: Call, connection: AsyncConnection, row: Any, pointed: Val
     await floating.point(connection, row, port, pointed.get("fixed_ip_address"))
 
 
-async def _more_of_floating(connection: AsyncConnection, found: Sequence[Any]) -> dict[str, Values]:
+async def _more_of_floating(connection: Connection, found: Sequence[Any]) -> dict[str, Values]:
     ids = [row.port_id for row in found if row.port_id]
     held = await stored.ports_by_id(connection, ids)
     shown = ("name", "network_id", "mac_address", "admin_state_up", "device_id", "device_owner")

@@ -1,14 +1,12 @@
 """Lists of the network API: a page of what the caller sees, filtered and sorted as it asks."""
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api.network.nouns import Noun, Values, viewer
-from roost.api.routes import Call
+from roost.api.routes import Call, Connection
 from roost.errors import Invalid
 from roost.store.pages import PageRequest, UnknownMarker
 
 
-async def read(noun: Noun, call: Call, connection: AsyncConnection) -> tuple[list[Values], bool]:
+async def read(noun: Noun, call: Call, connection: Connection) -> tuple[list[Values], bool]:
     """A page, and whether there is more. What the database cannot filter is filtered here, batch by batch."""
     most = call.services.settings.max_limit
     asked = call.query.get("limit", "")

@@ -3,22 +3,20 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api.network.nouns import DESCRIBED, MOST, TEXT, Noun, Values
-from roost.api.routes import Call
+from roost.api.routes import Call, Connection
 from roost.api.schemas import NULLABLE_STRING, STRING, TRUTH, Schema, array, thing
 from roost.errors import Forbidden
 from roost.network import networks, stored
 
 
-async def _make_network(call: Call, connection: AsyncConnection, values: Values) -> Any:
+async def _make_network(call: Call, connection: Connection, values: Values) -> Any:
     values = _external(values)
     networks.refuse_shared(values, call.caller.is_admin)
     return await stored.NETWORKS.add(connection, values)
 
 
-async def _change_network(call: Call, connection: AsyncConnection, row: Any, values: Values) -> None:
+async def _change_network(call: Call, connection: Connection, row: Any, values: Values) -> None:
     changes = _external(values)
     networks.refuse_shared(changes, call.caller.is_admin)
     await stored.NETWORKS.change(connection, row.id, changes)
@@ -29,7 +27,7 @@ def _external(values: Values) -> Values:
     return {**renamed, "external": values["router:external"]} if "router:external" in values else renamed
 
 
-async def _more_of_networks(connection: AsyncConnection, found: Sequence[Any]) -> dict[str, Values]:
+async def _more_of_networks(connection: Connection, found: Sequence[Any]) -> dict[str, Values]:
     by_network = await stored.subnets_of(connection, [row.id for row in found])
     return {
         row.id: {
@@ -67,26 +65,26 @@ NETWORKS = Noun(
 # Subnets
 
 
-async def find_network(call: Call, connection: AsyncConnection, network_id: str, *, own: bool) -> Any:
+async def find_network(call: Call, connection: Connection, network_id: str, *, own: bool) -> Any:
     network = await NETWORKS.find(call, connection, network_id)
     if own and network.project_id != call.caller.project_id and not call.caller.is_admin:
         raise Forbidden("Only the owner of a network divides it.")
     return network
 
 
-async def _make_subnet(call: Call, connection: AsyncConnection, values: Values) -> Any:
+async def _make_subnet(call: Call, connection: Connection, values: Values) -> Any:
     network = await find_network(call, connection, values["network_id"], own=True)
     return await networks.add_subnet(connection, network, networks.subnet_values(values))
 
 
-async def _change_subnet(call: Call, connection: AsyncConnection, row: Any, values: Values) -> None:
+async def _change_subnet(call: Call, connection: Connection, row: Any, values: Values) -> None:
     kept = {"cidr": row.cidr, "ip_version": row.ip_version, "gateway_ip": row.gateway_ip}
     pools = {"allocation_pools": values.get("allocation_pools", row.allocation_pools)}
     checked = networks.subnet_values({**kept, **pools, **values})
     await stored.SUBNETS.change(connection, row.id, {key: checked[key] for key in values})
 
 
-async def _more_of_subnets(connection: AsyncConnection, found: Sequence[Any]) -> dict[str, Values]:
+async def _more_of_subnets(connection: Connection, found: Sequence[Any]) -> dict[str, Values]:
     nothing = {"ipv6_address_mode": None, "ipv6_ra_mode": None, "segment_id": None, "subnetpool_id": None}
     return {row.id: nothing for row in found}
 

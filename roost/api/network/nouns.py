@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from roost.api.routes import Call
+from roost.api.routes import Call, Connection
 from roost.api.schemas import STRING, Schema, array, thing
 from roost.errors import NotFound
 from roost.network.stored import NetworkViewer, StoredNoun
 from roost.turns import spread
 
 Values = dict[str, Any]
-MoreOf = Callable[[AsyncConnection, Sequence[Any]], Awaitable[dict[str, Values]]]
+MoreOf = Callable[[Connection, Sequence[Any]], Awaitable[dict[str, Values]]]
 """What else is shown of rows, by their ids."""
 
 
@@ -42,9 +40,9 @@ class Noun:
     makeable: Mapping[str, Schema]
     changeable: Mapping[str, Schema]
     required: tuple[str, ...]
-    make: Callable[[Call, AsyncConnection, Values], Awaitable[Any]]
-    change: Callable[[Call, AsyncConnection, Any, Values], Awaitable[None]]
-    remove: Callable[[AsyncConnection, Any], Awaitable[None]]
+    make: Callable[[Call, Connection, Values], Awaitable[Any]]
+    change: Callable[[Call, Connection, Any, Values], Awaitable[None]]
+    remove: Callable[[Connection, Any], Awaitable[None]]
     more: MoreOf
 
     @property
@@ -61,20 +59,20 @@ class Noun:
         """What to say of one that is not there."""
         return NotFound(f"{self.title} {identifier} could not be found.")
 
-    async def find(self, call: Call, connection: AsyncConnection, identifier: str) -> Any:
+    async def find(self, call: Call, connection: Connection, identifier: str) -> Any:
         """One that the caller sees."""
         row = await self.stored.find(connection, identifier, viewer(call))
         if row is None:
             raise self.missing(identifier)
         return row
 
-    async def owned(self, call: Call, connection: AsyncConnection, verb: str) -> Any:
+    async def owned(self, call: Call, connection: Connection, verb: str) -> Any:
         """One that the caller may change."""
         row = await self.find(call, connection, call.path[self.variable])
         call.permit(f"{verb}_{self.singular}", project_id=row.project_id)
         return row
 
-    async def views(self, connection: AsyncConnection, found: Sequence[Any]) -> list[Values]:
+    async def views(self, connection: Connection, found: Sequence[Any]) -> list[Values]:
         """As they are shown."""
         more = await self.more(connection, found)
         return await spread(lambda row: {**_basics(self.stored, row), **more[row.id]}, found)

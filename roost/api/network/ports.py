@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api.network.networks import find_network
 from roost.api.network.nouns import DESCRIBED, FIXED, MOST, TEXT, Noun, Values
-from roost.api.routes import Call
+from roost.api.routes import Call, Connection
 from roost.api.schemas import STRING, TRUTH, Schema, array, thing
 from roost.errors import Conflict, Invalid
 from roost.network import networks, security, stored
@@ -15,7 +13,7 @@ from roost.network import networks, security, stored
 _MAC: Schema = {"type": "string", "pattern": "^([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}$"}
 
 
-async def _make_port(call: Call, connection: AsyncConnection, values: Values) -> Any:
+async def _make_port(call: Call, connection: Connection, values: Values) -> Any:
     network = await find_network(call, connection, values.pop("network_id"), own=False)
     fixed = values.pop("fixed_ips", None)
     values.pop("binding:vnic_type", None)
@@ -27,7 +25,7 @@ async def _make_port(call: Call, connection: AsyncConnection, values: Values) ->
     return await networks.add_port(connection, network, values, fixed)
 
 
-async def _change_port(call: Call, connection: AsyncConnection, row: Any, values: Values) -> None:
+async def _change_port(call: Call, connection: Connection, row: Any, values: Values) -> None:
     changes = dict(values)
     fixed = changes.pop("fixed_ips", None)
     if fixed is not None:
@@ -42,7 +40,7 @@ async def _change_port(call: Call, connection: AsyncConnection, row: Any, values
     await stored.PORTS.change(connection, row.id, changes)
 
 
-async def _more_of_ports(connection: AsyncConnection, found: Sequence[Any]) -> dict[str, Values]:
+async def _more_of_ports(connection: Connection, found: Sequence[Any]) -> dict[str, Values]:
     held = await networks.addresses_of(connection, [row.id for row in found])
     owners = {row.project_id for row in found if row.security_groups is None}
     defaults = {owner: (await security.default_group(connection, owner)).id for owner in sorted(owners)}

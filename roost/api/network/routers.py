@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api.network.networks import NETWORKS, SUBNETS
 from roost.api.network.nouns import DESCRIBED, FIXED, MOST, TEXT, Noun, Values
 from roost.api.network.ports import PORTS
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import STRING, TRUTH, Schema, array, thing
 from roost.errors import Invalid
 from roost.network import networks, routers, stored
@@ -16,14 +14,14 @@ from roost.network import networks, routers, stored
 routes = Table(prefix="/v2.0")
 
 
-async def _make_router(call: Call, connection: AsyncConnection, values: Values) -> Any:
+async def _make_router(call: Call, connection: Connection, values: Values) -> Any:
     gateway = values.pop("external_gateway_info", None)
     row = await stored.ROUTERS.add(connection, _routed(values))
     await _lead(call, connection, row, gateway)
     return await ROUTERS.find(call, connection, row.id)
 
 
-async def _change_router(call: Call, connection: AsyncConnection, row: Any, values: Values) -> None:
+async def _change_router(call: Call, connection: Connection, row: Any, values: Values) -> None:
     if "external_gateway_info" in values:
         await _lead(call, connection, row, values.pop("external_gateway_info"))
     await stored.ROUTERS.change(connection, row.id, _routed(values))
@@ -33,14 +31,14 @@ def _routed(values: Values) -> Values:
     return {key: value for key, value in values.items() if key not in _NEITHER}
 
 
-async def _lead(call: Call, connection: AsyncConnection, row: Any, gateway: Values | None) -> None:
+async def _lead(call: Call, connection: Connection, row: Any, gateway: Values | None) -> None:
     said = gateway or {}
     network = await NETWORKS.find(call, connection, said["network_id"]) if said else None
     snat = said.get("enable_snat", True)
     await routers.set_gateway(connection, row, network, said.get("external_fixed_ips"), snat=snat)
 
 
-async def _more_of_routers(connection: AsyncConnection, found: Sequence[Any]) -> dict[str, Values]:
+async def _more_of_routers(connection: Connection, found: Sequence[Any]) -> dict[str, Values]:
     held = await routers.gateways(connection, [row.id for row in found])
     return {
         row.id: {
@@ -95,30 +93,28 @@ _ONE_OF: Schema = {**thing({}, {"subnet_id": STRING, "port_id": STRING}), "minPr
 @routes.put(
     "/routers/{router_id}/add_router_interface", rule="update_router", owned=True, body=_ONE_OF, response=_INTERFACE
 )
-async def add_interface(call: Call) -> Reply:
+async def add_interface(call: Call, connection: Connection) -> Reply:
     """Connect a router to a subnet, or by a port."""
-    async with call.services.database.begin() as connection:
-        router = await ROUTERS.owned(call, connection, "update")
-        if "port_id" in call.body:
-            port = await routers.add_port(connection, router, await PORTS.find(call, connection, call.body["port_id"]))
-        else:
-            subnet = await SUBNETS.find(call, connection, call.body["subnet_id"])
-            network = await NETWORKS.find(call, connection, subnet.network_id)
-            port = await routers.add_interface(connection, router, subnet, network)
-        held = (await networks.addresses_of(connection, [port.id])).get(port.id)
-        if not held:
-            raise Invalid(f"Port {port.id} has no address on a subnet.")
+    router = await ROUTERS.owned(call, connection, "update")
+    if "port_id" in call.body:
+        port = await routers.add_port(connection, router, await PORTS.find(call, connection, call.body["port_id"]))
+    else:
+        subnet = await SUBNETS.find(call, connection, call.body["subnet_id"])
+        network = await NETWORKS.find(call, connection, subnet.network_id)
+        port = await routers.add_interface(connection, router, subnet, network)
+    held = (await networks.addresses_of(connection, [port.id])).get(port.id)
+    if not held:
+        raise Invalid(f"Port {port.id} has no address on a subnet.")
     return _interface(router, port, held[0]["subnet_id"])
 
 
 @routes.put(
     "/routers/{router_id}/remove_router_interface", rule="update_router", owned=True, body=_ONE_OF, response=_INTERFACE
 )
-async def remove_interface(call: Call) -> Reply:
+async def remove_interface(call: Call, connection: Connection) -> Reply:
     """Take a router off a subnet, or off a port, which is gone then."""
-    async with call.services.database.begin() as connection:
-        router = await ROUTERS.owned(call, connection, "update")
-        port, subnet_id = await routers.remove_interface(connection, router, call.body)
+    router = await ROUTERS.owned(call, connection, "update")
+    port, subnet_id = await routers.remove_interface(connection, router, call.body)
     return _interface(router, port, subnet_id)
 
 

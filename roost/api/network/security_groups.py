@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from roost.api.network.nouns import DESCRIBED, TEXT, Noun, Values
-from roost.api.routes import Call
+from roost.api.routes import Call, Connection
 from roost.api.schemas import NULLABLE_STRING, STRING, TRUTH, Schema
 from roost.errors import Conflict
 from roost.network import security, stored
@@ -14,17 +12,17 @@ from roost.network import security, stored
 _RANGE: Schema = {"type": ["integer", "null"], "minimum": 0, "maximum": 65535}
 
 
-async def _make_group(call: Call, connection: AsyncConnection, values: Values) -> Any:
+async def _make_group(call: Call, connection: Connection, values: Values) -> Any:
     return await security.create(connection, values)
 
 
-async def _change_group(call: Call, connection: AsyncConnection, row: Any, values: Values) -> None:
+async def _change_group(call: Call, connection: Connection, row: Any, values: Values) -> None:
     if row.name == "default" and values.get("name", row.name) != row.name:
         raise Conflict("Updating default security group not allowed.")
     await stored.SECURITY_GROUPS.change(connection, row.id, values)
 
 
-async def _more_of_groups(connection: AsyncConnection, found: Sequence[Any]) -> dict[str, Values]:
+async def _more_of_groups(connection: Connection, found: Sequence[Any]) -> dict[str, Values]:
     by_group = await security.rules_of(connection, [row.id for row in found])
     every = [rule for rules in by_group.values() for rule in rules]
     shown = dict(zip((rule.id for rule in every), await RULES_OF_GROUPS.views(connection, every), strict=True))
@@ -34,7 +32,7 @@ async def _more_of_groups(connection: AsyncConnection, found: Sequence[Any]) -> 
     }
 
 
-async def _make_rule(call: Call, connection: AsyncConnection, values: Values) -> Any:
+async def _make_rule(call: Call, connection: Connection, values: Values) -> Any:
     group = await GROUPS.find(call, connection, values["security_group_id"])
     call.permit("create_security_group_rule", project_id=group.project_id)
     if values.get("remote_group_id") is not None:
@@ -42,15 +40,15 @@ async def _make_rule(call: Call, connection: AsyncConnection, values: Values) ->
     return await security.add_rule(connection, {**values, "project_id": group.project_id})
 
 
-async def _change_rule(call: Call, connection: AsyncConnection, row: Any, values: Values) -> None:
+async def _change_rule(call: Call, connection: Connection, row: Any, values: Values) -> None:
     await stored.SECURITY_GROUP_RULES.change(connection, row.id, values)
 
 
-async def _remove_rule(connection: AsyncConnection, row: Any) -> None:
+async def _remove_rule(connection: Connection, row: Any) -> None:
     await stored.SECURITY_GROUP_RULES.remove(connection, row.id)
 
 
-async def _more_of_rules(connection: AsyncConnection, found: Sequence[Any]) -> dict[str, Values]:
+async def _more_of_rules(connection: Connection, found: Sequence[Any]) -> dict[str, Values]:
     return {row.id: {"normalized_cidr": row.remote_ip_prefix, "remote_address_group_id": None} for row in found}
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from roost.api.permissions import ADMIN, ANYONE, READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import INTEGER, STRING, Schema, thing
 from roost.compute.inventory import quotas
 from roost.volume import volumes
@@ -40,13 +40,12 @@ _ABSOLUTE = thing(dict.fromkeys((*_USED.values(), *_MOST.values(), *_NONE), INTE
     rule="limits_extension:used_limits",
     response=thing({"limits": thing({"rate": {"const": []}, "absolute": _ABSOLUTE})}),
 )
-async def show_limits(call: Call) -> Reply:
+async def show_limits(call: Call, connection: Connection) -> Reply:
     """Show the limits of a project, and what is used of them."""
     project_id = call.query.get("project_id") or call.caller.project_id or ""
     if project_id != call.caller.project_id:
         call.permit("limits_extension:other_project")
-    async with call.services.database.autocommit() as connection:
-        most, used = await volumes.limits(connection, project_id), await volumes.used(connection, project_id)
+    most, used = await volumes.limits(connection, project_id), await volumes.used(connection, project_id)
     absolute = {shown: most[name] for name, shown in _MOST.items()} | {
         shown: used[name] for name, shown in _USED.items()
     }
@@ -54,14 +53,13 @@ async def show_limits(call: Call) -> Reply:
 
 
 @routes.get("/os-quota-sets/{project_id}", rule=_SETS + "show", owned=True, response=_SET)
-async def show(call: Call) -> Reply:
+async def show(call: Call, connection: Connection) -> Reply:
     """The quotas of a project; with `usage`, what it has too."""
     project_id = call.path["project_id"]
     call.permit(_SETS + "show", project_id=project_id)
-    async with call.services.database.autocommit() as connection:
-        most, used = await volumes.limits(connection, project_id), await volumes.used(connection, project_id)
+    most, used = await volumes.limits(connection, project_id), await volumes.used(connection, project_id)
     shown: dict[str, Any] = dict(most)
-    if call.query.get("usage", "").lower() == "true":
+    if call.flag("usage"):
         shown = {name: {"limit": most[name], "in_use": used[name], "reserved": 0, "allocated": 0} for name in QUOTAS}
     return {"quota_set": {"id": project_id, **shown}}
 
@@ -74,20 +72,17 @@ async def show_defaults(call: Call) -> Reply:
 
 
 @routes.put("/os-quota-sets/{project_id}", rule=_SETS + "update", body=thing({"quota_set": _ASKED}), response=_SET)
-async def update(call: Call) -> Reply:
+async def update(call: Call, connection: Connection) -> Reply:
     """Set quotas of a project."""
     project_id = call.path["project_id"]
-    async with call.services.database.begin() as connection:
-        await quotas.change(connection, QUOTAS, project_id, call.body["quota_set"], force=True)
-        return {"quota_set": await volumes.limits(connection, project_id)}
+    await quotas.change(connection, QUOTAS, project_id, call.body["quota_set"], force=True)
+    return {"quota_set": await volumes.limits(connection, project_id)}
 
 
 @routes.delete("/os-quota-sets/{project_id}", rule=_SETS + "delete")
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, connection: Connection) -> None:
     """Give a project the default quotas again."""
-    async with call.services.database.begin() as connection:
-        await quotas.reset(connection, call.path["project_id"], QUOTAS)
-    return None
+    await quotas.reset(connection, call.path["project_id"], QUOTAS)
 
 
 @routes.get("/os-quota-class-sets/{name}", rule=_CLASSES + "get", response=_CLASS)
@@ -97,10 +92,7 @@ async def show_class(call: Call) -> Reply:
 
 
 @routes.put(
-    "/os-quota-class-sets/{name}",
-    rule=_CLASSES + "update",
-    body=thing({"quota_class_set": _ASKED}),
-    response=_CLASS,
+    "/os-quota-class-sets/{name}", rule=_CLASSES + "update", body=thing({"quota_class_set": _ASKED}), response=_CLASS
 )
 async def update_class(call: Call) -> Reply:
     """Set quotas of a class."""

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
+from roost.api.fields import FieldTable, ShownField, always, column
 from roost.api.permissions import ADMIN, MEMBER, READER, Permission
-from roost.api.routes import Call, Reply, Table
+from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import INTEGER, NULLABLE_STRING, STRING, TRUTH, UUID, Schema, array, by_name, thing
 from roost.api.versions import Version
 from roost.api.volume.types import owner
@@ -39,9 +38,10 @@ class VolumeNoun:
 
     singular: str
     kind: StoredKind
-    view: Callable[[Call, Any], dict[str, Any]]
-    shape: Schema
-    brief: Callable[[Call, Any], dict[str, Any]]
+    full: FieldTable[Any]
+    brief: FieldTable[Any]
+    linked: bool
+    """Whether its address is shown."""
 
     @property
     def plural(self) -> str:
@@ -49,7 +49,7 @@ class VolumeNoun:
         return f"{self.singular}s"
 
     @property
-    def one(self) -> str:
+    def path(self) -> str:
         """The path of one."""
         return f"/{self.plural}/{{{self.singular}_id}}"
 
@@ -57,7 +57,20 @@ class VolumeNoun:
         """The permission for doing this."""
         return f"volume:{verb}_{self.singular}" if self.singular == "snapshot" else f"volume:{verb}"
 
-    async def owned(self, call: Call, connection: AsyncConnection, verb: str) -> Any:
+    def view(self, call: Call, row: Any, *, brief: bool = False) -> dict[str, Any]:
+        """One as clients see it."""
+        shown = (self.brief if brief else self.full).show(row, call.version)
+        return {**shown, "links": _links(call, row)} if self.linked else shown
+
+    def schema(self, version: Version, *, brief: bool = False) -> Schema:
+        """What one looks like."""
+        return (self.brief if brief else self.full).schema(version, **({"links": _LINKS} if self.linked else {}))
+
+    def one(self, version: Version) -> Schema:
+        """What an answer with one of them is."""
+        return thing({self.singular: self.schema(version)})
+
+    async def owned(self, call: Call, connection: Connection, verb: str) -> Any:
         """The one of this path, if the caller may do this to it."""
         row = await self.kind.find(connection, owner(call), call.path[f"{self.singular}_id"])
         call.permit(self.rule(verb), project_id=row.project_id)
@@ -68,101 +81,75 @@ def _moment(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")
 
 
+_ATTACHMENT = FieldTable[Any](
+    column("id", STRING),
+    column("volume_id", STRING, "id"),
+    column("attachment_id", STRING),
+    column("server_id", STRING),
+    column("device", STRING),
+    ShownField("attached_at", NULLABLE_STRING, lambda row: _moment(row.attached_at)),
+    always("host_name", None),
+)
+_ALL: tuple[ShownField[Any], ...] = (
+    column("id", STRING),
+    column("name", STRING),
+    column("description", NULLABLE_STRING),
+    column("size", INTEGER),
+    column("metadata", by_name(STRING)),
+    ShownField("created_at", NULLABLE_STRING, lambda row: _moment(row.created_at)),
+    ShownField("updated_at", NULLABLE_STRING, lambda row: _moment(row.updated_at)),
+    always("consumes_quota", True, since=Version(3, 65)),
+)
+_VOLUME = FieldTable[Any](
+    *_ALL,
+    ShownField("status", STRING, lambda row: "available" if row.server_id is None else "in-use"),
+    ShownField(
+        "attachments",
+        array(_ATTACHMENT.schema()),
+        lambda row: [] if row.server_id is None else [_ATTACHMENT.show(row)],
+    ),
+    column("user_id", STRING),
+    column("snapshot_id", NULLABLE_STRING),
+    column("source_volid", NULLABLE_STRING),
+    always("availability_zone", ZONE),
+    ShownField("bootable", STRING, lambda row: str(row.bootable).lower()),
+    column("volume_type", STRING, "type_name"),
+    *(always(name, False) for name in ("encrypted", "multiattach")),
+    *(always(name, None) for name in ("consistencygroup_id", "replication_status", "migration_status")),
+    column("os-vol-tenant-attr:tenant_id", STRING, "project_id"),
+    ShownField(
+        "volume_image_metadata",
+        by_name(STRING),
+        lambda row: row.image_metadata,
+        when=lambda row: bool(row.image_metadata),
+    ),
+    always("group_id", None, since=Version(3, 13)),
+    always("service_uuid", None, since=Version(3, 48)),
+    always("shared_targets", False, since=Version(3, 48)),
+    column("volume_type_id", STRING, since=Version(3, 63)),
+)
+_BRIEF_SNAPSHOT = FieldTable[Any](
+    *_ALL,
+    column("volume_id", STRING),
+    always("status", "available"),
+    always("group_snapshot_id", None, since=Version(3, 14)),
+    column("user_id", STRING, since=Version(3, 41)),
+)
+_SNAPSHOT = FieldTable[Any](
+    *_BRIEF_SNAPSHOT.fields,
+    always("os-extended-snapshot-attributes:progress", "100%"),
+    column("os-extended-snapshot-attributes:project_id", STRING, "project_id"),
+)
+
+
 def _links(call: Call, row: Any) -> list[dict[str, str]]:
-    return [{"rel": rel, "href": f"{call.base}/{part}volumes/{row.id}"} for rel, part in _RELATIONS]
+    places = (("self", f"{call.base}/v3"), ("bookmark", call.base))
+    return [{"rel": rel, "href": f"{place}/volumes/{row.id}"} for rel, place in places]
 
 
-_RELATIONS = (("self", "v3/"), ("bookmark", ""))
-_ATTACHMENT = thing(
-    dict.fromkeys(("id", "volume_id", "attachment_id", "server_id", "device"), STRING)
-    | dict.fromkeys(("attached_at", "host_name"), NULLABLE_STRING)
-)
-_SINCE: Mapping[str, tuple[Version, Schema, Callable[[Any], Any]]] = {
-    "group_id": (Version(3, 13), _NULL, lambda row: None),
-    "service_uuid": (Version(3, 48), _NULL, lambda row: None),
-    "shared_targets": (Version(3, 48), TRUTH, lambda row: False),
-    "volume_type_id": (Version(3, 63), STRING, lambda row: row.volume_type_id),
-    "consumes_quota": (Version(3, 65), TRUTH, lambda row: True),
-}
-"""What later versions show of a volume."""
-_VOLUME = thing(
-    {
-        **dict.fromkeys(("id", "name", "status", "availability_zone", "user_id", "volume_type", "bootable"), STRING),
-        **dict.fromkeys(("description", "created_at", "updated_at", "snapshot_id", "source_volid"), NULLABLE_STRING),
-        **dict.fromkeys(("encrypted", "multiattach"), TRUTH),
-        **dict.fromkeys(("consistencygroup_id", "replication_status", "migration_status"), _NULL),
-        "size": INTEGER,
-        "metadata": by_name(STRING),
-        "attachments": array(_ATTACHMENT),
-        "links": _LINKS,
-        "os-vol-tenant-attr:tenant_id": STRING,
-    },
-    {"volume_image_metadata": by_name(STRING), **{name: shape for name, (_, shape, _) in _SINCE.items()}},
-)
-
-
-def _volume(call: Call, row: Any) -> dict[str, Any]:
-    kept = ("id", "name", "description", "size", "metadata", "user_id", "snapshot_id", "source_volid")
-    attachment = {
-        **{"id": row.id, "volume_id": row.id, "attachment_id": row.attachment_id, "server_id": row.server_id},
-        **{"device": row.device, "attached_at": _moment(row.attached_at), "host_name": None},
-    }
-    return {
-        **{key: getattr(row, key) for key in kept},
-        "status": "available" if row.server_id is None else "in-use",
-        "attachments": [] if row.server_id is None else [attachment],
-        "availability_zone": ZONE,
-        "bootable": str(row.bootable).lower(),
-        "volume_type": row.type_name,
-        "created_at": _moment(row.created_at),
-        "updated_at": _moment(row.updated_at),
-        **dict.fromkeys(("encrypted", "multiattach"), False),
-        **dict.fromkeys(("consistencygroup_id", "replication_status", "migration_status")),
-        "links": _links(call, row),
-        "os-vol-tenant-attr:tenant_id": row.project_id,
-        **({"volume_image_metadata": row.image_metadata} if row.image_metadata else {}),
-        **{name: value(row) for name, (since, _, value) in _SINCE.items() if call.version >= since},
-    }
-
-
-_SNAPSHOT = thing(
-    {
-        **dict.fromkeys(("id", "name", "volume_id", "status"), STRING),
-        **dict.fromkeys(("description", "created_at", "updated_at"), NULLABLE_STRING),
-        "size": INTEGER,
-        "metadata": by_name(STRING),
-        "os-extended-snapshot-attributes:progress": STRING,
-        "os-extended-snapshot-attributes:project_id": STRING,
-    },
-    {"user_id": STRING, "group_snapshot_id": _NULL, "consumes_quota": TRUTH},
-)
-
-
-def _snapshot(call: Call, row: Any) -> dict[str, Any]:
-    later = {"group_snapshot_id": (Version(3, 14), None), "user_id": (Version(3, 41), row.user_id)}
-    later["consumes_quota"] = (Version(3, 65), True)
-    return {
-        **{key: getattr(row, key) for key in ("id", "name", "description", "volume_id", "size", "metadata")},
-        "status": "available",
-        "created_at": _moment(row.created_at),
-        "updated_at": _moment(row.updated_at),
-        "os-extended-snapshot-attributes:progress": "100%",
-        "os-extended-snapshot-attributes:project_id": row.project_id,
-        **{name: value for name, (since, value) in later.items() if call.version >= since},
-    }
-
-
-def _brief_snapshot(call: Call, row: Any) -> dict[str, Any]:
-    hidden = "os-extended-snapshot-attributes:"
-    return {key: value for key, value in _snapshot(call, row).items() if not key.startswith(hidden)}
-
-
-def _brief_volume(call: Call, row: Any) -> dict[str, Any]:
-    return {"id": row.id, "name": row.name, "links": _links(call, row)}
-
-
-VOLUMES = VolumeNoun("volume", stored.VOLUMES, _volume, _VOLUME, _brief_volume)
-SNAPSHOTS = VolumeNoun("snapshot", stored.SNAPSHOTS, _snapshot, _SNAPSHOT, _brief_snapshot)
+_BRIEF = FieldTable[Any](column("id", STRING), column("name", STRING))
+VOLUMES = VolumeNoun("volume", stored.VOLUMES, _VOLUME, _BRIEF, linked=True)
+SNAPSHOTS = VolumeNoun("snapshot", stored.SNAPSHOTS, _SNAPSHOT, _BRIEF_SNAPSHOT, linked=False)
 NOUNS = (VOLUMES, SNAPSHOTS)
 
 RULES = (
@@ -179,30 +166,29 @@ RULES = (
 
 
 def _lists(noun: VolumeNoun) -> None:
-    linked = {f"{noun.plural}_links": _LINKS}
+    def declare(path: str, *, brief: bool) -> None:
+        def answer(version: Version) -> Schema:
+            return thing({noun.plural: array(noun.schema(version, brief=brief))}, {f"{noun.plural}_links": _LINKS})
 
-    def declare(path: str, view: Callable[[Call, Any], dict[str, Any]], shape: Schema) -> None:
-        @routes.get(path, rule=noun.rule("get"), query=_QUERY, response=thing({noun.plural: array(shape)}, linked))
+        @routes.get(path, rule=noun.rule("get"), query=_QUERY, response=answer)
         async def index(call: Call) -> Reply:
             """List those of the project, page by page; `all_tenants` lists those of all projects."""
             page = PageRequest(call.page.limit, call.page.marker, int(call.query.get("offset") or 0))
             project_id, asked, sorts = _whose(call), _asked(call), _sorts(call)
             async with call.services.database.autocommit() as connection:
                 found = await noun.kind.index(connection, project_id, asked, sorts, page)
-            body: dict[str, Any] = {noun.plural: await spread(lambda row: view(call, row), found)}
+            body: dict[str, Any] = {noun.plural: await spread(lambda row: noun.view(call, row, brief=brief), found)}
             if found and len(found) == page.limit:
                 body[f"{noun.plural}_links"] = [{"rel": "next", "href": call.following(found[-1].id)}]
             return body
 
-    brief = {name: shape for name, shape in noun.shape["properties"].items() if not name.startswith("os-ext")}
-    shape = thing({}, brief)
-    declare(f"/{noun.plural}", noun.brief, shape)
-    declare(f"/{noun.plural}/detail", noun.view, noun.shape)
+    declare(f"/{noun.plural}", brief=True)
+    declare(f"/{noun.plural}/detail", brief=False)
 
 
 def _whose(call: Call) -> str | None:
     """The project whose things are listed; None for those of all."""
-    if call.query.get("all_tenants", "").lower() not in ("1", "true"):
+    if not call.flag("all_tenants"):
         return call.caller.project_id
     call.permit("volume:get_all")
     return call.query.get("project_id")
@@ -239,28 +225,25 @@ def _sorts(call: Call) -> list[tuple[str, bool]]:
 
 
 def _verbs(noun: VolumeNoun) -> None:
-    shape = thing({noun.singular: noun.shape})
     changes = thing({noun.singular: thing({}, {"name": _TEXT, "description": _TEXT, "metadata": _METADATA})})
 
-    @routes.get(noun.one, rule=noun.rule("get"), owned=True, response=shape)
-    async def show(call: Call) -> Reply:
+    @routes.get(noun.path, rule=noun.rule("get"), owned=True, response=noun.one)
+    async def show(call: Call, connection: Connection) -> Reply:
         """Show one."""
-        async with call.services.database.autocommit() as connection:
-            return {noun.singular: noun.view(call, await noun.owned(call, connection, "get"))}
+        return {noun.singular: noun.view(call, await noun.owned(call, connection, "get"))}
 
-    @routes.put(noun.one, rule=noun.rule("update"), owned=True, body=changes, response=shape)
-    async def update(call: Call) -> Reply:
+    @routes.put(noun.path, rule=noun.rule("update"), owned=True, body=changes, response=noun.one)
+    async def update(call: Call, connection: Connection) -> Reply:
         """Rename or describe one."""
         asked = call.body[noun.singular]
         values = {**asked, "name": asked["name"] or ""} if "name" in asked else asked
-        async with call.services.database.begin() as connection:
-            row = await noun.owned(call, connection, "update")
-            await noun.kind.change(connection, row, values)
-            return {noun.singular: noun.view(call, await noun.kind.find(connection, owner(call), row.id))}
+        row = await noun.owned(call, connection, "update")
+        await noun.kind.change(connection, row, values)
+        return {noun.singular: noun.view(call, await noun.kind.find(connection, owner(call), row.id))}
 
 
 def _metadata(noun: VolumeNoun) -> None:
-    path, body, entry = f"{noun.one}/metadata", thing({"metadata": _METADATA}), thing({"meta": _METADATA})
+    path, body, entry = f"{noun.path}/metadata", thing({"metadata": _METADATA}), thing({"meta": _METADATA})
 
     async def change(call: Call, edit: Callable[[dict[str, str]], dict[str, str]]) -> dict[str, str]:
         async with call.services.database.begin() as connection:
@@ -268,10 +251,9 @@ def _metadata(noun: VolumeNoun) -> None:
             return await noun.kind.edit_metadata(connection, row, lambda before: _bounded(noun, edit(before)))
 
     @routes.get(path, rule=noun.rule("get"), owned=True, response=body)
-    async def show(call: Call) -> Reply:
+    async def show(call: Call, connection: Connection) -> Reply:
         """The metadata of one."""
-        async with call.services.database.autocommit() as connection:
-            return {"metadata": (await noun.owned(call, connection, "get")).metadata}
+        return {"metadata": (await noun.owned(call, connection, "get")).metadata}
 
     @routes.post(path, rule=noun.rule("update"), owned=True, body=body, response=body)
     async def add(call: Call) -> Reply:
@@ -284,10 +266,9 @@ def _metadata(noun: VolumeNoun) -> None:
         return {"metadata": await change(call, lambda before: dict(call.body["metadata"]))}
 
     @routes.get(f"{path}/{{key}}", rule=noun.rule("get"), owned=True, response=entry)
-    async def show_one(call: Call) -> Reply:
+    async def show_one(call: Call, connection: Connection) -> Reply:
         """One item of the metadata."""
-        async with call.services.database.autocommit() as connection:
-            held = (await noun.owned(call, connection, "get")).metadata
+        held = (await noun.owned(call, connection, "get")).metadata
         return {"meta": {call.path["key"]: _item(held, call.path["key"])}}
 
     @routes.put(f"{path}/{{key}}", rule=noun.rule("update"), owned=True, body=entry, response=entry)
@@ -299,11 +280,10 @@ def _metadata(noun: VolumeNoun) -> None:
         return {"meta": call.body["meta"]}
 
     @routes.delete(f"{path}/{{key}}", rule=noun.rule("update"), owned=True)
-    async def remove_one(call: Call) -> Reply:
+    async def remove_one(call: Call) -> None:
         """Remove one item of the metadata."""
         key = call.path["key"]
         await change(call, lambda before: {name: before[name] for name in before if _item(before, key) and name != key})
-        return None
 
 
 def _bounded(noun: VolumeNoun, metadata: dict[str, str]) -> dict[str, str]:
@@ -341,13 +321,9 @@ _NEW_VOLUME = thing(
 
 
 @routes.post(
-    "/volumes",
-    rule=VOLUMES.rule("create"),
-    body=thing({"volume": _NEW_VOLUME}),
-    response=thing({"volume": _VOLUME}),
-    status=202,
+    "/volumes", rule=VOLUMES.rule("create"), body=thing({"volume": _NEW_VOLUME}), response=VOLUMES.one, status=202
 )
-async def create(call: Call) -> Reply:
+async def create(call: Call, connection: Connection) -> Reply:
     """Make a volume: empty, or of an image, a snapshot or another volume."""
     asked = call.body["volume"]
     request = VolumeRequest(
@@ -360,25 +336,22 @@ async def create(call: Call) -> Reply:
         snapshot_id=asked.get("snapshot_id"),
         source_volid=asked.get("source_volid"),
     )
-    async with call.services.database.begin() as connection:
-        made = await volumes.create(connection, owner(call), request)
-        return {"volume": _volume(call, await volumes.find(connection, owner(call), made))}
+    made = await volumes.create(connection, owner(call), request)
+    return {"volume": VOLUMES.view(call, await volumes.find(connection, owner(call), made))}
 
 
-async def _locked(call: Call, connection: AsyncConnection, verb: str) -> Any:
+async def _locked(call: Call, connection: Connection, verb: str) -> Any:
     row = await VOLUMES.owned(call, connection, verb)
     return await volumes.find(connection, owner(call), row.id, lock=True)
 
 
 @routes.delete("/volumes/{volume_id}", rule=VOLUMES.rule("delete"), owned=True, status=202)
-async def delete(call: Call) -> Reply:
+async def delete(call: Call, connection: Connection) -> None:
     """Delete a volume that no server has; with `cascade`, its snapshots too."""
-    async with call.services.database.begin() as connection:
-        row = await _locked(call, connection, "delete")
-        if call.query.get("cascade", "").lower() == "true":
-            await volumes.delete_snapshots(connection, volume_id=row.id)
-        await volumes.delete(connection, row)
-    return None
+    row = await _locked(call, connection, "delete")
+    if call.flag("cascade"):
+        await volumes.delete_snapshots(connection, volume_id=row.id)
+    await volumes.delete(connection, row)
 
 
 _ACTIONS: dict[str, Schema] = {
@@ -396,23 +369,19 @@ _ACTIONS: dict[str, Schema] = {
     body={**thing({}, _ACTIONS), "minProperties": 1, "maxProperties": 1},
     status=202,
 )
-async def act(call: Call) -> Reply:
+async def act(call: Call, connection: Connection) -> None:
     """Make a volume larger, bootable or of another type, or delete it; servers get their volumes by the compute API."""
     ((action, said),) = call.body.items()
-    async with call.services.database.begin() as connection:
-        row = await _locked(
-            call, connection, {"os-extend": "extend", "os-force_delete": "delete"}.get(action, "update")
-        )
-        if action == "os-extend":
-            await volumes.extend(connection, row, int(said["new_size"]))
-        elif action == "os-set_bootable":
-            await stored.VOLUMES.change(connection, row, {"bootable": said["bootable"]})
-        elif action == "os-retype":
-            kind = await volumes.find_type(connection, owner(call), said["new_type"])
-            await stored.VOLUMES.change(connection, row, {"volume_type_id": kind.id})
-        else:
-            await volumes.delete(connection, row)
-    return None
+    row = await _locked(call, connection, {"os-extend": "extend", "os-force_delete": "delete"}.get(action, "update"))
+    if action == "os-extend":
+        await volumes.extend(connection, row, int(said["new_size"]))
+    elif action == "os-set_bootable":
+        await stored.VOLUMES.change(connection, row, {"bootable": said["bootable"]})
+    elif action == "os-retype":
+        kind = await volumes.find_type(connection, owner(call), said["new_type"])
+        await stored.VOLUMES.change(connection, row, {"volume_type_id": kind.id})
+    else:
+        await volumes.delete(connection, row)
 
 
 @routes.post(
@@ -427,32 +396,27 @@ async def act(call: Call) -> Reply:
             )
         }
     ),
-    response=thing({"snapshot": _SNAPSHOT}),
+    response=SNAPSHOTS.one,
     status=202,
 )
-async def create_snapshot(call: Call) -> Reply:
+async def create_snapshot(call: Call, connection: Connection) -> Reply:
     """Keep a volume as it is now; one that a server has, from version 3.66 on or by force."""
     asked = call.body["snapshot"]
     forced = call.version >= Version(3, 66) or str(asked.get("force")).lower() == "true"
     said = {"name": asked.get("name") or "", "description": asked.get("description")}
-    async with call.services.database.begin() as connection:
-        volume = await volumes.find(connection, owner(call), asked["volume_id"], lock=True)
-        call.permit(SNAPSHOTS.rule("create"), project_id=volume.project_id)
-        if volume.server_id is not None and not forced:
-            raise Invalid(
-                f"Invalid volume: Volume {volume.id} status must be available, but current status is: in-use."
-            )
-        values = {**said, "metadata": asked.get("metadata") or {}}
-        return {"snapshot": _snapshot(call, await volumes.create_snapshot(connection, owner(call), volume, values))}
+    volume = await volumes.find(connection, owner(call), asked["volume_id"], lock=True)
+    call.permit(SNAPSHOTS.rule("create"), project_id=volume.project_id)
+    if volume.server_id is not None and not forced:
+        raise Invalid(f"Invalid volume: Volume {volume.id} status must be available, but current status is: in-use.")
+    values = {**said, "metadata": asked.get("metadata") or {}}
+    return {"snapshot": SNAPSHOTS.view(call, await volumes.create_snapshot(connection, owner(call), volume, values))}
 
 
 @routes.delete("/snapshots/{snapshot_id}", rule=SNAPSHOTS.rule("delete"), owned=True, status=202)
-async def delete_snapshot(call: Call) -> Reply:
+async def delete_snapshot(call: Call, connection: Connection) -> None:
     """Delete a snapshot; volumes that were made of it stay."""
-    async with call.services.database.begin() as connection:
-        row = await SNAPSHOTS.owned(call, connection, "delete")
-        await volumes.delete_snapshots(connection, id=row.id)
-    return None
+    row = await SNAPSHOTS.owned(call, connection, "delete")
+    await volumes.delete_snapshots(connection, id=row.id)
 
 
 _BACKUPS = thing({"backups": {"const": []}})

@@ -67,7 +67,7 @@ class _OfWork(Protocol):
 Entry = TypeVar("Entry", bound=_OfWork)
 Asked = TypeVar("Asked")
 Found = TypeVar("Found")
-Row = dict[str, Any]
+_Row = dict[str, Any]
 
 
 class Journal:
@@ -184,7 +184,7 @@ async def _write_plans(connection: AsyncConnection, entries: Sequence[Planned]) 
     await connection.execute(_SET_PLANS, {"rows": [_plan_row(entry.work) for entry in entries]})
     await _execute(connection, _INSERT_NODES, [row for entry in entries for row in _new_nodes(entry)])
     await _execute(connection, _INSERT_STEPS, [row for entry in entries for row in _new_steps(entry)])
-    busy: list[Row] = [
+    busy: list[_Row] = [
         {"id": step.node_id, "status": _BUSY_NODES[step.action]}
         for entry in entries
         for step in entry.plan.steps
@@ -195,16 +195,16 @@ async def _write_plans(connection: AsyncConnection, entries: Sequence[Planned]) 
     await events.record(connection, [event for entry in entries for event in steps.hook_events(entry.work, entry.plan)])
 
 
-async def _execute(connection: AsyncConnection, statement: sa.Executable, rows: Sequence[Row]) -> None:
+async def _execute(connection: AsyncConnection, statement: sa.Executable, rows: Sequence[_Row]) -> None:
     if rows:
         await connection.execute(statement, {"rows": rows})
 
 
-def _plan_row(work: Work) -> Row:
+def _plan_row(work: Work) -> _Row:
     return {"id": work.id, "plan": work.planned.to_json(), "data": work.data, "outputs": work.outputs.to_json()}
 
 
-def _new_nodes(entry: Planned) -> list[Row]:
+def _new_nodes(entry: Planned) -> list[_Row]:
     if not entry.plan.new_nodes:
         return []
     cluster = entry.context.cluster
@@ -225,7 +225,7 @@ def _new_nodes(entry: Planned) -> list[Row]:
     ]
 
 
-def _new_steps(entry: Planned) -> list[Row]:
+def _new_steps(entry: Planned) -> list[_Row]:
     work = entry.work
     if not work.action.on_cluster:
         return []
@@ -254,8 +254,8 @@ def _new_steps(entry: Planned) -> list[Row]:
     ]
 
 
-def _cluster_row(entry: Planned) -> Row | None:
-    columns: Row = dict(entry.plan.at_once.to_json())
+def _cluster_row(entry: Planned) -> _Row | None:
+    columns: _Row = dict(entry.plan.at_once.to_json())
     if entry.plan.busy is not None:
         columns |= {"status": entry.plan.busy, "status_reason": f"{entry.work.label} is at work."}
     return {"id": entry.work.cluster_id, **columns} if columns and entry.work.cluster_id else None
@@ -306,7 +306,7 @@ async def _write_batches(connection: AsyncConnection, entries: Sequence[BatchDon
     if gone:
         await connection.execute(nodes.delete().where(state.among(nodes.c.id, gone)))
     await _execute(connection, _UPDATE_NODES, [_node_row(result) for result in results if not result.gone])
-    ended: list[Row] = [
+    ended: list[_Row] = [
         {
             "id": entry.steps[result.node_id].id,
             "status": ActionStatus.SUCCEEDED if result.ok else ActionStatus.FAILED,
@@ -318,7 +318,7 @@ async def _write_batches(connection: AsyncConnection, entries: Sequence[BatchDon
     ]
     await _execute(connection, _END_STEPS, ended)
     await _execute(connection, _SET_PROGRESS, [_plan_row(entry.work) for entry in entries])
-    moved: list[Row] = [
+    moved: list[_Row] = [
         {"id": result.node_id, "cluster_id": result.columns["cluster_id"]}
         for result in results
         if "cluster_id" in result.columns
@@ -326,7 +326,7 @@ async def _write_batches(connection: AsyncConnection, entries: Sequence[BatchDon
     await _execute(connection, _MOVE_WAITING, moved)
 
 
-def _node_row(result: steps.StepResult) -> Row:
+def _node_row(result: steps.StepResult) -> _Row:
     return {
         "id": result.node_id,
         "data": {key: value for key, value in result.data.items() if value is not None},
@@ -367,7 +367,7 @@ async def _write_ends(connection: AsyncConnection, entries: Sequence[Ended]) -> 
     await events.record(connection, [event for entry in entries for event in _end_events(entry)])
 
 
-def _end_row(entry: Ended) -> Row:
+def _end_row(entry: Ended) -> _Row:
     return {
         "id": entry.work.id,
         "status": entry.ending.status,
@@ -420,7 +420,7 @@ async def _settle(connection: AsyncConnection, entries: Sequence[Ended]) -> None
     await _execute(connection, _SETTLE_CLUSTERS, rows)
 
 
-def _change(entry: Ended, made: int) -> Row:
+def _change(entry: Ended, made: int) -> _Row:
     plan = entry.work.program
     if plan is None:
         return {}

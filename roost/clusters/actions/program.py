@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from roost.clusters.ids import new_id
 from roost.clusters.policies.base import NodeView
@@ -33,9 +32,9 @@ class UpdateInputs(Stored):
     """New properties of a cluster, or a new profile for it and, unless `profile_only`, for its nodes."""
 
     name: str | None = None
-    metadata: Mapping[str, Any] | None = None
+    metadata: Mapping[str, object] | None = None
     timeout: int | None = None
-    config: Mapping[str, Any] | None = None
+    config: Mapping[str, object] | None = None
     new_profile_id: str | None = None
     profile_only: bool = False
 
@@ -74,7 +73,7 @@ class RecoverInputs(Stored):
     """How nodes are recovered, and whether all are checked and missing ones made."""
 
     operation: str | None = None
-    operation_params: Mapping[str, Any] = field(default_factory=dict)
+    operation_params: Mapping[str, object] = field(default_factory=dict)
     check: bool = False
     check_capacity: bool = False
 
@@ -84,7 +83,7 @@ class OperateInputs(Stored):
     """An operation of the profile, and the nodes it is done to."""
 
     operation: str = ""
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, object] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
 
 
@@ -102,14 +101,14 @@ class NodeInputs(Stored):
 
     name: str | None = None
     role: str | None = None
-    metadata: Mapping[str, Any] | None = None
+    metadata: Mapping[str, object] | None = None
     tainted: bool | None = None
     new_profile_id: str | None = None
     force: bool = False
     check: bool = False
     operation: str | None = None
-    operation_params: Mapping[str, Any] = field(default_factory=dict)
-    params: Mapping[str, Any] = field(default_factory=dict)
+    operation_params: Mapping[str, object] = field(default_factory=dict)
+    params: Mapping[str, object] = field(default_factory=dict)
     best_effort: bool = False
     """Whether the step counts as done even if the operation failed."""
     cluster_id: str | None = None
@@ -129,7 +128,7 @@ class NodeInputs(Stored):
 
 @dataclass(frozen=True, slots=True)
 class NodeStep:
-    """What an action does to one node: a derived action of its own, or (for an action on a node) the action itself."""
+    """What an action does to one node: a derived action, or (for an action on a node) the action itself."""
 
     id: str
     action: ActionName
@@ -150,8 +149,8 @@ class ClusterChange(Stored):
     """Columns of a cluster to set."""
 
     name: str | None = None
-    metadata: Mapping[str, Any] | None = None
-    config: Mapping[str, Any] | None = None
+    metadata: Mapping[str, object] | None = None
+    config: Mapping[str, object] | None = None
     timeout: int | None = None
     next_index: int | None = None
     profile_id: str | None = None

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,7 +13,7 @@ from roost.clusters import bindings
 from roost.clusters.actions import attachments, cluster_plans, context, node_plans
 from roost.clusters.actions.context import PlanningContext
 from roost.clusters.actions.program import ActionPlan
-from roost.clusters.actions.work import ActionRefused, Engine, Work
+from roost.clusters.actions.work import ActionRefused, ActionRow, Engine, Work
 from roost.clusters.policies.base import BEFORE
 from roost.clusters.states import ActionName
 from roost.clusters.stored import MalformedData
@@ -24,6 +24,26 @@ _READS = ("find_", "show_", "availability_zones", "hypervisors", "regions")
 _DONE_LATER = frozenset({"remove_member", "add_member"})
 
 
+@dataclass(frozen=True, slots=True)
+class RehearsedDecision:
+    """What one policy decides."""
+
+    policy: str
+    type: str
+    decision: Mapping[str, object]
+    refusal: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsedStep:
+    """What would happen to one node; where it would go, and how it would be recovered, if that is so."""
+
+    action: str
+    node: str
+    placement: Mapping[str, object] | None = None
+    operation: str | None = None
+
+
 @dataclass(slots=True)
 class Rehearsal:
     """What each policy decides, what then happens to which nodes, and how these are distributed in the end."""
@@ -31,18 +51,18 @@ class Rehearsal:
     action: str
     in_cluster: bool
     refusal: str | None = None
-    policies: list[dict[str, Any]] = field(default_factory=list)
-    steps: list[dict[str, Any]] = field(default_factory=list)
+    policies: list[RehearsedDecision] = field(default_factory=list)
+    steps: list[RehearsedStep] = field(default_factory=list)
     now: int = 0
     then: int = 0
     distribution: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As the API shows it."""
         if self.refusal is not None:
             sentence = f"{self.action} would be refused: {self.refusal}"
         else:
-            counts = Counter(step["action"] for step in self.steps)
+            counts = Counter(step.action for step in self.steps)
             listed = ", ".join(f"{number} {action}" for action, number in counts.items()) or "nothing to nodes"
             sentence = f"{self.action} would do {listed}{self._afterwards()}."
         return {
@@ -50,8 +70,8 @@ class Rehearsal:
             "accepted": self.refusal is None,
             "sentence": sentence,
             "refusal": self.refusal,
-            "policies": self.policies,
-            "steps": self.steps,
+            "policies": [asdict(policy) for policy in self.policies],
+            "steps": [_without_none(asdict(step)) for step in self.steps],
             "size": {"now": self.now, "then": self.then},
             "distribution": self.distribution,
         }
@@ -64,10 +84,14 @@ class Rehearsal:
         return f"; the cluster would go from {self.now} to {self.then} nodes"
 
 
+def _without_none(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
 async def rehearse(engine: Engine, connection: AsyncConnection, action_id: str) -> Rehearsal:
     """Plan an action that was accepted in this transaction, which the caller rolls back."""
-    query = sa.select(actions).where(actions.c.id == action_id)
-    work = Work.of(engine, dict((await connection.execute(query)).mappings().one()))
+    query = sa.select(*(actions.c[name] for name in ActionRow._fields)).where(actions.c.id == action_id)
+    work = Work.of(engine, ActionRow(*(await connection.execute(query)).one()))
     [found] = await context.read(connection, [work])
     found.connection = connection
     on_cluster = work.action.on_cluster
@@ -101,9 +125,7 @@ async def _consult(work: Work, found: PlanningContext, rehearsal: Rehearsal) -> 
         result = await bindings.consult([one], BEFORE, view)
         decided = {key: value for key, value in view.data.items() if before.get(key) != value}
         kept = {key: value for key, value in decided.items() if key not in ("status", "reason")}
-        rehearsal.policies.append(
-            {"policy": one.policy.name, "type": one.policy.type, "decision": kept, "refusal": result.refusal}
-        )
+        rehearsal.policies.append(RehearsedDecision(one.policy.name, one.policy.type, kept, result.refusal))
         if result.refusal is not None:
             raise ActionRefused(result.refusal)
     work.data = view.data
@@ -115,12 +137,10 @@ async def _describe(found: PlanningContext, plan: ActionPlan, rehearsal: Rehears
     known = (*members, *plan.new_nodes, *([found.node] if found.node is not None else []))
     names = {node.id: node.name for node in known}
     for step in plan.steps:
-        shown: dict[str, Any] = {"action": step.action, "node": names.get(step.node_id, step.node_id)}
-        if step.node_id in new and new[step.node_id].placement:
-            shown["placement"] = new[step.node_id].placement
-        if step.action is ActionName.NODE_RECOVER:
-            shown["operation"] = step.inputs.recovery
-        rehearsal.steps.append(shown)
+        place = new[step.node_id].placement if step.node_id in new else None
+        operation = step.inputs.recovery if step.action is ActionName.NODE_RECOVER else None
+        name = names.get(step.node_id, step.node_id)
+        rehearsal.steps.append(RehearsedStep(step.action, name, place or None, operation))
     going = (ActionName.NODE_DELETE, ActionName.NODE_LEAVE)
     leaving = {step.node_id for step in plan.steps if step.action in going}
     stay = [node for node in members if node.id not in leaving]

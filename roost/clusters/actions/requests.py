@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -52,7 +51,7 @@ class ActionRequest:
     target: str
     cluster_id: str | None
     timeout: int
-    inputs: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, object] = field(default_factory=dict)
     name: str | None = None
 
     @property

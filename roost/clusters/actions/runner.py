@@ -1,4 +1,4 @@
-"""How an action is carried out: planned, done step by step, and ended, each in a transaction of its own.
+"""How an action is carried out: planned, done step by step, and ended, each in its own transaction.
 
 Whatever happens in between, the rows say what is left to do, and the next engine that claims the action goes on from
 there. An action's end is one transaction: its status, its cluster's, and the release of what it held become visible

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import groupby
-from typing import Any
+from typing import TypedDict, Unpack, cast
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -26,7 +26,7 @@ from roost.clusters.events import Event, Severity
 from roost.clusters.policies.base import NodeView
 from roost.clusters.policies.decisions import Place
 from roost.clusters.profiles.base import NodeOutcome, Profile
-from roost.clusters.states import ActionName, ActionStatus, NodeStatus, Recovery
+from roost.clusters.states import CHANGING, ActionName, ActionStatus, NodeStatus, Recovery
 from roost.store.database import now
 from roost.store.tables.clusters import actions, nodes, unfinished
 
@@ -51,6 +51,22 @@ class NodeBatch:
     inputs: NodeInputs
 
 
+class NodeColumns(TypedDict, total=False):
+    """Columns of a node to set; `created` says that it has just been made."""
+
+    name: str
+    role: str
+    metadata: Mapping[str, object]
+    tainted: bool
+    status: NodeStatus
+    status_reason: str
+    physical_id: str | None
+    profile_id: str
+    cluster_id: str | None
+    index: int
+    created: bool
+
+
 @dataclass(slots=True)
 class StepResult:
     """What became of one node, as its row is to say it."""
@@ -58,8 +74,8 @@ class StepResult:
     node_id: str
     ok: bool
     reason: str
-    columns: dict[str, Any] = field(default_factory=dict)
-    data: dict[str, Any] = field(default_factory=dict)
+    columns: NodeColumns = field(default_factory=NodeColumns)
+    data: dict[str, object] = field(default_factory=dict)
     gone: bool = False
 
 
@@ -209,13 +225,18 @@ def _failed(node: NodeView, reason: str) -> StepResult:
     return StepResult(node.id, False, reason, {"status": NodeStatus.ERROR, "status_reason": reason})
 
 
-def _results(outcomes: Sequence[NodeOutcome], done: str, **columns: Any) -> list[StepResult]:
+def _results(outcomes: Sequence[NodeOutcome], done: str, **columns: Unpack[NodeColumns]) -> list[StepResult]:
     return [_result(outcome, done, columns) for outcome in outcomes]
 
 
-def _result(outcome: NodeOutcome, done: str, columns: Mapping[str, Any]) -> StepResult:
+def _result(outcome: NodeOutcome, done: str, columns: NodeColumns) -> StepResult:
     if outcome.ok:
-        own = {"status": NodeStatus.ACTIVE, "status_reason": done, "physical_id": outcome.physical_id, **columns}
+        own: NodeColumns = {
+            "status": NodeStatus.ACTIVE,
+            "status_reason": done,
+            "physical_id": outcome.physical_id,
+            **columns,
+        }
     else:
         own = {"status": NodeStatus.ERROR, "status_reason": outcome.reason}
         if outcome.physical_id:
@@ -281,12 +302,13 @@ async def _recover(batch: NodeBatch) -> list[StepResult]:
 async def _update(batch: NodeBatch) -> list[StepResult]:
     given, done = batch.inputs, "Update succeeded"
     named = {"name": given.name, "role": given.role, "metadata": given.metadata, "tainted": given.tainted}
-    columns = {key: value for key, value in named.items() if value is not None}
+    columns = cast(NodeColumns, {key: value for key, value in named.items() if value is not None})
     if given.new_profile_id is None:
-        rest = {"status": NodeStatus.ACTIVE, "status_reason": done, **columns}
-        return [StepResult(node.id, True, done, dict(rest)) for node in batch.nodes]
+        columns |= {"status": NodeStatus.ACTIVE, "status_reason": done}
+        return [StepResult(node.id, True, done, columns.copy()) for node in batch.nodes]
+    columns["profile_id"] = given.new_profile_id
     outcomes = await batch.profile.update(batch.cloud, batch.nodes, batch.profiles[given.new_profile_id])
-    return _results(outcomes, done, profile_id=given.new_profile_id, **columns)
+    return _results(outcomes, done, **columns)
 
 
 async def _operate(batch: NodeBatch) -> list[StepResult]:
@@ -469,7 +491,7 @@ async def close(connection: AsyncConnection, work: Work, status: ActionStatus, r
         await release_nodes(connection, idle, reason)
 
 
-_BUSY = ("INIT", "CREATING", "DELETING", "UPDATING", "RECOVERING", "OPERATING")
+_BUSY = (NodeStatus.INIT, *CHANGING, NodeStatus.OPERATING)
 
 
 async def release_nodes(connection: AsyncConnection, node_ids: Sequence[str], reason: str) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -60,6 +60,28 @@ class ActionRefused(Exception):
     """The action cannot be carried out; the message is for its owner."""
 
 
+class ActionRow(NamedTuple):
+    """What the table of actions has of one."""
+
+    id: str
+    name: str
+    action: str
+    target: str
+    cluster_id: str | None
+    attempt: int
+    timeout: int
+    user_id: str
+    project_id: str
+    domain_id: str
+    is_admin: bool
+    inputs: Mapping[str, object]
+    data: Mapping[str, object]
+    outputs: Mapping[str, object]
+    plan: Mapping[str, object] | None
+    control: str | None
+    trace: str | None
+
+
 @dataclass(slots=True)
 class Work:
     """An action that this process has taken up."""
@@ -75,9 +97,9 @@ class Work:
     deadline: float
     """By the monotonic clock; how long earlier attempts took comes from the database's."""
     owner: Owner
-    inputs: Mapping[str, Any]
+    inputs: Mapping[str, object]
     """As policies see them; a planner reads them as one of the types in `program`."""
-    data: dict[str, Any]
+    data: dict[str, object]
     """What policies have decided, as they see it; the engine reads it as `Decisions`."""
     outputs: Outputs
     program: Program | None
@@ -91,25 +113,25 @@ class Work:
     """What became of the steps, once all are done."""
 
     @classmethod
-    def of(cls, engine: Engine, row: Mapping[str, Any], since_start: float = 0.0) -> "Work":
-        """The work of a row of the table of actions, which began so many seconds ago."""
+    def of(cls, engine: Engine, row: ActionRow, since_start: float = 0.0) -> "Work":
+        """The work of an action that began so many seconds ago."""
         return cls(
             engine=engine,
-            id=row["id"],
-            name=row["name"],
-            action=ActionName(row["action"]),
-            target=row["target"],
-            cluster_id=row["cluster_id"],
-            attempt=row["attempt"],
-            timeout=row["timeout"],
-            deadline=time.monotonic() + row["timeout"] - since_start,
-            owner=Owner(row["user_id"], row["project_id"], row["domain_id"], row["is_admin"]),
-            inputs=row["inputs"],
-            data=dict(row["data"]),
-            outputs=Outputs.from_json(row["outputs"]),
-            program=None if row["plan"] is None else Program.from_json(row["plan"], "The plan"),
-            signal=Signal(row["control"]) if row["control"] else None,
-            trace=row["trace"],
+            id=row.id,
+            name=row.name,
+            action=ActionName(row.action),
+            target=row.target,
+            cluster_id=row.cluster_id,
+            attempt=row.attempt,
+            timeout=row.timeout,
+            deadline=time.monotonic() + row.timeout - since_start,
+            owner=Owner(row.user_id, row.project_id, row.domain_id, row.is_admin),
+            inputs=row.inputs,
+            data=dict(row.data),
+            outputs=Outputs.from_json(row.outputs),
+            program=None if row.plan is None else Program.from_json(row.plan, "The plan"),
+            signal=Signal(row.control) if row.control else None,
+            trace=row.trace,
         )
 
     @property
@@ -153,7 +175,7 @@ class Work:
         if self.signal is not None:
             raise Interrupted(self.signal)
 
-    def event(self, status: str, reason: str = "", level: Severity = Severity.INFO, **more: Any) -> Event:
+    def event(self, status: str, reason: str = "", level: Severity = Severity.INFO, **more: object) -> Event:
         """An event about the target of the action."""
         return Event(
             oid=self.target,
@@ -171,7 +193,7 @@ class Work:
         )
 
     def node_event(
-        self, step: NodeStep, status: str, reason: str, level: Severity, name: str | None = None, **more: Any
+        self, step: NodeStep, status: str, reason: str, level: Severity, name: str | None = None, **more: object
     ) -> Event:
         """An event about one of the nodes that the action works on."""
         about = self.event(status, reason, level, **more)

@@ -18,6 +18,7 @@ from roost.clusters.spec_type import SUPPORTED as SUPPORTED
 from roost.clusters.spec_type import UNSUPPORTED as UNSUPPORTED
 from roost.clusters.spec_type import SpecType, type_problem
 from roost.clusters.states import ActionName as ActionName
+from roost.clusters.states import NodeStatus
 from roost.placement.rules import Rule
 
 BEFORE, AFTER = "BEFORE", "AFTER"
@@ -83,7 +84,7 @@ OF_THE_ENGINE: frozenset[DataKey[Any]] = frozenset({CREATION_NODES, DELETION_CAN
 """What the engine itself writes into `action.data`, so that a policy may read it."""
 
 
-UNHEALTHY = frozenset({"ERROR", "WARNING"})
+UNHEALTHY = frozenset({NodeStatus.ERROR, NodeStatus.WARNING})
 _NOWHERE: Mapping[str, Any] = {}
 
 

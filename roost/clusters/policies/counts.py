@@ -5,7 +5,7 @@ from typing import Any
 
 from roost.clusters import sizes
 from roost.clusters.policies.base import CREATION_COUNT, DELETION_COUNT, ActionView, NodeView
-from roost.clusters.states import ActionName
+from roost.clusters.states import ActionName, NodeStatus
 
 RECREATE = "RECREATE"
 _WHOLE = ("min_size", "max_size", "min_step")
@@ -59,7 +59,7 @@ def recreated_nodes(action: ActionView) -> list[NodeView]:
     named = action.inputs.get("candidates")
     if named is not None:
         return [node for node in action.cluster.nodes if node.id in set(named)]
-    return [node for node in action.cluster.nodes if node.status != "ACTIVE"]
+    return [node for node in action.cluster.nodes if node.status != NodeStatus.ACTIVE]
 
 
 def _operation(action: ActionView) -> Any:

@@ -25,7 +25,7 @@ from roost.clusters.policies.base import (
 )
 from roost.clusters.policies.counts import RECREATE, change
 from roost.clusters.spec import AllowedValues, Boolean, Integer, InvalidSpec, Map, String
-from roost.clusters.states import ActionName
+from roost.clusters.states import ActionName, NodeStatus
 from roost.config import ClusterSettings
 from roost.errors import RoostError
 
@@ -304,7 +304,7 @@ class LoadBalancingPolicy(Policy):
             wanted = [node for node in seen if node.data.get("recovery") == RECREATE or not node.data.get("lb_member")]
             if action.action == ActionName.NODE_RECOVER:
                 wanted = [node for node in wanted if action.node and node.id == action.node.id]
-            return [node for node in wanted if node.physical_id and node.status == "ACTIVE"]
+            return [node for node in wanted if node.physical_id and node.status == NodeStatus.ACTIVE]
         if action.action == ActionName.NODE_CREATE:
             named = {action.node.id} if action.node else set()
         elif action.action == ActionName.CLUSTER_REPLACE_NODES:

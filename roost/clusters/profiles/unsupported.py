@@ -15,19 +15,20 @@ from roost.clusters.spec import Boolean, Integer, InvalidSpec, Map, String
 _SINCE = {"1.0": [{"status": UNSUPPORTED, "since": "2026.11"}]}
 
 
-class UnsupportedProfile(Profile):
-    """A profile whose nodes cannot be made."""
+class RefusingProfile(Profile):
+    """A profile that does nothing to nodes, and says why."""
+
+    @property
+    def refusal(self) -> str:
+        """Why, in one sentence."""
+        raise NotImplementedError
 
     def _refused(self, nodes: Sequence[NodeView]) -> list[NodeOutcome]:
-        return [NodeOutcome(node.id, False, None, f"Profile type {self.type} is not supported here.") for node in nodes]
+        return [NodeOutcome(node.id, False, None, self.refusal) for node in nodes]
 
     async def create(self, cloud: Cloud, nodes: Sequence[NodeView], cluster_id: str | None) -> list[NodeOutcome]:
         """Refused."""
         return self._refused(nodes)
-
-    async def delete(self, cloud: Cloud, nodes: Sequence[NodeView], *, force: bool = False) -> list[NodeOutcome]:
-        """There is nothing to delete."""
-        return [NodeOutcome(node.id, True) for node in nodes]
 
     async def check(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[NodeOutcome]:
         """Refused."""
@@ -48,6 +49,19 @@ class UnsupportedProfile(Profile):
     ) -> list[NodeOutcome]:
         """Refused."""
         return self._refused(nodes)
+
+
+class UnsupportedProfile(RefusingProfile):
+    """A profile whose nodes cannot be made."""
+
+    @property
+    def refusal(self) -> str:
+        """That there is no support for its type."""
+        return f"Profile type {self.type} is not supported here."
+
+    async def delete(self, cloud: Cloud, nodes: Sequence[NodeView], *, force: bool = False) -> list[NodeOutcome]:
+        """There is nothing to delete."""
+        return [NodeOutcome(node.id, True) for node in nodes]
 
 
 class StackProfile(UnsupportedProfile):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from prometheus_client import Counter as Metric
@@ -217,7 +217,7 @@ async def _existing(connection: AsyncConnection, group_ids: Iterable[str]) -> di
     return {row.id: _ExistingGroup(*row) for row in rows}
 
 
-def _payload(broken: BrokenRule, group: _ExistingGroup) -> dict[str, Any]:
+def _payload(broken: BrokenRule, group: _ExistingGroup) -> notifications.Payload:
     """With the identifiers of the group's own project, as in all notifications."""
     violation = broken.violation
     return {

@@ -7,13 +7,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.answers import plans, repairs
 from roost.compute.answers.plans import Displace
-from roost.compute.answers.repairs import Budget, RepairStep, StoredRepair
+from roost.compute.answers.repairs import Budget, StoredRepair
 from roost.compute.inventory import hosts
 from roost.compute.moves.repair_steps import UNDER_WAY
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.compute.scheduling.servers import Actor
 from roost.errors import Conflict, NotFound
-from roost.store.rounds import AdvisoryLock
+from roost.store.locks import AdvisoryLock, hold
 from roost.store.tables.answers import repairs as table
 
 _DRAINS = table.c.group_id.is_(None)
@@ -38,14 +38,13 @@ async def begin(
         await hosts.disable(connection, list(leaving), reason)
     found = await plans.displace_all(scheduler, None, actor.project_id, place)
     moves = [move for each in found for move in each.outcome.moves]
-    steps = [RepairStep(move["server_id"], move["source"]["host"], move["target"]["host"]) for move in moves]
     whole = not any(each.outcome.stranded for each in found)
     async with scheduler.database.begin() as connection:
         # Of two who begin at the same time, the second waits here, and finds the first.
-        await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(int(AdvisoryLock.DRAINS))))
+        await hold(connection, AdvisoryLock.DRAINS)
         await _check(connection, place)
         named = place.scope, place.identifier
-        return await repairs.begin(connection, None, steps, budget, actor, repairs_all=whole, place=named)
+        return await repairs.begin(connection, None, moves, budget, actor, repairs_all=whole, place=named)
 
 
 async def _check(connection: AsyncConnection, place: Displace) -> None:

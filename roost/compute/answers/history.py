@@ -1,10 +1,8 @@
 """What happened, and how figures developed: the feed, the history of a group or host, and the samples for charts."""
 
-import logging
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import UUID, insert
@@ -17,8 +15,6 @@ from roost.store.tables.compute import hosts
 from roost.store.tables.history import happenings, samples
 from roost.store.tables.servers import instance_actions, migrations, server_groups, servers
 from roost.store.uuids import is_uuid
-
-logger = logging.getLogger(__name__)
 
 KINDS = (
     *("placed", "moved", "failed", "deleted", "rule_broken", "rule_mended"),
@@ -42,7 +38,24 @@ class FeedRequest:
     limit: int = 100
 
 
-async def feed(connection: AsyncConnection, request: FeedRequest) -> Sequence[Mapping[str, Any]]:
+class FeedEvent(NamedTuple):
+    """Something that happened, with the names of its group and its cluster where they still exist."""
+
+    at: datetime
+    kind: str
+    project_id: str | None
+    server_id: str | None
+    name: str | None
+    group_id: str | None
+    cluster_id: str | None
+    host: str | None
+    source: str | None
+    detail: str | None
+    group: str | None
+    cluster: str | None
+
+
+async def feed(connection: AsyncConnection, request: FeedRequest) -> list[FeedEvent]:
     """The latest events first; and with the last of a page all that happened in the same moment, so that the next page
     begins before it."""
     none = sa.null()
@@ -71,7 +84,7 @@ async def feed(connection: AsyncConnection, request: FeedRequest) -> Sequence[Ma
     names = (server_groups.c.name.label("group"), clusters.c.name.label("cluster"))
     query = sa.select(merged, *names).select_from(named)
     rows = await connection.execute(query.order_by(merged.c.at.desc()).fetch(request.limit, with_ties=True))
-    return [dict(row._mapping) for row in rows]
+    return [FeedEvent(*row) for row in rows]
 
 
 def _stored() -> sa.Select[Any]:

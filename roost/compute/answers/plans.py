@@ -8,10 +8,10 @@ Policies and members are planned by making the change and taking it back, so tha
 
 import itertools
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any
+from typing import NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 import sqlalchemy as sa
@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.compute.answers import drain, explain, placed_servers, repairs, what_if
 from roost.compute.answers.drain import Rules
 from roost.compute.answers.placed_servers import PlacedServer
-from roost.compute.answers.repairs import Budget, RepairStep
+from roost.compute.answers.repairs import Budget, PlannedMove
 from roost.compute.answers.violations import aggregate_name
 from roost.compute.groups import groups, members
 from roost.compute.groups.groups import Group, GroupPolicy
@@ -35,7 +35,7 @@ from roost.compute.scheduling.servers import Actor
 from roost.errors import Conflict, Invalid, NotFound
 from roost.placement.audit import Breach, Violation
 from roost.placement.fleet import Fleet
-from roost.placement.record import Record
+from roost.placement.record import HostPlace, RankedPlace, Record, WrittenRule, written_rule
 from roost.placement.record import record as written
 from roost.placement.rules import HOST
 from roost.store.tables.answers import plans
@@ -58,7 +58,7 @@ class Create:
     name: str
     """What the servers' names begin with."""
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> dict[str, object]:
         """What makes two requests the same."""
         partition = asked_partition(self.boot.hints)
         asked = [self.name, len(self.boot.servers), self.flavor.id, self.boot.image_id, self.boot.zone, partition]
@@ -71,9 +71,9 @@ class ChangePolicies:
 
     policies: tuple[GroupPolicy, ...]
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> dict[str, object]:
         """What makes two requests the same."""
-        return {"policies": [[str(policy), dict(policy.rule.limits)] for policy in self.policies]}
+        return {"policies": [[str(policy), policy.rule.limits] for policy in self.policies]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class ChangeMembers:
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> dict[str, object]:
         """What makes two requests the same."""
         return {"add": list(self.add), "remove": list(self.remove)}
 
@@ -97,16 +97,54 @@ class Displace:
     lost: bool
     real: bool
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> dict[str, object]:
         """What makes two requests the same."""
         return {"lose" if self.lost else "drain": [self.scope, self.identifier]}
 
 
 Change = Create | ChangePolicies | ChangeMembers | Displace
 
+
+class PlannedPlace(HostPlace):
+    """Where a new server would be."""
+
+    name: str
+    partition: NotRequired[int]
+
+
+class StoredViolation(TypedDict):
+    """A broken rule, with real names."""
+
+    breach: str
+    rule: WrittenRule
+    aggregate: str | None
+    members: list[str]
+    excess: int
+
+
+class StrandedServer(NamedTuple):
+    """A server that finds no other place, and why."""
+
+    server_id: str
+    record: Record
+
+
+class Essence(TypedDict):
+    """All of an outcome that must be the same for a plan to hold: it is stored."""
+
+    placements: list[PlannedPlace]
+    partitions: dict[str, int | None]
+    moves: list[PlannedMove]
+    stranded: list[str]
+    violations: list[StoredViolation]
+    broken_before: list[StoredViolation]
+    mended: list[StoredViolation]
+    refused: bool
+
+
 VIOLATIONS = {"violations": "violations", "broken_before": "violations from before", "mended": "mended violations"}
 """What a plan says of rules, and the words for it."""
-_Broken = Mapping[tuple[str, ...], dict[str, Any]]
+_Broken = Mapping[tuple[str, ...], StoredViolation]
 """Violations as they are stored, by what makes one the same before and after a change."""
 
 
@@ -114,31 +152,30 @@ _Broken = Mapping[tuple[str, ...], dict[str, Any]]
 class PlanOutcome:
     """What a change comes to, with real names."""
 
-    placements: list[dict[str, Any]] = field(default_factory=list)
-    """New servers: `name`, `host`, `places`, and `partition` in a divided group."""
+    placements: list[PlannedPlace] = field(default_factory=list)
     partitions: dict[str, int | None] = field(default_factory=dict)
     """The number of each member once policies or members have changed, where the group is divided."""
-    moves: list[dict[str, Any]] = field(default_factory=list)
-    """`server_id`, and `source` and `target`, each a host with its places."""
-    stranded: list[dict[str, Any]] = field(default_factory=list)
-    """`server_id`, and the `record` of why it finds no other place."""
-    violations: list[dict[str, Any]] = field(default_factory=list)
+    moves: list[PlannedMove] = field(default_factory=list)
+    stranded: list[StrandedServer] = field(default_factory=list)
+    violations: list[StoredViolation] = field(default_factory=list)
     """What the change breaks, or breaks further."""
-    broken_before: list[dict[str, Any]] = field(default_factory=list)
+    broken_before: list[StoredViolation] = field(default_factory=list)
     """What is broken already, and stays so."""
-    mended: list[dict[str, Any]] = field(default_factory=list)
+    mended: list[StoredViolation] = field(default_factory=list)
     """What is broken, and no longer would be."""
     record: Record | None = None
     """Why new servers come where they do, or nowhere."""
 
-    def essence(self) -> dict[str, Any]:
+    def essence(self) -> Essence:
         """All that must be the same for a plan to hold; how many other hosts there were need not be."""
         return {
             "placements": self.placements,
             "partitions": self.partitions,
             "moves": self.moves,
-            "stranded": [each["server_id"] for each in self.stranded],
-            **{kind: getattr(self, kind) for kind in VIOLATIONS},
+            "stranded": [each.server_id for each in self.stranded],
+            "violations": self.violations,
+            "broken_before": self.broken_before,
+            "mended": self.mended,
             "refused": self.record is not None and self.record["verdict"] != "placed",
         }
 
@@ -164,15 +201,15 @@ class GroupPlan:
 class Changed(Conflict):
     """Something that matters has changed since the plan was made."""
 
-    def __init__(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-        different = [key for key in now if before.get(key) != now[key]]
-        sentence = "; ".join(_different(key, before.get(key, ()), now[key]) for key in different)
+    def __init__(self, before: Essence, now: Essence) -> None:
+        different = [(key, before.get(key, ()), value) for key, value in now.items() if before.get(key) != value]
+        sentence = "; ".join(_different(*each) for each in different)
         super().__init__(f"The plan no longer holds: {sentence}. Plan again.")
         self.before, self.now = before, now
 
 
-def _different(key: str, before: Any, now: Any) -> str:
-    if isinstance(now, bool):
+def _different(key: str, before: object, now: object) -> str:
+    if not (isinstance(before, Sized) and isinstance(now, Sized)):
         return "there is no place any more" if now else "there is a place now"
     what = VIOLATIONS.get(key, key)
     return f"other {what}" if len(before) == len(now) else f"{what}: {len(before)} then, {len(now)} now"
@@ -225,9 +262,7 @@ async def drain_planned(
             locked = await claims.lock_groups(connection, [group.id])
             if group.id in locked and locked[group.id] == version:
                 _compare(await _take(connection, group, change, generation), outcome)
-                moves = ((move["server_id"], move["source"]["host"], move["target"]["host"]) for move in outcome.moves)
-                steps = [RepairStep(*move) for move in moves]
-                repair_id = await repairs.begin(connection, group.id, steps, Budget(), actor)
+                repair_id = await repairs.begin(connection, group.id, outcome.moves, Budget(), actor)
                 return GroupPlan(outcome, generation, True, repair_id=repair_id)
     raise Conflict("The group changes all the time; try again.")
 
@@ -251,11 +286,12 @@ async def boot_planned(scheduler: Scheduler, group: Group, change: Create, gener
     try:
         booted = await scheduler.create(boot)
     except Overtaken as overtaken:
-        now = PlanOutcome(record=written(overtaken.now, partial(explain.where, scheduler.live.fleet)))
-        now.placements = _placements(change, now.record or {})
-        same = {kind: kept.outcome.get(kind, []) for kind in VIOLATIONS}
-        raise Changed(kept.outcome, {**now.essence(), **same}) from None
-    return GroupPlan(PlanOutcome(placements=list(kept.outcome["placements"])), generation, True, booted.server_ids)
+        record = written(overtaken.now, partial(explain.where, scheduler.live.fleet))
+        now = PlanOutcome(record=record, placements=_placements(change, record))
+        for kind in VIOLATIONS:
+            setattr(now, kind, kept.outcome.get(kind, []))
+        raise Changed(kept.outcome, now.essence()) from None
+    return GroupPlan(PlanOutcome(placements=kept.outcome["placements"]), generation, True, booted.server_ids)
 
 
 Hold = Callable[[AsyncConnection, str, Sequence[tuple[int, int | None]]], Awaitable[list[str]]]
@@ -283,7 +319,13 @@ async def hold_planned(
     raise Conflict("The group changes all the time; try again.")
 
 
-async def _expected(connection: AsyncConnection, kept: sa.Row[Any]) -> tuple[tuple[int, int | None], ...]:
+class _KeptPlan(NamedTuple):
+    change: dict[str, object]
+    seed: int
+    outcome: Essence
+
+
+async def _expected(connection: AsyncConnection, kept: _KeptPlan) -> tuple[tuple[int, int | None], ...]:
     """The host of each server of a plan, and its partition."""
     planned = kept.outcome["placements"]
     if not planned:
@@ -292,26 +334,28 @@ async def _expected(connection: AsyncConnection, kept: sa.Row[Any]) -> tuple[tup
     return tuple((ids.get(each["host"], 0), each.get("partition")) for each in planned)
 
 
-def _as_named(change: Create, kept: sa.Row[Any]) -> Create:
+def _as_named(change: Create, kept: _KeptPlan) -> Create:
     """The change with the names that the plan gave to its servers."""
     pairs = zip(change.boot.servers, kept.outcome["placements"], strict=True)
     named = tuple(replace(new, name=each["name"]) for new, each in pairs)
     return replace(change, boot=replace(change.boot, servers=named))
 
 
-async def _take(connection: AsyncConnection, group: Group, change: Change, generation: str) -> sa.Row[Any]:
+async def _take(connection: AsyncConnection, group: Group, change: Change, generation: str) -> _KeptPlan:
     """The plan of a generation, which can be applied once: of two attempts, one finds it gone."""
     number = generation.rpartition(".")[2]
     mine = plans.delete().where(plans.c.group_id == group.id, sa.cast(plans.c.number, sa.Text) == number)
-    row = (await connection.execute(mine.returning(plans))).one_or_none()
+    columns = (plans.c[name] for name in _KeptPlan._fields)
+    row = (await connection.execute(mine.returning(*columns))).one_or_none()
     if row is None:
         raise Conflict(f"There is no plan of generation {generation} for this group; plan again.")
-    if row.change != change.as_data():
+    kept = _KeptPlan(*row)
+    if kept.change != change.as_data():
         raise Conflict(f"The plan of generation {generation} is for another change; plan again.")
-    return row
+    return kept
 
 
-def _compare(kept: sa.Row[Any], outcome: PlanOutcome) -> None:
+def _compare(kept: _KeptPlan, outcome: PlanOutcome) -> None:
     now = outcome.essence()
     if kept.outcome != now:
         raise Changed(kept.outcome, now)
@@ -359,11 +403,15 @@ async def _created(scheduler: Scheduler, group: Group, change: Create, seed: int
     return outcome
 
 
-def _placements(change: Create, record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {"name": new.name, **{key: chosen[key] for key in ("host", "places", "partition") if key in chosen}}
-        for new, chosen in zip(change.boot.servers, record["chosen"], strict=False)
-    ]
+def _placements(change: Create, record: Record) -> list[PlannedPlace]:
+    return [_place(new.name, chosen) for new, chosen in zip(change.boot.servers, record["chosen"], strict=False)]
+
+
+def _place(name: str, chosen: RankedPlace) -> PlannedPlace:
+    place = PlannedPlace(name=name, host=chosen["host"], places=chosen["places"])
+    if "partition" in chosen:
+        place["partition"] = chosen["partition"]
+    return place
 
 
 async def _made(
@@ -403,10 +451,9 @@ def _displacement(
     outcome = PlanOutcome()
     for each, target in found.moves:
         scopes = [rule.scope for rule in rules.get(each.group_id or "", ())]
-        places = {"source": explain.where(fleet, each.host, scopes), "target": explain.where(fleet, target, scopes)}
-        outcome.moves.append({"server_id": each.id, **places})
+        outcome.moves.append(repairs.planned_move(fleet, each.id, each.host, target, scopes))
     for each, decision in found.stranded:
-        outcome.stranded.append({"server_id": each.id, "record": written(decision, partial(explain.where, fleet))})
+        outcome.stranded.append(StrandedServer(each.id, written(decision, partial(explain.where, fleet))))
     outcome.note(_violations(fleet, rules, inside), _violations(fleet, rules, inside, found.places))
     return outcome
 
@@ -416,7 +463,7 @@ def _violations(
 ) -> _Broken:
     """What is broken with the servers in these places, or where they are."""
     names = cache(fleet.identifiers)
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    found: dict[tuple[str, ...], StoredViolation] = {}
     for group_id, broken in drain.violations(fleet, rules, inside, places).items():
         for each in broken:
             stored = _written(each, names(each.rule.scope))
@@ -426,10 +473,10 @@ def _violations(
     return found
 
 
-def _written(violation: Violation, names: Sequence[str]) -> dict[str, Any]:
+def _written(violation: Violation, names: Sequence[str]) -> StoredViolation:
     return {
         "breach": str(violation.breach),
-        "rule": {"policy": str(violation.rule), "rules": dict(violation.rule.limits)},
+        "rule": written_rule(violation.rule),
         "aggregate": aggregate_name(names, violation),
         "members": list(violation.members),
         "excess": violation.excess,
@@ -484,7 +531,7 @@ async def displace_all(
     scheduler: Scheduler, project_id: str | None, asker: str, change: Displace
 ) -> list[GroupOutcome]:
     """What draining or losing an aggregate comes to for all servers of a project, or of all projects (None); in front
-    of a Nova, for all members of groups, for it is those that are followed."""
+    of a Nova, for all members of groups, since only those are followed."""
     async with scheduler.database.begin() as connection:
         await scheduler.live.sync(connection)
         leaving = await hosts_inside(connection, scheduler, asker, change)
@@ -509,9 +556,10 @@ def _by_group(whole: PlanOutcome, inside: Sequence[PlacedServer], leaving: set[i
             affected = before.affected + 1 if before else 1
             outcome = before.outcome if before else PlanOutcome()
             found[each.group_id] = GroupOutcome(each.group_id, each.project_id, outcome, affected)
-    for kind in ("moves", "stranded"):
-        for item in getattr(whole, kind):
-            getattr(found[group_of[item["server_id"]]].outcome, kind).append(item)
+    for move in whole.moves:
+        found[group_of[move["server_id"]]].outcome.moves.append(move)
+    for stranded in whole.stranded:
+        found[group_of[stranded.server_id]].outcome.stranded.append(stranded)
     for kind in VIOLATIONS:
         for violation in getattr(whole, kind):
             group = group_of[violation["members"][0]]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -17,6 +17,8 @@ from roost.compute.moves.repair_steps import UNDER_WAY, Repair, RepairMove
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.compute.scheduling.servers import Actor
 from roost.errors import Conflict, NotFound
+from roost.placement.fleet import Fleet
+from roost.placement.record import HostPlace
 from roost.placement.repair import RepairMember, RepairPlan, repair
 from roost.placement.rules import HOST
 from roost.store import rounds
@@ -35,21 +37,19 @@ class Budget:
     cooldown: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RepairStep:
-    """One migration, between hosts by name."""
+class PlannedMove(TypedDict):
+    """One migration, with where it leads from and to; plans keep it like this."""
 
     server_id: str
-    source: str
-    target: str
+    source: HostPlace
+    target: HostPlace
 
 
 @dataclass(frozen=True, slots=True)
 class ProposedRepair:
-    """The moves that mend a group, with where each leads from and to."""
+    """The moves that mend a group."""
 
-    steps: tuple[RepairStep, ...]
-    moves: tuple[dict[str, Any], ...]
+    moves: tuple[PlannedMove, ...]
     fewest: bool
     repairs_all: bool
 
@@ -73,17 +73,15 @@ async def plan(scheduler: Scheduler, group_id: str, budget: Budget, owner: str) 
     found: RepairPlan = await scheduler.workers.run(owner, repair, fleet, {group_id: rules}, members)
     wanted = found.moves[: budget.max_moves]
     scopes = [rule.scope for rule in rules]
-    moves = tuple(
-        {
-            "server_id": move.server,
-            "source": explain.where(fleet, move.source, scopes),
-            "target": explain.where(fleet, move.target, scopes),
-        }
-        for move in wanted
-    )
-    steps = tuple(RepairStep(move.server, fleet.name(move.source), fleet.name(move.target)) for move in wanted)
+    moves = tuple(planned_move(fleet, move.server, move.source, move.target, scopes) for move in wanted)
     whole = not found.unrepaired and len(wanted) == len(found.moves)
-    return ProposedRepair(steps, moves, found.fewest, whole)
+    return ProposedRepair(moves, found.fewest, whole)
+
+
+def planned_move(fleet: Fleet, server_id: str, source: int, target: int, scopes: Sequence[str]) -> PlannedMove:
+    """A move between two hosts, with their aggregates in these scopes."""
+    places = (explain.where(fleet, host, scopes) for host in (source, target))
+    return PlannedMove(server_id=server_id, source=next(places), target=next(places))
 
 
 async def _held_by_nova(connection: AsyncConnection, group_id: str) -> set[str]:
@@ -98,7 +96,7 @@ async def _held_by_nova(connection: AsyncConnection, group_id: str) -> set[str]:
 async def begin(
     connection: AsyncConnection,
     group_id: str | None,
-    steps: Sequence[RepairStep],
+    moves: Sequence[PlannedMove],
     budget: Budget,
     actor: Actor,
     *,
@@ -113,8 +111,8 @@ async def begin(
         "group_id": group_id,
         "scope": scope,
         "identifier": identifier,
-        "status": "running" if steps else "done",
-        "reason": None if steps else "There was nothing to move.",
+        "status": "running" if moves else "done",
+        "reason": None if moves else "There was nothing to move.",
         "fewest": fewest,
         "repairs_all": repairs_all,
         **asdict(budget),
@@ -127,16 +125,16 @@ async def begin(
             repair_id = str(await connection.scalar(repairs.insert().values(row).returning(repairs.c.id)))
     except IntegrityError:
         raise Conflict(f"Server group {group_id} is being repaired already; stop that repair, or wait.") from None
-    ids = await _host_ids(connection, steps)
+    ids = await _host_ids(connection, moves)
     rows = [
         {
             "repair_id": repair_id,
             "position": position,
-            "server_id": step.server_id,
-            "source_id": ids[step.source],
-            "target_id": ids[step.target],
+            "server_id": move["server_id"],
+            "source_id": ids[move["source"]["host"]],
+            "target_id": ids[move["target"]["host"]],
         }
-        for position, step in enumerate(steps)
+        for position, move in enumerate(moves)
     ]
     if rows:
         await connection.execute(repair_moves.insert(), rows)
@@ -147,12 +145,12 @@ async def begin_planned(
     connection: AsyncConnection, group_id: str, planned: ProposedRepair, budget: Budget, actor: Actor
 ) -> str:
     """Write down the repair that was planned; its id."""
-    steps, fewest, whole = planned.steps, planned.fewest, planned.repairs_all
-    return await begin(connection, group_id, steps, budget, actor, fewest=fewest, repairs_all=whole)
+    fewest, whole = planned.fewest, planned.repairs_all
+    return await begin(connection, group_id, planned.moves, budget, actor, fewest=fewest, repairs_all=whole)
 
 
-async def _host_ids(connection: AsyncConnection, steps: Sequence[RepairStep]) -> dict[str, int]:
-    names = {name for step in steps for name in (step.source, step.target)}
+async def _host_ids(connection: AsyncConnection, moves: Sequence[PlannedMove]) -> dict[str, int]:
+    names = {place["host"] for move in moves for place in (move["source"], move["target"])}
     query = sa.select(hosts.c.name, hosts.c.id).where(hosts.c.name.in_(names))
     return {row.name: row.id for row in await connection.execute(query)}
 
@@ -198,7 +196,7 @@ async def pause(connection: AsyncConnection, repair: Repair, paused: bool) -> No
     await _change(connection, repair, paused=paused)
 
 
-async def _change(connection: AsyncConnection, repair: Repair, **values: Any) -> None:
+async def _change(connection: AsyncConnection, repair: Repair, **values: str | bool) -> None:
     change = repairs.update().where(repairs.c.id == repair.id, UNDER_WAY)
     if not (await connection.execute(change.values(values))).rowcount:
         raise Conflict(f"{repair.noun} {repair.id} has ended.")
@@ -249,7 +247,7 @@ async def _mend(database: Database, scheduler: Scheduler, kept: _Kept) -> None:
             return
     budget = Budget(kept.max_moves, kept.max_parallel, kept.cooldown)
     planned = await plan(scheduler, kept.group_id, budget, kept.project_id)
-    if planned.steps:
+    if planned.moves:
         actor = Actor(kept.user_id, kept.project_id, "continuous-repair", is_admin=True)
         async with database.begin() as connection:
             await begin_planned(connection, kept.group_id, planned, budget, actor)

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -26,7 +25,7 @@ from roost.config import Settings
 from roost.errors import Invalid, NotFound, Unavailable
 from roost.placement.decision import Decision, Request
 from roost.placement.fleet import NOWHERE, Bools, Fleet, Ints, Members, Resources
-from roost.placement.record import record
+from roost.placement.record import HostPlace, record
 from roost.placement.rules import Rule, division_of
 from roost.placement.scheduler import candidates, place
 from roost.store.database import Database
@@ -155,7 +154,7 @@ async def _group_of(connection: AsyncConnection, wanted: Wanted) -> str:
 
 
 class _Stage:
-    """The hosts as they are known, for one decision: untouched by what is heard while it is made."""
+    """The hosts as they are known when a decision begins; news that comes meanwhile does not change them."""
 
     def __init__(self, live: LiveFleet, offered: Offered) -> None:
         self.fleet = live.fleet.snapshot()
@@ -167,7 +166,7 @@ class _Stage:
         self.indexes: Ints = everywhere[self.at]
         self._places = {index: live.places(index) for index in self.indexes.tolist()}
 
-    def where(self, host: int, scopes: Sequence[str]) -> dict[str, Any]:
+    def where(self, host: int, scopes: Sequence[str]) -> HostPlace:
         """A host by its name, and its aggregates in these scopes."""
         name = self.fleet.name(host)
         places = {"host": name, **self._places[host]}

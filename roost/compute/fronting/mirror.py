@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from prometheus_client import Counter as Metric
@@ -28,7 +28,7 @@ from roost.errors import Unavailable
 from roost.placement.fleet import Resources
 from roost.placement.rules import Rule
 from roost.store import database
-from roost.store.rounds import AdvisoryLock
+from roost.store.locks import AdvisoryLock, hold
 from roost.store.tables.compute import aggregate_hosts, aggregate_metadata, aggregates, hosts, scopes
 from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import server_group_policies, server_groups, servers
@@ -37,30 +37,25 @@ logger = logging.getLogger(__name__)
 
 REFUSED = Metric("roost_front_refused", "Looks at Nova that ended because what it said could not be right.")
 
-# One at a time: two that look at Nova at different moments must not write over each other.
-_TAKE_INVENTORY = sa.select(sa.func.pg_advisory_xact_lock(int(AdvisoryLock.INVENTORY)))
-_TAKE_TURN = sa.select(sa.func.pg_advisory_xact_lock(int(AdvisoryLock.MIRROR)))
-_HOLD_OFF = sa.select(sa.func.pg_advisory_xact_lock_shared(int(AdvisoryLock.MIRROR)))
-
 
 async def take_inventory(connection: AsyncConnection) -> None:
     """Keep others from writing Nova's hosts and aggregates until this transaction ends, to read and write in one go.
     Nova may take a minute to list its hosts, and servers that boot must not wait for that: groups have their own
     turn, which comes after this one where both are needed."""
-    await connection.execute(_TAKE_INVENTORY)
+    await hold(connection, AdvisoryLock.INVENTORY)
     await database.patient(connection)
 
 
 async def take_turn(connection: AsyncConnection) -> None:
     """Keep others from writing Nova's groups until this transaction ends, to read and write in one go."""
-    await connection.execute(_TAKE_TURN)
+    await hold(connection, AdvisoryLock.MIRROR)
     await database.patient(connection)
 
 
 async def hold_off(connection: AsyncConnection) -> None:
     """None of Nova's groups is written until this transaction ends: what it makes or deletes on both sides is not
     mistaken for something that others did."""
-    await connection.execute(_HOLD_OFF)
+    await hold(connection, AdvisoryLock.MIRROR, shared=True)
     await database.patient(connection)
 
 
@@ -81,15 +76,6 @@ class NovaHost:
     used: Resources
     full: bool = False
     """Placement offers nothing of it, and so does not say how large it is: `total` is without allocation ratios."""
-
-    def row(self, before: sa.Row[Any] | None = None) -> dict[str, Any]:
-        """As it is stored; more than all of a resource cannot be in use. A full host is as large as it was before."""
-        least = before._mapping if self.full and before is not None else {}
-        total = {name: max(least.get(name, 0), amount) for name, amount in self.total._asdict().items()}
-        taken = total if self.full else self.used._asdict()
-        used = {f"{name}_used": max(0, min(amount, total[name])) for name, amount in taken.items()}
-        state = {"enabled": self.enabled, "disabled_reason": self.disabled_reason, "forced_down": not self.up}
-        return {"name": self.name, "address": self.address, **state, **total, **used}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +132,6 @@ class NovaServer:
     place: str | None = None
     """The token of the planned place that it was made for."""
 
-    def row(self) -> dict[str, Any]:
-        """As it is stored, apart from its host and its group."""
-        return {
-            "name": self.name,
-            "project_id": self.project_id,
-            "user_id": self.user_id,
-            "flavor": self.resources._asdict(),
-            "vm_state": self.vm_state,
-            "task_state": self.task_state,
-            "launched_at": self.launched_at,
-            "zone": self.zone,
-        }
-
 
 # Hosts and aggregates
 
@@ -184,7 +157,7 @@ async def put_inventory(
 
 async def _put_hosts(connection: AsyncConnection, wanted: Sequence[NovaHost]) -> set[int]:
     known = {row.name: row for row in await connection.execute(sa.select(hosts))}
-    rows = {host.name: host.row(known.get(host.name)) for host in wanted}
+    rows = {host.name: _host_row(host, known.get(host.name)) for host in wanted}
     changed = await _lose_hosts(connection, [row.id for name, row in known.items() if name not in rows])
     new = [row for name, row in rows.items() if name not in known]
     if new:
@@ -204,6 +177,16 @@ async def _put_hosts(connection: AsyncConnection, wanted: Sequence[NovaHost]) ->
                 changed.add(before.id)
     await announce_claims(connection, fuller)
     return changed
+
+
+def _host_row(host: NovaHost, before: sa.Row[Any] | None) -> dict[str, Any]:
+    """A host as it is stored; more than all of a resource cannot be in use. A full one is as large as it was before."""
+    least = before._mapping if host.full and before is not None else {}
+    total = {name: max(least.get(name, 0), amount) for name, amount in host.total._asdict().items()}
+    taken = total if host.full else host.used._asdict()
+    used = {f"{name}_used": max(0, min(amount, total[name])) for name, amount in taken.items()}
+    state = {"enabled": host.enabled, "disabled_reason": host.disabled_reason, "forced_down": not host.up}
+    return {"name": host.name, "address": host.address, **state, **total, **used}
 
 
 async def _lose_hosts(connection: AsyncConnection, host_ids: Collection[int]) -> set[int]:
@@ -396,10 +379,20 @@ async def all_groups(connection: AsyncConnection) -> set[str]:
     return set(await connection.scalars(sa.select(server_groups.c.id)))
 
 
-async def missing_groups(connection: AsyncConnection) -> list[sa.Row[Any]]:
-    """The groups that are hidden because Nova does not have them any more."""
-    query = sa.select(server_groups).where(server_groups.c.missing_since.is_not(None))
-    return list((await connection.execute(query.order_by(server_groups.c.number))).all())
+class MissingGroup(NamedTuple):
+    """A group that is hidden because Nova does not have it any more."""
+
+    id: str
+    name: str
+    project_id: str
+    missing_since: datetime
+
+
+async def missing_groups(connection: AsyncConnection) -> list[MissingGroup]:
+    """The groups that Nova does not have any more."""
+    columns = (server_groups.c[name] for name in MissingGroup._fields)
+    query = sa.select(*columns).where(server_groups.c.missing_since.is_not(None)).order_by(server_groups.c.number)
+    return [MissingGroup(*row) for row in await connection.execute(query)]
 
 
 async def missing_members(connection: AsyncConnection, wanted: Iterable[NovaGroup]) -> dict[str, str]:
@@ -448,12 +441,26 @@ async def put_servers(
     await claims.touch_groups(connection, moved & locked.keys())
 
 
+def _server_row(server: NovaServer) -> dict[str, Any]:
+    """A server as it is stored, apart from its host and its group."""
+    return {
+        "name": server.name,
+        "project_id": server.project_id,
+        "user_id": server.user_id,
+        "flavor": server.resources._asdict(),
+        "vm_state": server.vm_state,
+        "task_state": server.task_state,
+        "launched_at": server.launched_at,
+        "zone": server.zone,
+    }
+
+
 async def _put_server(
     connection: AsyncConnection, row: sa.Row[Any], server: NovaServer, host_ids: Mapping[str, int]
 ) -> bool:
     """Bring a server up to date; says whether it takes other places than before."""
     host_id = host_ids.get(server.host or "")
-    values = {**server.row(), "host_id": host_id}
+    values = {**_server_row(server), "host_id": host_id}
     different = {key: value for key, value in values.items() if row._mapping[key] != value}
     if different:
         await connection.execute(servers.update().where(servers.c.id == row.id).values(**different))
@@ -473,7 +480,7 @@ async def _follow(
         "group_id": group_id,
         "hints": {} if group_id is None else {"group": group_id},
         "host_id": host_id,
-        **server.row(),
+        **_server_row(server),
     }
     new = insert(servers).values(values).on_conflict_do_nothing().returning(servers.c.id)
     if await connection.scalar(new) is None:

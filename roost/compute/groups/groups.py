@@ -16,16 +16,16 @@ from sqlalchemy.dialects.postgresql import ARRAY, UUID, aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.groups import identifiers, notifications
+from roost.compute.groups.notifications import Payload
 from roost.compute.inventory import claims, quotas
 from roost.compute.inventory.scopes import (
-    BUILT_IN,
     HOST_SCOPE,
     Scope,
     ScopePart,
     aggregate_of,
     aggregates_in,
     load_scopes,
-    scope_of,
+    lock_scopes,
 )
 from roost.config import Settings
 from roost.errors import Invalid, NotFound, OverQuota
@@ -220,7 +220,7 @@ async def brief(connection: AsyncConnection, group_ids: Sequence[str]) -> dict[s
     return {group.id: group for group in await _assemble(connection, rows.all(), with_members=False)}
 
 
-def payload(group: Group) -> dict[str, Any]:
+def payload(group: Group) -> Payload:
     """The group as notifications show it."""
     first = group.policies[0]
     return notifications.server_group_payload(
@@ -304,7 +304,7 @@ def _policy(name: str, scope: str, identifier: str | None, written: str) -> Grou
 
 
 async def _members(connection: AsyncConnection, group_ids: Iterable[str]) -> dict[str, Sequence[str]]:
-    """The members of each group in the order in which they were made: a row a group, of texts, for there are many."""
+    """The members of each group in the order in which they were made: a row of texts for each group."""
     in_order = sa.func.array_agg(aggregate_order_by(sa.cast(servers.c.id, sa.Text), servers.c.number))
     query = sa.select(sa.cast(servers.c.group_id, sa.Text), in_order).where(_among(servers.c.group_id, group_ids))
     rows = await connection.execute(query.group_by(servers.c.group_id))
@@ -426,7 +426,7 @@ async def _resolve(
     connection: AsyncConnection, policies: Sequence[GroupPolicy], project_id: str
 ) -> list[dict[str, Any]]:
     """The policies as they are stored; raises `Invalid` if the project cannot use them, or not together."""
-    known = await _lock_scopes(connection, {policy.rule.scope for policy in policies})
+    known = await lock_scopes(connection, {policy.rule.scope for policy in policies})
     rows, rules = [], []
     for policy in policies:
         scope = known.get(policy.rule.scope)
@@ -438,13 +438,6 @@ async def _resolve(
         rules.append(identifiers.shown(replace(policy.rule, identifier=identifier), known, project_id))
     _check_together(rules)
     return rows
-
-
-async def _lock_scopes(connection: AsyncConnection, names: Iterable[str]) -> dict[str, Scope]:
-    """The scopes of these names, locked against changes until this transaction ends."""
-    query = sa.select(scopes).where(scopes.c.name.in_(list(names))).order_by(scopes.c.id).with_for_update(read=True)
-    made = [scope_of(row) for row in await connection.execute(query)]
-    return {scope.name: scope for scope in (*BUILT_IN, *made)}
 
 
 async def _real(connection: AsyncConnection, scope: Scope, project_id: str, identifier: str | None) -> str | None:

@@ -9,10 +9,10 @@ import contextlib
 import logging
 import socket
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -21,7 +21,8 @@ from roost import threads
 from roost.config import Settings
 from roost.errors import Unavailable
 from roost.store.database import Database, patient
-from roost.store.rounds import AdvisoryLock, Rounds
+from roost.store.locks import AdvisoryLock
+from roost.store.rounds import Rounds
 from roost.store.tables.servers import outbox
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,22 @@ _POLL_SECONDS = 0.5
 _RETRY_SECONDS = 5
 _MESSAGE_IDS = uuid.UUID("6f1c7f0a-3d57-4b0e-9f57-0c5a9c1b7a11")
 
-Send = Callable[[dict[str, Any]], None]
+Payload = Mapping[str, object]
+"""What a notification says, as its listeners read it."""
+
+
+class Message(TypedDict):
+    """A notification as it goes to the broker."""
+
+    message_id: str
+    publisher_id: str
+    event_type: str
+    priority: str
+    payload: Payload
+    timestamp: str
+
+
+Send = Callable[[Message], None]
 """Hands one message to the broker, or raises."""
 
 
@@ -50,14 +66,14 @@ def wanted(settings: Settings) -> bool:
     return settings.notification_driver != NOOP
 
 
-async def write(connection: AsyncConnection, event_type: str, payloads: Iterable[dict[str, Any]]) -> None:
+async def write(connection: AsyncConnection, event_type: str, payloads: Iterable[Payload]) -> None:
     """Put notifications into the outbox, as part of the caller's transaction."""
     rows = [{"event_type": event_type, "payload": payload} for payload in payloads]
     if rows:
         await connection.execute(outbox.insert(), rows)
 
 
-def server_group_payload(**data: Any) -> dict[str, Any]:
+def server_group_payload(**data: object) -> Payload:
     """Nova's ServerGroupPayload, version 1.1."""
     return {
         "nova_object.name": "ServerGroupPayload",
@@ -95,7 +111,7 @@ async def _connect(settings: Settings) -> Send:
         try:
             return await asyncio.to_thread(sender, settings)
         except Exception as error:
-            logger.error("notifications wait, for there is no way to send them", extra={"error": str(error)})
+            logger.error("notifications wait: there is no way to send them", extra={"error": str(error)})
             await asyncio.sleep(_RETRY_SECONDS)
 
 
@@ -111,7 +127,7 @@ async def send_batch(database: Database, send: Send) -> int:
     return sent
 
 
-def _send_all(send: Send, messages: Iterable[dict[str, Any]]) -> tuple[int, Exception | None]:
+def _send_all(send: Send, messages: Iterable[Message]) -> tuple[int, Exception | None]:
     """How many were sent, and what stopped the next."""
     sent = 0
     for message in messages:
@@ -123,7 +139,7 @@ def _send_all(send: Send, messages: Iterable[dict[str, Any]]) -> tuple[int, Exce
     return sent, None
 
 
-def _message(row: sa.Row[Any]) -> dict[str, Any]:
+def _message(row: sa.Row[Any]) -> Message:
     written = str(row.created_at.astimezone(UTC).replace(tzinfo=None))
     return {
         # The same however often it is sent, so that listeners can recognise a repetition.
@@ -154,7 +170,7 @@ def sender(settings: Settings) -> Send:
     transport = oslo_messaging.get_notification_transport(settings.source, url=settings.notification_url)
     target = oslo_messaging.Target(exchange="nova", topic=f"{settings.notification_topic}.info")
 
-    def send(message: dict[str, Any]) -> None:
+    def send(message: Message) -> None:
         transport._send_notification(target, {}, message, version=2.0, retry=0)
 
     return send

@@ -5,18 +5,16 @@ from collections.abc import Collection
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.store.rounds import AdvisoryLock
+from roost.store.locks import AdvisoryLock, hold
 from roost.store.tables.compute import fleet_changes
-
-# Held until the transaction ends, so that generations have no gaps and become visible in their order.
-_LOCK = sa.select(sa.func.pg_advisory_xact_lock(int(AdvisoryLock.FLEET_CHANGES)))
 
 
 async def host_changed(connection: AsyncConnection, host_ids: Collection[int]) -> None:
     """Note that these hosts changed, came or went."""
     if not host_ids:
         return
-    await connection.execute(_LOCK)
+    # Held until the transaction ends: generations have no gaps and become visible in their order.
+    await hold(connection, AdvisoryLock.FLEET_CHANGES)
     following = sa.select(sa.func.coalesce(sa.func.max(fleet_changes.c.generation), 0) + 1).scalar_subquery()
     await connection.execute(fleet_changes.insert().values(generation=following, host_ids=sorted(host_ids)))
 

@@ -79,14 +79,14 @@ async def lock_hosts(
     and starts again.
     """
     query = sa.select(hosts.c.id, hosts.c.enabled, hosts.c.forced_down, *_FREE).where(hosts.c.id.in_(set(host_ids)))
-    rows = await connection.execute(query.order_by(hosts.c.id).with_for_update(nowait=not wait))
+    rows = await connection.execute(query.order_by(hosts.c.id).with_for_update(nowait=not wait, key_share=True))
     return {
         host_id: LockedHost(enabled, forced_down, Resources(*free)) for host_id, enabled, forced_down, *free in rows
     }
 
 
 def lost_race(error: BaseException) -> bool:
-    """Whether a transaction failed only because another one came first, so that the same again may succeed."""
+    """Whether a transaction failed only because another came first; a retry may succeed."""
     if not isinstance(error, DBAPIError):
         return False
     return worth_retrying(error) or getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE
@@ -98,7 +98,7 @@ async def lock_groups(connection: AsyncConnection, group_ids: Iterable[str]) -> 
     if not wanted:
         return {}
     query = sa.select(server_groups.c.id, server_groups.c.version).where(server_groups.c.id.in_(wanted))
-    rows = await connection.execute(query.order_by(server_groups.c.id).with_for_update())
+    rows = await connection.execute(query.order_by(server_groups.c.id).with_for_update(key_share=True))
     return {row.id: row.version for row in rows}
 
 

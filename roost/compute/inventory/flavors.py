@@ -214,13 +214,14 @@ class ServerFlavor:
         )
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "ServerFlavor":
+    def from_json(cls, data: Mapping[str, object]) -> "ServerFlavor":
         """Read what is stored; raises `ValueError` with a sentence if it is not a flavor."""
         if not isinstance(data, Mapping) or not data.keys() <= cls.__dataclass_fields__.keys():
             raise ValueError(f"The flavor of a server cannot be read: {data!r}.")
-        return cls(**data)
+        values: Any = data
+        return cls(**values)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As it is stored."""
         return {name: getattr(self, name) for name in _KEPT}
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -125,8 +125,16 @@ async def statistics(connection: AsyncConnection) -> HostTotals:
     return HostTotals(*(await connection.execute(query)).one())
 
 
-async def change(connection: AsyncConnection, host_id: int, **values: Any) -> ComputeHost:
-    """Enable or disable a host (`enabled`, `disabled_reason`), or say that it is down or up (`forced_down`)."""
+class HostValues(TypedDict, total=False):
+    """What operators set of a host."""
+
+    enabled: bool
+    disabled_reason: str | None
+    forced_down: bool
+
+
+async def change(connection: AsyncConnection, host_id: int, **values: Unpack[HostValues]) -> ComputeHost:
+    """Enable or disable a host, or say that it is down or up."""
     query = hosts.update().where(hosts.c.id == host_id).values(**values).returning(*_COLUMNS)
     changed = ComputeHost(*(await connection.execute(query)).one())
     await host_changed(connection, [host_id])

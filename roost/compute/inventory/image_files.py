@@ -1,6 +1,6 @@
 """The data of images: one file each, in the folder that all API processes share.
 
-Data is written under a name of its own and gets the image's name in the transaction that makes the image active. So a
+Data is written under another name and gets the image's name in the transaction that makes the image active. So a
 file that a crash left behind belongs to no image, and the sweep removes it.
 """
 

@@ -3,13 +3,12 @@
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.inventory import images
-from roost.compute.inventory.images import STATUSES, Viewer
+from roost.compute.inventory.images import STATUSES, StoredImage, Viewer
 from roost.errors import Invalid
 from roost.store.pages import PageRequest, SortKey
 from roost.store.tables.compute import images as table
@@ -36,7 +35,7 @@ _OTHERS = frozenset(
 )
 
 
-async def search(connection: AsyncConnection, viewer: Viewer, asked: Asked, page: PageRequest) -> Sequence[Any]:
+async def search(connection: AsyncConnection, viewer: Viewer, asked: Asked, page: PageRequest) -> list[StoredImage]:
     """The images that the viewer sees and that the query asks for, a page at a time."""
     wanted = dict(asked).get("member_status", "accepted")
     statuses = STATUSES if wanted == "all" else (wanted,)

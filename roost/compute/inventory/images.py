@@ -3,13 +3,16 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost.compute.inventory.image_files import ReceivedData
 from roost.errors import Conflict, Forbidden, NotFound, OverQuota, TooLarge
 from roost.store import pages, rows
+from roost.store.locks import hold
 from roost.store.pages import EVERYTHING, PageRequest, SortKey
 from roost.store.tables.compute import image_members, images
 from roost.store.uuids import is_uuid
@@ -34,6 +37,69 @@ class Image:
 
 
 USUAL = (Image("cirros-0.6.2-x86_64-disk", 21_430_272), Image("cirros-0.5.2-x86_64-disk", 16_300_544))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredImage:
+    """An image as it is stored."""
+
+    id: str
+    name: str
+    size: int
+    min_disk_gb: int
+    min_memory_mb: int
+    project_id: str | None
+    status: str
+    visibility: str
+    container_format: str | None
+    disk_format: str | None
+    protected: bool
+    hidden: bool
+    tags: list[str]
+    properties: Mapping[str, str]
+    checksum: str | None
+    sha512: str | None
+    stored: bool
+    created_at: datetime
+    updated_at: datetime | None
+
+
+def _image(row: sa.Row[Any]) -> StoredImage:
+    return StoredImage(**row._mapping)
+
+
+class ImageValues(TypedDict, total=False):
+    """What is said of an image when it is made or changed; what is left out stays as it is."""
+
+    id: str
+    name: str
+    size: int
+    min_disk_gb: int
+    min_memory_mb: int
+    project_id: str | None
+    status: str
+    visibility: str
+    container_format: str | None
+    disk_format: str | None
+    protected: bool
+    hidden: bool
+    tags: list[str]
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageMember:
+    """A project that an image is shared with."""
+
+    image_id: str
+    member_id: str
+    status: str
+    created_at: datetime
+    updated_at: datetime | None
+
+
+def _member(row: sa.Row[Any]) -> ImageMember:
+    return ImageMember(**row._mapping)
 
 
 async def add(connection: AsyncConnection, *new: Image) -> None:
@@ -65,12 +131,12 @@ class Viewer:
             sa.and_(images.c.visibility == "shared", member),
         )
 
-    def owns(self, image: Any) -> bool:
+    def owns(self, image: StoredImage) -> bool:
         """Whether the image is the viewer's to change."""
         return self.is_admin or (image.project_id is not None and image.project_id == self.project_id)
 
 
-async def find(connection: AsyncConnection, viewer: Viewer, image_id: str, *, lock: bool = False) -> Any:
+async def find(connection: AsyncConnection, viewer: Viewer, image_id: str, *, lock: bool = False) -> StoredImage:
     """One image that the viewer sees; a name is not an id, so the clients go on to search."""
     query = sa.select(images).where(images.c.id == image_id, viewer.sees())
     if lock:
@@ -78,10 +144,10 @@ async def find(connection: AsyncConnection, viewer: Viewer, image_id: str, *, lo
     row = (await connection.execute(query)).one_or_none() if is_uuid(image_id) else None
     if row is None:
         raise NotFound(f"No image found with ID {image_id}")
-    return row
+    return _image(row)
 
 
-async def usable(connection: AsyncConnection, viewer: Viewer, image_id: str) -> Any | None:
+async def usable(connection: AsyncConnection, viewer: Viewer, image_id: str) -> StoredImage | None:
     """An image that the viewer's servers can be made from; None if there is no such image."""
     try:
         image = await find(connection, viewer, image_id)
@@ -97,39 +163,42 @@ async def index(
     statuses: Sequence[str] = ("accepted",),
     keys: Sequence[SortKey] = (),
     page: PageRequest = EVERYTHING,
-) -> Sequence[Any]:
+) -> list[StoredImage]:
     """The images that the viewer sees and that meet the conditions, a page at a time."""
     visible = sa.select(images).where(viewer.sees(statuses))
-    return await pages.read(connection, visible, [*keys, SortKey(images.c.id)], page, *conditions, named=images.c.id)
+    order = [*keys, SortKey(images.c.id)]
+    found = await pages.read(connection, visible, order, page, *conditions, named=images.c.id)
+    return [_image(row) for row in found]
 
 
-async def by_id(connection: AsyncConnection, viewer: Viewer, wanted: Sequence[str]) -> Sequence[Any]:
+async def by_id(connection: AsyncConnection, viewer: Viewer, wanted: Sequence[str]) -> list[StoredImage]:
     """Those of these images that the viewer sees."""
     return await index(connection, viewer, images.c.id.in_(filter(is_uuid, wanted)))
 
 
-async def create(connection: AsyncConnection, values: Mapping[str, Any], most: int) -> Any:
+async def create(connection: AsyncConnection, values: ImageValues, most: int) -> StoredImage:
     """Add an image of a project that has fewer than `most`."""
-    await connection.execute(_LOCK, {"project_id": values["project_id"]})
+    await hold(connection, f"images of {values['project_id']}")
     mine = sa.select(sa.func.count()).where(images.c.project_id == values["project_id"])
     if (await connection.scalar(mine) or 0) >= most:
         raise OverQuota(f"Quota exceeded: the project already has {most} images.")
     taken = Conflict(f"Image ID {values['id']} already exists!")
-    return await rows.add(connection, images, {"size": 0, **values}, taken)
+    return _image(await rows.add(connection, images, {"size": 0, **values}, taken))
 
 
-async def change(connection: AsyncConnection, image: Any, values: Mapping[str, Any]) -> Any:
-    """Change the description of an image."""
-    return await rows.change(connection, images, {**values, "updated_at": sa.func.now()}, id=image.id)
+async def change(connection: AsyncConnection, image: StoredImage, values: ImageValues) -> StoredImage:
+    """Change the description of an image, which the caller has locked."""
+    changed = images.update().where(images.c.id == image.id).values(**values, updated_at=sa.func.now())
+    return _image((await connection.execute(changed.returning(images))).one())
 
 
-async def complete(connection: AsyncConnection, image: Any, data: Mapping[str, Any], most: int) -> None:
-    """Make an image that waits for its data active; `data` says what came. The images of a project take up `most`
-    bytes at most."""
-    await connection.execute(_LOCK, {"project_id": image.project_id})
-    if data["size"] > await room(connection, image.project_id, most):
+async def complete(connection: AsyncConnection, image: StoredImage, data: ReceivedData, most: int) -> None:
+    """Make an image that waits for its data active. The images of a project take up `most` bytes at most."""
+    await hold(connection, f"images of {image.project_id}")
+    if data.size > await room(connection, image.project_id, most):
         raise TooLarge(f"The images of a project may take up {most} bytes altogether.")
-    changed = {**data, "status": "active", "stored": True, "updated_at": sa.func.now()}
+    said = {"size": data.size, "checksum": data.checksum, "sha512": data.sha512}
+    changed = {**said, "status": "active", "stored": True, "updated_at": sa.func.now()}
     if await rows.change(connection, images, changed, id=image.id, status="queued") is None:
         raise Conflict(f"Image {image.id} already has data.")
 
@@ -140,7 +209,7 @@ async def room(connection: AsyncConnection, project_id: str | None, most: int) -
     return most - int(await connection.scalar(used) or 0)
 
 
-async def delete(connection: AsyncConnection, image: Any) -> None:
+async def delete(connection: AsyncConnection, image: StoredImage) -> None:
     """Forget an image that is not protected."""
     if image.protected:
         raise Forbidden(f"Image {image.id} is protected and cannot be deleted.")
@@ -152,19 +221,17 @@ async def ids(connection: AsyncConnection) -> set[str]:
     return set(await connection.scalars(sa.select(images.c.id)))
 
 
-_LOCK = sa.text("SELECT pg_advisory_xact_lock(hashtextextended('images of ' || :project_id, 0))")
-
-
 # Members: the projects that a shared image is shared with
 
 
-async def members(connection: AsyncConnection, viewer: Viewer, image: Any) -> Sequence[Any]:
+async def members(connection: AsyncConnection, viewer: Viewer, image: StoredImage) -> list[ImageMember]:
     """The members of an image: all of them for its owner, else the viewer itself."""
-    found = await rows.index(connection, image_members, "created_at", "member_id", image_id=image.id)
+    shared = await rows.index(connection, image_members, "created_at", "member_id", image_id=image.id)
+    found = [_member(row) for row in shared]
     return found if viewer.owns(image) else [each for each in found if each.member_id == viewer.project_id]
 
 
-async def member(connection: AsyncConnection, viewer: Viewer, image: Any, member_id: str) -> Any:
+async def member(connection: AsyncConnection, viewer: Viewer, image: StoredImage, member_id: str) -> ImageMember:
     """One member of an image."""
     for each in await members(connection, viewer, image):
         if each.member_id == member_id:
@@ -172,21 +239,22 @@ async def member(connection: AsyncConnection, viewer: Viewer, image: Any, member
     raise NotFound(f"{member_id} not found in the member list of the image {image.id}.")
 
 
-async def share(connection: AsyncConnection, image: Any, member_id: str) -> Any:
+async def share(connection: AsyncConnection, image: StoredImage, member_id: str) -> ImageMember:
     """Share an image with a project, which may accept it."""
     count = sa.select(sa.func.count()).where(image_members.c.image_id == image.id)
     if (await connection.scalar(count) or 0) >= MOST:
         raise TooLarge(f"An image can be shared with {MOST} projects.")
     taken = Conflict(f"{member_id} is already associated with image with ID {image.id}.")
-    return await rows.add(connection, image_members, {"image_id": image.id, "member_id": member_id}, taken)
+    return _member(await rows.add(connection, image_members, {"image_id": image.id, "member_id": member_id}, taken))
 
 
-async def answer(connection: AsyncConnection, image: Any, member_id: str, status: str) -> Any:
+async def answer(connection: AsyncConnection, image: StoredImage, member_id: str, status: str) -> ImageMember:
     """Note what a member makes of an image that is shared with it."""
-    values = {"status": status, "updated_at": sa.func.now()}
-    return await rows.change(connection, image_members, values, image_id=image.id, member_id=member_id)
+    mine = image_members.c.image_id == image.id, image_members.c.member_id == member_id
+    answered = image_members.update().where(*mine).values(status=status, updated_at=sa.func.now())
+    return _member((await connection.execute(answered.returning(image_members))).one())
 
 
-async def unshare(connection: AsyncConnection, image: Any, member_id: str) -> None:
+async def unshare(connection: AsyncConnection, image: StoredImage, member_id: str) -> None:
     """Share an image with a project no longer."""
     await rows.remove(connection, image_members, image_id=image.id, member_id=member_id)

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.errors import Conflict, Invalid, NotFound, OverQuota
 from roost.store import pages
+from roost.store.locks import hold
 from roost.store.pages import EVERYTHING, PageRequest, SortKey, UnknownMarker
 from roost.store.tables.compute import keypairs
 
@@ -47,7 +48,7 @@ async def create(
     values = {"user_id": user_id, "name": name, "type": kind, "public_key": public_key}
     fingerprint = _fingerprint(public_key, kind)
     # One creation at a time for each user, so that none slips past the count of another.
-    await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(user_id, 0))))
+    await hold(connection, f"key pairs of {user_id}")
     count = sa.select(sa.func.count()).select_from(keypairs).where(keypairs.c.user_id == user_id)
     if 0 <= limit <= (await connection.execute(count)).scalar_one():
         raise OverQuota("Quota exceeded, too many key pairs.")

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -41,6 +41,21 @@ Room = tuple[int, int, int, int, int]
 """A host's id, the version of its room, and how much is used of each resource."""
 Joined = tuple[str, int, list[tuple[int, int | None, int]], list[tuple[str, int]]]
 """A group's id, its version after the claim, where how many members came, with their partition, and of which users."""
+
+
+class Unseen(TypedDict):
+    """From where on changes are new to a process."""
+
+    generation: int
+    seen: int
+    missing: Sequence[int]
+
+
+class ClaimNews(TypedDict):
+    """What one claim came to."""
+
+    rooms: Sequence[Room]
+    joined: NotRequired[Sequence[Joined]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +146,8 @@ class LiveFleet:
 
     # What others did
 
-    def unseen(self) -> dict[str, Any]:
-        """From where on changes are new to this process."""
+    def unseen(self) -> Unseen:
+        """What this process has seen so far."""
         seen = _NOTHING_YET if self.generation < 0 else self.feed.seen
         return {"generation": self.generation, "seen": seen, "missing": self.feed.missing}
 
@@ -144,7 +159,7 @@ class LiveFleet:
         self,
         connection: AsyncConnection,
         moved: Sequence[tuple[int, list[int]]] | None,
-        claimed: Sequence[tuple[int, Mapping[str, Any]]],
+        claimed: Sequence[tuple[int, ClaimNews]],
         oldest: int | None,
     ) -> None:
         """Take in the hosts that moved in each generation and what was claimed; `oldest` is the first claim kept."""
@@ -159,7 +174,7 @@ class LiveFleet:
             self.generation = max(self.generation, moved[-1][0])
         self.take_in_claims(claimed)
 
-    def take_in_claims(self, claimed: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
+    def take_in_claims(self, claimed: Iterable[tuple[int, ClaimNews]]) -> None:
         """Take in numbered claims, each once."""
         for number, body in claimed:
             if self.feed.is_new(number):
@@ -264,7 +279,8 @@ async def memberships(connection: AsyncConnection, host_ids: Collection[int] | N
         scopes, scopes.c.id == aggregate_hosts.c.scope_id
     )
     if host_ids is not None:
-        query = query.where(aggregate_hosts.c.host_id.in_(host_ids))
+        # Said although the join says it too: the index has only what is in a scope.
+        query = query.where(aggregate_hosts.c.scope_id != 0, aggregate_hosts.c.host_id.in_(host_ids))
     found: dict[int, dict[str, str]] = {}
     for host_id, scope, aggregate_id in await connection.execute(query):
         found.setdefault(host_id, {})[scope] = str(aggregate_id)

@@ -1,7 +1,9 @@
 """Metadata definitions: namespaces of objects, properties, tags and resource types, each kept by name."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,6 +18,43 @@ MOST = 200
 """Objects, properties, tags or resource types of one namespace."""
 
 
+Definitions = Mapping[str, Mapping[str, object]]
+"""Objects, properties, tags or resource types by name, as they were written."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadefNamespace:
+    """A namespace with all that it has."""
+
+    namespace: str
+    project_id: str
+    display_name: str | None
+    description: str | None
+    visibility: str
+    protected: bool
+    objects: Definitions
+    properties: Definitions
+    tags: Definitions
+    resource_types: Definitions
+    created_at: datetime
+    updated_at: datetime | None
+
+
+class NamespaceValues(TypedDict, total=False):
+    """What is said of a namespace when it is made or changed; its name always is."""
+
+    namespace: str
+    project_id: str
+    display_name: str | None
+    description: str | None
+    visibility: str
+    protected: bool
+
+
+def _read(row: sa.Row[Any]) -> MetadefNamespace:
+    return MetadefNamespace(**row._mapping)
+
+
 def _sees(viewer: Viewer) -> sa.ColumnElement[bool]:
     if viewer.is_admin:
         return sa.true()
@@ -24,49 +63,51 @@ def _sees(viewer: Viewer) -> sa.ColumnElement[bool]:
 
 async def index(
     connection: AsyncConnection, viewer: Viewer, visibility: str | None, page: PageRequest
-) -> Sequence[Any]:
+) -> list[MetadefNamespace]:
     """The namespaces that the viewer sees, by name; if asked, those that are public or not."""
     asked = [] if visibility is None else [table.c.visibility == visibility]
     visible, named = sa.select(table).where(_sees(viewer)), table.c.namespace
-    return await pages.read(connection, visible, [SortKey(named)], page, *asked, named=named)
+    return [_read(row) for row in await pages.read(connection, visible, [SortKey(named)], page, *asked, named=named)]
 
 
-async def find(connection: AsyncConnection, viewer: Viewer, namespace: str, *, lock: bool = False) -> Any:
+async def find(connection: AsyncConnection, viewer: Viewer, namespace: str, *, lock: bool = False) -> MetadefNamespace:
     """One namespace that the viewer sees."""
     query = sa.select(table).where(table.c.namespace == namespace, _sees(viewer))
     row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
     if row is None:
         raise NotFound(f"Metadata definition namespace={namespace} was not found.")
-    return row
+    return _read(row)
 
 
-async def add(connection: AsyncConnection, values: Mapping[str, Any]) -> Any:
+async def add(connection: AsyncConnection, values: NamespaceValues) -> MetadefNamespace:
     """Add a namespace."""
-    return await rows.add(connection, table, values, _taken(values))
+    return _read(await rows.add(connection, table, values, _taken(values)))
 
 
-async def change(connection: AsyncConnection, row: Any, values: Mapping[str, Any]) -> Any:
-    """Rename or describe a namespace."""
-    return await rows.change(connection, table, values, _taken(values), namespace=row.namespace)
+async def change(connection: AsyncConnection, row: MetadefNamespace, values: NamespaceValues) -> MetadefNamespace:
+    """Rename or describe a namespace, which the caller has locked."""
+    changed = await rows.change(connection, table, values, _taken(values), namespace=row.namespace)
+    assert changed is not None
+    return _read(changed)
 
 
-def _taken(values: Mapping[str, Any]) -> Conflict:
+def _taken(values: NamespaceValues) -> Conflict:
     return Conflict(f"Metadata definition namespace={values['namespace']} already exists.")
 
 
-async def delete(connection: AsyncConnection, row: Any) -> None:
+async def delete(connection: AsyncConnection, row: MetadefNamespace) -> None:
     """Delete a namespace with all that it has, unless it is protected."""
     check_unprotected(row)
     await rows.remove(connection, table, namespace=row.namespace)
 
 
-def check_unprotected(row: Any) -> None:
+def check_unprotected(row: MetadefNamespace) -> None:
     """Raise `Forbidden` if nothing of a namespace may be deleted."""
     if row.protected:
         raise Forbidden(f"Metadata definition namespace {row.namespace} is protected and cannot be deleted.")
 
 
-async def keep(connection: AsyncConnection, row: Any, column: str, held: Mapping[str, Any]) -> None:
+async def keep(connection: AsyncConnection, row: MetadefNamespace, column: str, held: Definitions) -> None:
     """Write all that a locked namespace has of one kind."""
     if len(held) > MOST:
         raise Invalid(f"A namespace has at most {MOST} of each.")

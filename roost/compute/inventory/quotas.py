@@ -22,7 +22,7 @@ DEFAULT_CLASS = "default"
 
 Limits = Mapping[str, int]
 Share = tuple[str, str]
-"""A project and '', or a project and a user who has limits of its own in it."""
+"""A project and '', or a project and a user who has its own limits in it."""
 
 
 async def limits(connection: AsyncConnection, configured: Limits, project_id: str, user_id: str = "") -> dict[str, int]:

@@ -9,9 +9,9 @@ A scope's deployer chooses whether tenants may name its aggregates. Obfuscated i
     identifier       = uuid5(tenant_namespace, aggregate's id)
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 from uuid import UUID, uuid5
 
 import sqlalchemy as sa
@@ -70,11 +70,17 @@ _ZONE = sa.func.coalesce(sa.func.nullif(hosts.c.availability_zone, ""), DEFAULT_
 async def load_scopes(connection: AsyncConnection) -> dict[str, Scope]:
     """Every scope by its name, the built-in ones first; one query, good for all that one request shows."""
     rows = await connection.execute(sa.select(scopes).order_by(scopes.c.id))
-    return {scope.name: scope for scope in (*BUILT_IN, *map(scope_of, rows))}
+    return {scope.name: scope for scope in (*BUILT_IN, *map(_scope, rows))}
 
 
-def scope_of(row: sa.Row[Any]) -> Scope:
-    """A scope from its row."""
+async def lock_scopes(connection: AsyncConnection, names: Iterable[str]) -> dict[str, Scope]:
+    """The scopes of these names, locked against changes until this transaction ends, and the built-in ones."""
+    query = sa.select(scopes).where(scopes.c.name.in_(list(names))).order_by(scopes.c.id).with_for_update(read=True)
+    made = map(_scope, await connection.execute(query))
+    return {scope.name: scope for scope in (*BUILT_IN, *made)}
+
+
+def _scope(row: sa.Row[Any]) -> Scope:
     namespace = UUID(row.namespace_uuid)
     return Scope(row.id, row.uuid, row.name, row.allow_identifiers, row.obfuscate_identifiers, namespace)
 
@@ -133,20 +139,29 @@ async def find(connection: AsyncConnection, scope_uuid: str, *, lock: bool = Fal
     row = (await connection.execute(query.with_for_update(key_share=True) if lock else query)).one_or_none()
     if row is None:
         raise NotFound(f"Policy scope {scope_uuid} could not be found.")
-    return scope_of(row)
+    return _scope(row)
 
 
-async def create(connection: AsyncConnection, values: Mapping[str, Any]) -> Scope:
-    """Make a scope from its `name`, `allow_identifiers`, `obfuscate_identifiers` and `namespace_uuid`."""
+class ScopeValues(TypedDict, total=False):
+    """What is given of a scope when it is made or changed."""
+
+    name: str
+    allow_identifiers: bool
+    obfuscate_identifiers: bool
+    namespace_uuid: str
+
+
+async def create(connection: AsyncConnection, values: ScopeValues) -> Scope:
+    """Make a scope; its `name` must be given."""
     _check_name(values["name"])
     try:
         row = (await connection.execute(scopes.insert().values(values).returning(scopes))).one()
     except IntegrityError:
         raise _taken(values["name"]) from None
-    return scope_of(row)
+    return _scope(row)
 
 
-async def update(connection: AsyncConnection, scope_uuid: str, values: Mapping[str, Any]) -> Scope:
+async def update(connection: AsyncConnection, scope_uuid: str, values: ScopeValues) -> Scope:
     """Change what was given at creation. Groups keep their targets, under the identifiers that now hold."""
     scope = await find(connection, scope_uuid, lock=True)
     _check_name(values.get("name", scope.name))
@@ -163,7 +178,7 @@ async def update(connection: AsyncConnection, scope_uuid: str, values: Mapping[s
         raise _taken(values["name"]) from None
     if row.name != scope.name:
         await _renamed(connection, scope)
-    return scope_of(row)
+    return _scope(row)
 
 
 async def _renamed(connection: AsyncConnection, scope: Scope) -> None:
@@ -193,8 +208,7 @@ async def delete(connection: AsyncConnection, scope_uuid: str) -> None:
 async def add_aggregate(connection: AsyncConnection, scope_uuid: str, aggregate_id: int) -> Scope:
     """Make an aggregate one of a scope's; refused where one of its hosts is in another of them."""
     scope = await find(connection, scope_uuid, lock=True)
-    aggregate = await _lock_aggregate(connection, aggregate_id)
-    if aggregate.scope_id not in (0, scope.id):
+    if await _lock_aggregate(connection, aggregate_id) not in (0, scope.id):
         raise Conflict(f"Aggregate {aggregate_id} is in another policy scope; remove it from there first.")
     await _move(connection, aggregate_id, scope)
     return scope
@@ -203,8 +217,7 @@ async def add_aggregate(connection: AsyncConnection, scope_uuid: str, aggregate_
 async def remove_aggregate(connection: AsyncConnection, scope_uuid: str, aggregate_id: int) -> Scope:
     """Take an aggregate out of a scope; refused where a group targets it."""
     scope = await find(connection, scope_uuid, lock=True)
-    aggregate = await _lock_aggregate(connection, aggregate_id)
-    if aggregate.scope_id != scope.id:
+    if await _lock_aggregate(connection, aggregate_id) != scope.id:
         raise NotFound(f"Aggregate {aggregate_id} is not in policy scope {scope.name}.")
     await check_not_targeted(connection, aggregate_id)
     await _move(connection, aggregate_id, None)
@@ -251,16 +264,17 @@ async def _clash(connection: AsyncConnection, aggregate_id: int, scope: Scope) -
     )
 
 
-async def _lock_aggregate(connection: AsyncConnection, aggregate_id: int) -> sa.Row[Any]:
-    query = sa.select(aggregates).where(aggregates.c.id == min(aggregate_id, _LARGEST_ID)).with_for_update()
-    row = (await connection.execute(query)).one_or_none()
-    if row is None:
+async def _lock_aggregate(connection: AsyncConnection, aggregate_id: int) -> int:
+    """The scope that an aggregate is in, 0 for none; it stays there until this transaction ends."""
+    query = sa.select(aggregates.c.scope_id).where(aggregates.c.id == min(aggregate_id, _LARGEST_ID)).with_for_update()
+    scope_id: int | None = await connection.scalar(query)
+    if scope_id is None:
         raise NotFound(f"Aggregate {aggregate_id} could not be found.")
-    return row
+    return scope_id
 
 
 async def _policies(connection: AsyncConnection, condition: sa.ColumnElement[bool], scope: Scope | None = None) -> int:
-    """How many groups have a policy like this; never which, for they are other people's."""
+    """How many groups have a policy like this; never which: they belong to other people."""
     query = sa.select(sa.func.count(server_group_policies.c.group_id.distinct())).where(condition)
     if scope is not None:
         query = query.where(server_group_policies.c.scope_id == scope.id)

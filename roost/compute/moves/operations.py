@@ -4,8 +4,6 @@ A move claims room at its destination before anything else, in the transaction t
 raises, and the server stays as it was. The source keeps its claim until the move is finished, or confirmed.
 """
 
-from typing import Any
-
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -16,7 +14,7 @@ from roost.compute.inventory.live_fleet import announce_claims
 from roost.compute.moves.relocation import relocate
 from roost.compute.scheduling import servers
 from roost.compute.scheduling.scheduler import Scheduler
-from roost.compute.scheduling.servers import Actor, Server
+from roost.compute.scheduling.servers import Actor, Server, ServerValues
 from roost.compute.scheduling.steps import NO_STATE, RUNNING, SHUTDOWN, Resized, Transition, other_flavor
 from roost.errors import Conflict, Invalid, NotFound, OverQuota
 from roost.store.tables.compute import hosts
@@ -146,7 +144,7 @@ async def revert(connection: AsyncConnection, server: Server, actor: Actor) -> N
     """Put the server back where, and as, it was."""
     servers.check(server, "revertResize", frozenset({"resized"}), actor)
     kept = _kept(server)
-    back = {"host_id": kept.source, "flavor": kept.flavor.to_json()}
+    back: ServerValues = {"host_id": kept.source, "flavor": kept.flavor.to_json()}
     await _give_back(connection, server, server.host_id, stays=kept.source, flavor=kept.flavor)
     await _end_resize(connection, server, kept, "reverted", back)
     await _count_again(connection, server, kept.flavor)
@@ -189,9 +187,9 @@ async def _give_back(
 
 
 async def _end_resize(
-    connection: AsyncConnection, server: Server, kept: Resized, status: str, values: dict[str, Any]
+    connection: AsyncConnection, server: Server, kept: Resized, status: str, values: ServerValues
 ) -> None:
-    state = {"vm_state": kept.vm_state, "power_state": kept.power_state, "step": None}
+    state: ServerValues = {"vm_state": kept.vm_state, "power_state": kept.power_state, "step": None}
     await servers.update(connection, server.id, {**state, **values})
     ended = migrations.update().where(migrations.c.id == kept.migration)
     await connection.execute(ended.values(status=status))
@@ -210,7 +208,7 @@ async def reset(connection: AsyncConnection, server: Server, vm_state: str) -> N
     await claims.touch_groups(connection, groups)
     await announce_claims(connection, changed)
     await _count_again(connection, server, server.flavor)
-    state = {"vm_state": vm_state, "task_state": None, "due_at": None, "step": None}
+    state: ServerValues = {"vm_state": vm_state, "task_state": None, "due_at": None, "step": None}
     await servers.update(connection, server.id, state)
 
 

@@ -5,7 +5,6 @@ import secrets
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from roost import traces
 from roost.compute.inventory.claims import Usage
@@ -143,14 +142,14 @@ class Attempt:
             return quick if quick else searched[-1]
         raise SearchNeeded(self.pending, fleet.snapshot(), request)
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[dict[str, object]]:
         """The servers as they are written."""
         places = self.placed or ((None, self.partition),) * len(self.made)
         flavor = ServerFlavor.of(self.flavor).to_json()
         for number, (host_id, partition) in enumerate(places):
             yield {**self._row(number, host_id, partition), "flavor": flavor}
 
-    def _row(self, number: int, host_id: int | None, partition: int | None) -> dict[str, Any]:
+    def _row(self, number: int, host_id: int | None, partition: int | None) -> dict[str, object]:
         asked, new, server_id, decision = self.asked, self.made[number], self.ids[number], self.decision
         assert decision is not None
         return {

@@ -275,9 +275,8 @@ class CreateBatch:
 
     # What is claimed
 
-    def _asked(self) -> dict[str, Any]:
+    def _asked(self) -> dict[str, object]:
         """The claim, as `roost_claim` takes it."""
-        rows = [row for attempt in self.attempts for row in attempt.rows()]
         counted = sum((attempt.usage(attempt.made) for attempt in self.attempts), NOTHING)
         return {
             "project_id": self.project_id,
@@ -291,9 +290,9 @@ class CreateBatch:
                 for group_id, version in self._versions.items()
             ],
             "hosts": self._hosts(),
-            "servers": rows,
+            "servers": [row for attempt in self.attempts for row in attempt.rows()],
             "joined": list(self._members_added()),
-            "notifications": self._notifications(rows),
+            "notifications": self._notifications(),
         }
 
     def _hosts(self) -> list[dict[str, int]]:
@@ -332,11 +331,12 @@ class CreateBatch:
             where = [(host_id, partition, servers) for (host_id, partition), servers in places[group_id].items()]
             yield group_id, version + 1, where, list(users[group_id].items())
 
-    def _notifications(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        written = []
-        for row in rows:
-            group = self.known.get(row["group_id"])
+    def _notifications(self) -> list[dict[str, object]]:
+        written: list[dict[str, object]] = []
+        for attempt in self.attempts:
+            group = self.known.get(attempt.asked.group_id)
             if group is not None and group.shown is not None:
-                payload = groups.payload(replace(group.shown, members=(row["id"],)))
-                written.append({"event_type": notifications.ADD_MEMBER, "payload": payload})
+                for server_id in attempt.ids:
+                    payload = groups.payload(replace(group.shown, members=(server_id,)))
+                    written.append({"event_type": notifications.ADD_MEMBER, "payload": payload})
         return written

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost import quick_json
 from roost.compute.inventory.claims import Usage
-from roost.compute.inventory.live_fleet import Joined, Room
+from roost.compute.inventory.live_fleet import ClaimNews, Joined, Room
 
-_CLAIM = sa.text("SELECT roost_claim(:asked)").bindparams(sa.bindparam("asked", type_=JSONB))
+_CLAIM = sa.text("SELECT CAST(roost_claim(CAST(:asked AS jsonb)) AS text)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,14 @@ class ClaimAnswer:
     """Of the groups that there are."""
     used: Mapping[str, Usage] | None = None
     """What the project ('') and its users use, where limits apply."""
-    news: Sequence[tuple[int, Mapping[str, Any]]] = ()
+    news: Sequence[tuple[int, ClaimNews]] = ()
     """What others have claimed since the decision."""
 
 
-async def claim(connection: AsyncConnection, asked: Mapping[str, Any]) -> ClaimAnswer:
+async def claim(connection: AsyncConnection, asked: Mapping[str, object]) -> ClaimAnswer:
     """Ask for it."""
-    answer: dict[str, Any] = (await connection.execute(_CLAIM, {"asked": asked})).scalar_one()
+    said = (await connection.execute(_CLAIM, {"asked": quick_json.dumps(asked).decode()})).scalar_one()
+    answer: dict[str, Any] = quick_json.loads(said)
     used = answer.pop("used", None)
     versions = answer.pop("versions", None)
     return ClaimAnswer(

@@ -12,6 +12,8 @@ from roost.compute.inventory.flavors import ServerFlavor
 from roost.compute.scheduling.history import InstanceAction
 from roost.compute.scheduling.servers import Filters, Server
 from roost.errors import NotFound
+from roost.store import pages
+from roost.store.pages import PageRequest, SortKey
 from roost.store.tables.servers import deleted_servers
 from roost.store.uuids import is_uuid
 
@@ -21,26 +23,22 @@ _MOMENTS = ("created_at", "updated_at", "launched_at")
 async def index(connection: AsyncConnection, filters: Filters, limit: int, marker: str | None) -> Sequence[Server]:
     """Deleted servers of a project, or of all, the last deleted first."""
     table = deleted_servers
-    query = sa.select(table).order_by(table.c.deleted_at.desc(), table.c.id).limit(limit)
     second = sa.func.date_trunc("second", table.c.deleted_at)
+    conditions: list[sa.ColumnElement[bool]] = []
     if filters.project_id is not None:
-        query = query.where(table.c.project_id == filters.project_id)
+        conditions.append(table.c.project_id == filters.project_id)
     if filters.changed_since is not None:
-        query = query.where(second >= filters.changed_since)
+        conditions.append(second >= filters.changed_since)
     if filters.changed_before is not None:
-        query = query.where(second <= filters.changed_before)
+        conditions.append(second <= filters.changed_before)
     if filters.ids:
-        query = query.where(table.c.id.in_([each for each in filters.ids if is_uuid(each)]))
+        conditions.append(table.c.id.in_([each for each in filters.ids if is_uuid(each)]))
     if filters.name is not None:
-        query = query.where(table.c.server["name"].astext.contains(filters.name, autoescape=True))
-    if marker is not None and (last := await _find(connection, marker)) is not None:
-        query = query.where(
-            sa.or_(
-                table.c.deleted_at < last.deleted_at,
-                sa.and_(table.c.deleted_at == last.deleted_at, table.c.id > last.id),
-            )
-        )
-    return [_server(row) for row in await connection.execute(query)]
+        conditions.append(table.c.server["name"].astext.contains(filters.name, autoescape=True))
+    known = marker if marker is not None and await exists(connection, marker) else None
+    page, keys = PageRequest(limit, known), [SortKey(table.c.deleted_at, True), SortKey(table.c.id)]
+    rows = await pages.read(connection, sa.select(table), keys, page, *conditions, named=table.c.id)
+    return [_server(row) for row in rows]
 
 
 async def exists(connection: AsyncConnection, server_id: str) -> bool:

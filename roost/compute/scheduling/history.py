@@ -26,10 +26,11 @@ class InstanceAction:
     """What went wrong, if anything."""
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> "InstanceAction":
+    def from_json(cls, kept: Mapping[str, str | None]) -> "InstanceAction":
         """As it is kept with a deleted server."""
-        moments = {key: datetime.fromisoformat(kept[key]) if kept[key] else None for key in _MOMENTS}
-        return cls(**{each.name: kept[each.name] for each in fields(cls)} | moments)
+        values: dict[str, Any] = {each.name: kept[each.name] for each in fields(cls)}
+        values |= {key: datetime.fromisoformat(values[key]) for key in _MOMENTS if values[key]}
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """What becomes of servers without a request: the engine finishes the steps that are due.
 
 A step is recorded in the transaction that starts it: `due_at` says when it ends and `step`
-what is then true. Finishing is one transaction for all servers that are due; a crash before its commit leaves them due.
+what is then true. Finishing is one transaction for the servers of a project that are due, so that no project waits for
+rows that another has locked; a crash before its commit leaves them due.
 """
 
 import logging
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +22,7 @@ from roost.compute.inventory.claims import NOTHING, Claim, Usage, lost_race
 from roost.compute.inventory.flavors import ServerFlavor
 from roost.compute.inventory.live_fleet import announce_claims
 from roost.compute.scheduling import steps
-from roost.compute.scheduling.steps import STAY, Deletion, Transition
+from roost.compute.scheduling.steps import STAY, Deletion, Fault, Transition
 from roost.config import Settings
 from roost.store import bulk, watch
 from roost.store.database import Database
@@ -32,7 +33,8 @@ from roost.store.tables.servers import instance_actions, migrations, servers
 
 logger = logging.getLogger(__name__)
 
-_BATCH = 500
+_BATCH = 100
+"""Steps of a project that share a transaction, which holds their hosts while it lasts."""
 _POLL_SECONDS = 0.05
 _IDLE_SECONDS = 0.1
 """Between two looks while no server has anything before it."""
@@ -48,22 +50,22 @@ class DueServer:
     host_id: int | None
     vm_state: str
     power_state: int
-    fault: Mapping[str, Any] | None
+    fault: Fault | None
     client_token: str | None
     flavor: ServerFlavor
     step: Transition | Deletion
 
-    @classmethod
-    def of(cls, row: sa.Row[Any]) -> "DueServer":
-        """Read a row; one whose step cannot be read ends in error, and says why."""
-        try:
-            step = steps.read(row.step)
-            if not isinstance(step, Transition | Deletion):
-                raise ValueError(f"The step of a server has no end: {row.step!r}.")
-        except ValueError as error:
-            logger.error("the step of a server cannot be finished", extra={"server": row.id, "error": str(error)})
-            step = Transition("error", fault=str(error))
-        return cls(**{**row._mapping, "flavor": ServerFlavor.from_json(row.flavor), "step": step})
+
+def _due(row: sa.Row[Any]) -> DueServer:
+    """Read a row; one whose step cannot be read ends in error, and says why."""
+    try:
+        step = steps.read(row.step)
+        if not isinstance(step, Transition | Deletion):
+            raise ValueError(f"The step of a server has no end: {row.step!r}.")
+    except ValueError as error:
+        logger.error("the step of a server cannot be finished", extra={"server": row.id, "error": str(error)})
+        step = Transition("error", fault=str(error))
+    return DueServer(**{**row._mapping, "flavor": ServerFlavor.from_json(row.flavor), "step": step})
 
 
 @dataclass(slots=True)
@@ -135,24 +137,32 @@ async def _finish_due(database: Database, settings: Settings | None) -> float | 
     """Finish what is due; 0 to look again at once."""
     async with database.autocommit() as connection:
         due = await connection.scalar(_IS_DUE)
-    try:
-        if due:
-            return 0.0 if await finish(database, settings) == _BATCH else None
-        return _IDLE_SECONDS if due is None else None
-    except Exception as error:
-        if lost_race(error):
-            return None
-        raise
+    if due:
+        return 0.0 if await finish(database, settings) >= _BATCH else None
+    return _IDLE_SECONDS if due is None else None
 
 
 async def finish(database: Database, settings: Settings | None = None) -> int:
-    """Finish a batch of the steps that are due; how many there were. With settings that ask for notifications, members
-    of groups that are deleted are announced."""
+    """Finish a batch of the steps that are due of each project, beginning with those that have the fewest; how many
+    there were. With settings that ask for notifications, members of groups that are deleted are announced."""
+    async with database.autocommit() as connection:
+        project_ids = (await connection.scalars(_WHOSE)).all()
+    finished = 0
+    for project_id in project_ids:
+        try:
+            finished += await _finish_batch(database, settings, project_id)
+        except Exception as error:
+            if not lost_race(error):
+                raise
+    return finished
+
+
+async def _finish_batch(database: Database, settings: Settings | None, project_id: str) -> int:
     async with database.begin() as connection:
-        rows = (await connection.execute(_DUE)).all()
+        rows = (await connection.execute(_DUE, {"project": project_id})).all()
         if rows:
             failure_rate = (await topology.simulation(connection))["failure_rate"]
-            due = [DueServer.of(row) for row in rows]
+            due = [_due(row) for row in rows]
             deleted = await _apply(connection, due, float(failure_rate))
             if settings is not None:
                 left = [(each.group_id, each.id) for each in due if each.id in deleted and each.group_id is not None]
@@ -169,23 +179,24 @@ async def _apply(connection: AsyncConnection, due: Sequence[DueServer], failure_
     outcome.released += await _all_claims(connection, outcome.deleted)
     changing = {server_id for server_id, _ in outcome.released}.union(outcome.deleted)
     touched = {server.group_id for server in due if server.group_id is not None and server.id in changing}
+    if outcome.changed:
+        await connection.execute(_CHANGE, {"rows": outcome.changed})
+        await _close(connection, outcome)
+    await _announce_fallen(connection, due, outcome)
+    # From here on, new servers wait that want these groups or hosts.
     await claims.lock_groups(connection, touched)
-    await claims.lock_hosts(
-        connection, {host_id for _, host_id in outcome.released} | {claim.host_id for claim in outcome.resized}
-    )
+    if outcome.resized:
+        leaving = {host_id for _, host_id in outcome.released}
+        await claims.lock_hosts(connection, leaving | {claim.host_id for claim in outcome.resized})
     freed = await claims.release(connection, outcome.released)
     for claim in outcome.resized:
         await claims.change(connection, claim)
         freed.add(claim.host_id)
-    if outcome.changed:
-        await connection.execute(_CHANGE, {"rows": outcome.changed})
     if outcome.deleted:
         await connection.execute(servers.delete().where(servers.c.id.in_(outcome.deleted)))
     await claims.touch_groups(connection, touched)
     await claims.count_usage(connection, outcome.usage)
-    await _close(connection, [server.id for server in due], outcome)
     await announce_claims(connection, freed)
-    await _announce_fallen(connection, due, outcome)
     return outcome.deleted
 
 
@@ -204,10 +215,11 @@ async def _all_claims(connection: AsyncConnection, server_ids: Sequence[str]) ->
     return [(row.server_id, row.host_id) for row in await connection.execute(query)]
 
 
-async def _close(connection: AsyncConnection, server_ids: Sequence[str], outcome: _Outcome) -> None:
-    """End the instance actions that these steps belong to, and the migrations."""
+async def _close(connection: AsyncConnection, outcome: _Outcome) -> None:
+    """End the instance actions and migrations that these steps belong to; those of deleted servers go with them."""
     open_actions = instance_actions.update().where(
-        instance_actions.c.server_id.in_(server_ids), instance_actions.c.finish_time.is_(None)
+        instance_actions.c.server_id.in_([change["id"] for change in outcome.changed]),
+        instance_actions.c.finish_time.is_(None),
     )
     went_wrong = sa.case((instance_actions.c.server_id.in_(outcome.failed), "Error"))
     message = went_wrong if outcome.failed else instance_actions.c.message
@@ -218,9 +230,15 @@ async def _close(connection: AsyncConnection, server_ids: Sequence[str], outcome
         await connection.execute(changed.values(status=status, updated_at=sa.func.now()))
 
 
+_WHOSE = (
+    sa.select(servers.c.project_id)
+    .where(servers.c.due_at <= sa.func.statement_timestamp())
+    .group_by(servers.c.project_id)
+    .order_by(sa.func.count())
+)
 _DUE = (
     sa.select(*(servers.c[each.name] for each in fields(DueServer)))
-    .where(servers.c.due_at <= sa.func.statement_timestamp())
+    .where(servers.c.due_at <= sa.func.statement_timestamp(), servers.c.project_id == sa.bindparam("project"))
     .order_by(servers.c.due_at)
     .limit(_BATCH)
     .with_for_update(skip_locked=True)

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from roost.compute.inventory.live_fleet import LiveFleet
 from roost.placement import record as placement
 from roost.placement.decision import Decision, RefusalCount
-from roost.placement.record import Record
+from roost.placement.record import HostPlace, Record
 from roost.placement.rules import HOST
 
 
@@ -25,7 +24,7 @@ def _nameless(refused: RefusalCount) -> RefusalCount:
 def record(decision: Decision, live: LiveFleet) -> Record:
     """One decision, on all of its servers."""
 
-    def where(host: int, scopes: Sequence[str]) -> dict[str, Any]:
+    def where(host: int, scopes: Sequence[str]) -> HostPlace:
         name = live.host(host).name
         places = {HOST: name, **live.places(host)}
         return {"host": name, "places": {scope: places[scope] for scope in scopes if scope in places}}

@@ -3,18 +3,22 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost import quick_json
 from roost.compute.inventory import quotas
 from roost.compute.inventory.flavors import Flavor
 from roost.compute.inventory.live_fleet import LiveFleet
 from roost.errors import Invalid
 from roost.store.tables.servers import servers
 from roost.store.uuids import is_uuid
+
+Addresses = Mapping[str, Sequence[Mapping[str, object]]]
+"""The addresses of a server in each of its networks, as clients see them."""
+Hints = Mapping[str, object]
+"""Scheduler hints: the names and values that a client gave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class NewServer:
 
     name: str
     metadata: Mapping[str, str] = field(default_factory=dict)
-    addresses: Mapping[str, Any] = field(default_factory=dict)
+    addresses: Addresses = field(default_factory=dict)
     hostname: str | None = None
     id: str | None = None
     """The id that the server is to have, where something was reserved under it."""
@@ -53,7 +57,7 @@ class CreateRequest:
     """The one host to use, by name."""
     target_must_exist: bool = False
     """Refuse a target that is not there; else the servers are made, and in ERROR."""
-    hints: Mapping[str, Any] = field(default_factory=dict)
+    hints: Hints = field(default_factory=dict)
     group_id: str | None = None
     same_host: tuple[str, ...] | None = None
     different_host: tuple[str, ...] = ()
@@ -114,7 +118,8 @@ class References:
             "near": [each for each in near if is_uuid(each)],
             "groups": [each for each in {request.group_id for request in requests} if is_uuid(each)],
         }
-        found = (await connection.execute(_LOOK, {"asked": {**wanted, **live.unseen()}})).scalar_one()
+        asked = quick_json.dumps({**wanted, **live.unseen()}).decode()
+        found = quick_json.loads((await connection.execute(_LOOK, {"asked": asked})).scalar_one())
         await live.take_in(connection, found["moved"], found["claimed"], found["oldest"])
         return cls(
             flavors={each["id"]: Flavor(**each) for each in found["flavors"] or ()},
@@ -148,11 +153,11 @@ class References:
             raise Invalid("Invalid key_name provided.")
 
 
-_LOOK = sa.text("SELECT roost_look(:asked)").bindparams(sa.bindparam("asked", type_=JSONB))
+_LOOK = sa.text("SELECT CAST(roost_look(CAST(:asked AS jsonb)) AS text)")
 
 
 async def hinted_hosts(
-    connection: AsyncConnection, live: LiveFleet, hints: Mapping[str, Any], project_id: str
+    connection: AsyncConnection, live: LiveFleet, hints: Hints, project_id: str
 ) -> tuple[list[int] | None, list[int]]:
     """Where the servers are that one asked to be with (None: it did not ask) and away from; those that are gone, or of
     other projects, do not count."""
@@ -164,7 +169,7 @@ async def hinted_hosts(
     return together, live.indexes(map(places.get, apart or ()))
 
 
-def named_servers(hints: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
+def named_servers(hints: Hints, key: str) -> tuple[str, ...] | None:
     """The servers that a hint names, given as one id or several; None if there is no such hint."""
     value = hints.get(key)
     if value is None:
@@ -172,7 +177,7 @@ def named_servers(hints: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
     return tuple(str(each).lower() for each in (value if isinstance(value, list) else [value]) if is_uuid(each))
 
 
-def asked_partition(hints: Mapping[str, Any]) -> int | None:
+def asked_partition(hints: Hints) -> int | None:
     """The partition that the hints ask for, as a number or, as the clients send it, in digits."""
     value = hints.get("partition")
     if isinstance(value, str) and re.fullmatch("[0-9]{1,9}", value):

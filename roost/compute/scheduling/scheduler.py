@@ -211,7 +211,7 @@ class Scheduler:
             made.answer()
 
     async def _search(self, needed: SearchNeeded) -> None:
-        """Search in a process of its own, and let the request come again with what was found."""
+        """Search in a separate process, and let the request come again with what was found."""
         pending = needed.pending
         try:
             if not pending.answered:

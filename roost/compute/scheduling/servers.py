@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
@@ -12,7 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from roost.compute.inventory.flavors import ServerFlavor
 from roost.compute.scheduling import steps
-from roost.compute.scheduling.steps import PAUSED, RUNNING, SHUTDOWN, SUSPENDED, Deletion, Step, Transition
+from roost.compute.scheduling.request import Addresses, Hints
+from roost.compute.scheduling.steps import PAUSED, RUNNING, SHUTDOWN, SUSPENDED, Deletion, Fault, Step, Transition
 from roost.errors import Conflict, Invalid, NotFound
 from roost.placement.record import Record
 from roost.store import pages, patterns
@@ -41,8 +42,8 @@ class Server:
     config_drive: bool
     metadata: Mapping[str, str]
     tags: Sequence[str]
-    addresses: Mapping[str, Any]
-    hints: Mapping[str, Any]
+    addresses: Addresses
+    hints: Hints
     zone: str | None
     reservation_id: str
     launch_index: int
@@ -56,7 +57,7 @@ class Server:
     locked_reason: str | None
     due_at: datetime | None
     step: Step | None
-    fault: Mapping[str, Any] | None
+    fault: Fault | None
     explanation: Record | None
     client_token: str | None
     launched_at: datetime | None
@@ -67,11 +68,9 @@ class Server:
     host_enabled: bool | None
     host_down: bool | None
 
-    @classmethod
-    def of(cls, row: sa.Row[Any]) -> "Server":
-        """Read a row of `_query`."""
-        read = {"flavor": ServerFlavor.from_json(row.flavor), "step": steps.read(row.step)}
-        return cls(**{**row._mapping, **read})
+
+def _read(row: sa.Row[Any]) -> Server:
+    return Server(**{**row._mapping, "flavor": ServerFlavor.from_json(row.flavor), "step": steps.read(row.step)})
 
 
 # The status that clients see, by the state of the machine and of the task that works on it; '' is any other task.
@@ -128,10 +127,10 @@ STATE_CHANGES: Mapping[str, StateChange] = {
 }
 
 
-def status(server: Server | sa.Row[Any]) -> str:
-    """The one word that clients show, by `vm_state` and `task_state`."""
-    by_task = STATUSES[server.vm_state]
-    return by_task.get(server.task_state or "", by_task[""])
+def status(vm_state: str, task_state: str | None) -> str:
+    """The one word that clients show."""
+    by_task = STATUSES[vm_state]
+    return by_task.get(task_state or "", by_task[""])
 
 
 def _has_status(words: Sequence[str]) -> sa.ColumnElement[bool]:
@@ -222,7 +221,7 @@ async def find(
     row = (await connection.execute(query)).one_or_none()
     if row is None:
         raise NotFound(f"Instance {server_id} could not be found.")
-    return Server.of(row)
+    return _read(row)
 
 
 async def index(connection: AsyncConnection, filters: Filters) -> Sequence[Server]:
@@ -232,7 +231,7 @@ async def index(connection: AsyncConnection, filters: Filters) -> Sequence[Serve
     keys.append(SortKey(servers.c.number, not filters.sorts or filters.sorts[-1][1]))
     try:
         rows = await pages.read(connection, visible, keys, filters.page, *_conditions(filters), named=servers.c.id)
-        return await spread(Server.of, rows)
+        return await spread(_read, rows)
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) == "2201B":
             raise Invalid(f"Invalid regular expression '{filters.name}' for name.") from None
@@ -368,8 +367,29 @@ async def delete(connection: AsyncConnection, server: Server, actor: Actor) -> N
         await start(connection, server, "delete", actor, "deleting", step, at_once=True)
 
 
-async def update(connection: AsyncConnection, server_id: str, values: Mapping[str, Any]) -> None:
-    """Change a server's name or description."""
+class ServerValues(TypedDict, total=False):
+    """Columns of a server that are set at once."""
+
+    name: str
+    hostname: str
+    description: str | None
+    metadata: Mapping[str, str]
+    tags: Sequence[str]
+    image_id: str
+    zone: str | None
+    locked: bool
+    locked_reason: str | None
+    vm_state: str
+    task_state: str | None
+    power_state: int
+    host_id: int
+    flavor: Mapping[str, object]
+    due_at: datetime | None
+    step: None
+
+
+async def update(connection: AsyncConnection, server_id: str, values: ServerValues) -> None:
+    """Set columns of a server."""
     if values:
         changed = servers.update().where(servers.c.id == server_id)
         await connection.execute(changed.values(**values, updated_at=sa.func.now()))

@@ -7,7 +7,7 @@ there (`to_json`); `read` makes the step again, or says what is wrong with the d
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from roost.compute.inventory.flavors import ServerFlavor
 
@@ -24,6 +24,14 @@ class Stay(Enum):
 STAY: Final = Stay.STAY
 
 
+class Fault(TypedDict):
+    """What went wrong with a server."""
+
+    code: int
+    created: str
+    message: str
+
+
 @dataclass(frozen=True, slots=True)
 class Resized:
     """A resized server that waits to be confirmed or reverted: what it was before."""
@@ -34,7 +42,7 @@ class Resized:
     power_state: int
     migration: int
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As it is stored."""
         return {
             "source": self.source,
@@ -51,7 +59,7 @@ class Deletion:
 
     flavor: ServerFlavor | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As it is stored."""
         return {"delete": True, "flavor": self.flavor and self.flavor.to_json()}
 
@@ -76,9 +84,9 @@ class Transition:
     undo: "Transition | None" = None
     """What becomes true instead if the change fails; None for a change that cannot."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As it is stored: what differs from the defaults."""
-        changed: dict[str, Any] = {}
+        changed: dict[str, object] = {}
         for name, default in _DEFAULTS.items():
             value = getattr(self, name)
             if value is not default and value != default:
@@ -91,7 +99,7 @@ _DEFAULTS: Final = {each.name: each.default for each in fields(Transition)}
 Step = Transition | Resized | Deletion
 
 
-def read(data: Mapping[str, Any] | None) -> Step | None:
+def read(data: Mapping[str, object] | None) -> Step | None:
     """The step of a server, None if it has none; raises `ValueError` with a message for anything else."""
     if data is None:
         return None
@@ -110,15 +118,15 @@ def other_flavor(step: Step | None) -> ServerFlavor | None:
     return None if step is None else step.flavor
 
 
-def _flavor(data: Mapping[str, Any] | None) -> ServerFlavor | None:
+def _flavor(data: Any) -> ServerFlavor | None:
     return None if data is None else ServerFlavor.from_json(data)
 
 
-def _resized(data: Mapping[str, Any]) -> Resized:
+def _resized(data: Any) -> Resized:
     return Resized(**{**data, "flavor": ServerFlavor.from_json(data["flavor"])})
 
 
-def _transition(data: Mapping[str, Any]) -> Transition:
+def _transition(data: Any) -> Transition:
     then, undo = data.get("then"), data.get("undo")
     nested = {
         "flavor": _flavor(data.get("flavor")),

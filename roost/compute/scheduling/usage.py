@@ -1,11 +1,13 @@
 """How much projects have used over a time: the hours of their servers, of those that are gone too."""
 
-from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from decimal import Decimal
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
+
+from roost.compute.inventory.flavors import ServerFlavor
 
 # A server that has not been launched has used nothing.
 _SERVERS = """
@@ -35,6 +37,29 @@ _TOTALS = sa.text(
 )
 
 
+class UsedServer(NamedTuple):
+    """A server over a time, as its project pays for it."""
+
+    id: str
+    project_id: str
+    name: str
+    state: str
+    flavor: ServerFlavor
+    launched_at: datetime
+    ended_at: datetime | None
+    seconds: Decimal
+
+
+class ProjectUse(NamedTuple):
+    """What a project used over a time, each figure times seconds."""
+
+    project_id: str
+    seconds: Decimal
+    vcpus: Decimal
+    memory_mb: Decimal
+    disk_gb: Decimal
+
+
 async def servers_of(
     connection: AsyncConnection,
     start: datetime,
@@ -42,12 +67,14 @@ async def servers_of(
     project_id: str | None,
     limit: int,
     marker: str | None = None,
-) -> Sequence[Any]:
+) -> list[UsedServer]:
     """The servers that were there between these moments, of a project or of all, by their ids."""
     asked = {"start": start, "stop": stop, "project_id": project_id, "limit": limit, "marker": marker}
-    return (await connection.execute(_PAGE, asked)).all()
+    rows = await connection.execute(_PAGE, asked)
+    return [UsedServer(**{**row._mapping, "flavor": ServerFlavor.from_json(row.flavor)}) for row in rows]
 
 
-async def totals(connection: AsyncConnection, start: datetime, stop: datetime) -> Sequence[Any]:
-    """What each project used between these moments, each figure times seconds."""
-    return (await connection.execute(_TOTALS, {"start": start, "stop": stop, "project_id": None})).all()
+async def totals(connection: AsyncConnection, start: datetime, stop: datetime) -> list[ProjectUse]:
+    """What each project used between these moments."""
+    asked = {"start": start, "stop": stop, "project_id": None}
+    return [ProjectUse(*row) for row in await connection.execute(_TOTALS, asked)]

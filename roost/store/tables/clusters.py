@@ -30,7 +30,7 @@ def _json(name: str) -> sa.Column[Any]:
 
 
 def _short_ids(table: str) -> sa.Index:
-    """So that the beginning of an id finds its row, whatever the database's collation."""
+    """Lets the beginning of an id find its row, whatever the database's collation."""
     return sa.Index(f"ix_{table}_id_prefix", "id", postgresql_ops={"id": "text_pattern_ops"})
 
 

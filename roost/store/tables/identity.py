@@ -13,7 +13,7 @@ from roost.store.tables.base import created_at, metadata
 
 
 def _extra() -> sa.Column[Any]:
-    """What else a caller wants to be kept, under names of its own."""
+    """What else a caller wants to be kept, under its own names."""
     return sa.Column("extra", JSONB, nullable=False, server_default="{}")
 
 
@@ -167,7 +167,7 @@ access_rules = sa.Table(
 tokens = sa.Table(
     "tokens",
     metadata,
-    # The token itself is never stored: whoever reads the table cannot use what is in it.
+    # The token itself is never stored: what is in the table cannot be used.
     sa.Column("digest", sa.LargeBinary, primary_key=True),
     sa.Column("user_id", sa.ForeignKey(users.c.id, ondelete="CASCADE"), nullable=False),
     sa.Column("project_id", sa.ForeignKey(projects.c.id, ondelete="CASCADE")),
@@ -258,7 +258,7 @@ limits = sa.Table(
 failed_sign_ins = sa.Table(
     "failed_sign_ins",
     metadata,
-    # The digest of the user's id, or of a name that nobody has.
+    # The digest of the user's id, or of an unknown name.
     sa.Column("key", sa.LargeBinary, primary_key=True),
     sa.Column("failures", sa.Integer, nullable=False),
     sa.Column("ends_at", sa.DateTime(timezone=True), nullable=False, index=True),

@@ -95,6 +95,7 @@ servers = sa.Table(
     sa.Index("ix_servers_reservation_id", "reservation_id"),
     sa.Index("ix_servers_name", "name", "id"),
     sa.Index("ix_servers_vm_state", "vm_state", "id"),
+    sa.Index("ix_servers_flavor", sa.text("(flavor ->> 'name')"), "id"),
     sa.Index("ix_servers_failed", "number", postgresql_where="vm_state = 'error'"),
 )
 

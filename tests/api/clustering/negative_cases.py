@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-NOBODY = "5e0a8c1d-9a3e-4c1b-8f0e-000000000000"
+ABSENT = "5e0a8c1d-9a3e-4c1b-8f0e-000000000000"
 """An id that nothing has."""
 
 
@@ -64,27 +64,27 @@ def _unknown() -> Iterator[Case]:
         ("nodes", "node", {"node": {"name": "new-name"}}),
         ("receivers", "receiver", {"receiver": {"name": "new-name"}}),
     ):
-        missing = f"The {noun} '{NOBODY}' could not be found."
+        missing = f"The {noun} '{ABSENT}' could not be found."
         twice = "Multiple results found matching the query criteria 'twice'. Please be more specific."
-        yield Case(f"{noun}_show_not_found", "GET", f"/{plural}/{NOBODY}", 404, missing)
-        yield Case(f"{noun}_delete_not_found", "DELETE", f"/{plural}/{NOBODY}", 404, missing)
-        yield Case(f"{noun}_update_not_found", "PATCH", f"/{plural}/{NOBODY}", 404, missing, change)
+        yield Case(f"{noun}_show_not_found", "GET", f"/{plural}/{ABSENT}", 404, missing)
+        yield Case(f"{noun}_delete_not_found", "DELETE", f"/{plural}/{ABSENT}", 404, missing)
+        yield Case(f"{noun}_update_not_found", "PATCH", f"/{plural}/{ABSENT}", 404, missing, change)
         yield Case(f"{noun}_show_multiple_choice", "GET", f"/{plural}/twice", 400, twice)
         yield Case(f"{noun}_delete_multiple_choice", "DELETE", f"/{plural}/twice", 400, twice)
         empty = f"Malformed request data, missing '{noun}' key in request body."
-        yield Case(f"{noun}_update_empty_param", "PATCH", f"/{plural}/{NOBODY}", 400, empty, {})
+        yield Case(f"{noun}_update_empty_param", "PATCH", f"/{plural}/{ABSENT}", 400, empty, {})
         yield Case(f"{noun}_create_empty_body", "POST", f"/{plural}", 400, f"Request body missing '{noun}' key.", {})
         yield Case(f"{noun}_create_no_body", "POST", f"/{plural}", 400, f"Request body missing '{noun}' key.")
         more = "Additional properties are not allowed ('bogus' was unexpected)"
         yield Case(f"{noun}_create_invalid_param", "POST", f"/{plural}", 400, more, {noun: {"bogus": "foo"}})
-        yield Case(f"{noun}_update_invalid_param", "PATCH", f"/{plural}/{NOBODY}", 400, more, {noun: {"bogus": "foo"}})
+        yield Case(f"{noun}_update_invalid_param", "PATCH", f"/{plural}/{ABSENT}", 400, more, {noun: {"bogus": "foo"}})
     for plural, noun in (("actions", "action"), ("events", "event")):
         yield Case(
-            f"{noun}_show_not_found", "GET", f"/{plural}/{NOBODY}", 404, f"The {noun} '{NOBODY}' could not be found."
+            f"{noun}_show_not_found", "GET", f"/{plural}/{ABSENT}", 404, f"The {noun} '{ABSENT}' could not be found."
         )
     for plural, noun in (("policy-types", "policy_type"), ("profile-types", "profile_type")):
         yield Case(
-            f"{noun}_show_not_found", "GET", f"/{plural}/{NOBODY}", 404, f"The {noun} '{NOBODY}' could not be found."
+            f"{noun}_show_not_found", "GET", f"/{plural}/{ABSENT}", 404, f"The {noun} '{ABSENT}' could not be found."
         )
     yield Case("cluster_show_by_name_not_found", "GET", "/clusters/c-01", 404, "The cluster 'c-01' could not be found.")
 
@@ -167,7 +167,7 @@ def _receivers() -> Iterator[Case]:
     good = {"name": "r", "type": "webhook", "cluster_id": "{cluster}", "action": "CLUSTER_SCALE_IN"}
     for name, change, sentence in (
         ("unsupported_type", {"type": "bogus"}, "Value 'bogus' is not acceptable for field 'type'."),
-        ("cluster_not_found", {"cluster_id": NOBODY}, f"The referenced cluster '{NOBODY}' could not be found."),
+        ("cluster_not_found", {"cluster_id": ABSENT}, f"The referenced cluster '{ABSENT}' could not be found."),
         ("invalid_action", {"action": "ILLEGAL_ACTION"}, "Illegal action 'ILLEGAL_ACTION' specified."),
         ("create_cluster", {"action": "CLUSTER_CREATE"}, "Illegal action 'CLUSTER_CREATE' specified."),
         ("no_cluster", {"cluster_id": None}, "Cluster identity is required for creating webhook receiver."),
@@ -195,7 +195,7 @@ def _receivers() -> Iterator[Case]:
 
 def _other_profiles(thing: str) -> list[tuple[str, dict[str, Any], str]]:
     return [
-        ("profile_not_found", {"profile_id": NOBODY}, f"The specified profile '{NOBODY}' could not be found."),
+        ("profile_not_found", {"profile_id": ABSENT}, f"The specified profile '{ABSENT}' could not be found."),
         (
             "profile_multichoices",
             {"profile_id": "twice"},
@@ -213,8 +213,8 @@ def _other_profiles(thing: str) -> list[tuple[str, dict[str, Any], str]]:
 def _nodes() -> Iterator[Case]:
     new = {"name": "n", "profile_id": "{profile}"}
     for name, change, sentence in (
-        ("profile_invalid", {"profile_id": NOBODY}, f"The specified profile '{NOBODY}' could not be found."),
-        ("cluster_invalid", {"cluster_id": NOBODY}, f"The specified cluster '{NOBODY}' could not be found."),
+        ("profile_invalid", {"profile_id": ABSENT}, f"The specified profile '{ABSENT}' could not be found."),
+        ("cluster_invalid", {"cluster_id": ABSENT}, f"The specified cluster '{ABSENT}' could not be found."),
         (
             "cluster_twice",
             {"cluster_id": "twice"},
@@ -254,8 +254,8 @@ def _nodes() -> Iterator[Case]:
     ):
         yield Case(f"node_{name}", "POST", "/nodes/{orphan}/actions", 400, sentence, body)
     for action in ("check", "recover"):
-        missing = f"The node '{NOBODY}' could not be found."
-        yield Case(f"node_{action}_not_found", "POST", f"/nodes/{NOBODY}/actions", 404, missing, {action: {}})
+        missing = f"The node '{ABSENT}' could not be found."
+        yield Case(f"node_{action}_not_found", "POST", f"/nodes/{ABSENT}/actions", 404, missing, {action: {}})
     old = "API version '1.3' is not supported on this method."
     yield Case("node_op_bad_microversion", "POST", "/nodes/FAKE_ID/ops", 400, old, {"dance": {}}, "1.3")
     for name, body, sentence in (
@@ -270,21 +270,21 @@ def _nodes() -> Iterator[Case]:
         ("unknown_params", {"reboot": {"q": 1}}, "Unrecognizable parameter 'q'"),
     ):
         yield Case(f"node_op_{name}", "POST", "/nodes/{orphan}/ops", 400, sentence, body, "1.4")
-    missing = f"The node '{NOBODY}' could not be found."
-    yield Case("node_op_not_found", "POST", f"/nodes/{NOBODY}/ops", 404, missing, {"reboot": {}}, "1.4")
+    missing = f"The node '{ABSENT}' could not be found."
+    yield Case("node_op_not_found", "POST", f"/nodes/{ABSENT}/ops", 404, missing, {"reboot": {}}, "1.4")
     adopt = "API version '1.6' is not supported on this method."
     yield Case("node_adopt_version", "POST", "/nodes/adopt", 400, adopt, {}, "1.6")
     lacks = "'identity' is a required property"
     yield Case("node_adopt_no_identity", "POST", "/nodes/adopt", 400, lacks, {"type": "os.nova.server-1.0"})
-    gone = f"The specified server '{NOBODY}' could not be found."
-    body = {"identity": NOBODY, "type": "os.nova.server-1.0"}
+    gone = f"The specified server '{ABSENT}' could not be found."
+    body = {"identity": ABSENT, "type": "os.nova.server-1.0"}
     yield Case("node_adopt_nothing", "POST", "/nodes/adopt", 400, gone, body)
 
 
 def _clusters() -> Iterator[Case]:
     new = {"name": "c", "profile_id": "{profile}"}
     for name, change, sentence in (
-        ("profile_invalid", {"profile_id": NOBODY}, f"The specified profile '{NOBODY}' could not be found."),
+        ("profile_invalid", {"profile_id": ABSENT}, f"The specified profile '{ABSENT}' could not be found."),
         ("miss_profile", {"profile_id": None}, "'profile_id' is a required property"),
         ("miss_name", {"name": None}, "'name' is a required property"),
         (
@@ -319,8 +319,8 @@ def _clusters() -> Iterator[Case]:
     lacks = "Required path attribute is missing."
     yield Case("cluster_collect_no_path", "GET", "/clusters/{cluster}/attrs", 400, lacks)
     yield Case("cluster_collect_none", "GET", "/clusters/{cluster}/attrs/None", 400, lacks, version="1.2")
-    missing = f"The cluster '{NOBODY}' could not be found."
-    yield Case("cluster_collect_not_found", "GET", f"/clusters/{NOBODY}/attrs/name", 404, missing)
+    missing = f"The cluster '{ABSENT}' could not be found."
+    yield Case("cluster_collect_not_found", "GET", f"/clusters/{ABSENT}/attrs/name", 404, missing)
     yield Case("cluster_op_version", "POST", "/clusters/{cluster}/ops", 400,
                "API version '1.3' is not supported on this method.", {"reboot": {}}, "1.3")  # fmt: skip
     for name, body, sentence in (
@@ -355,7 +355,7 @@ def _cluster_actions() -> Iterator[Case]:
         ("add_nodes_text", {"add_nodes": {"nodes": "nodes-twice-s"}}, _UNIQUE),
         ("add_nodes_empty", {"add_nodes": {"nodes": []}}, _AT_LEAST),
         ("add_nodes_same", {"add_nodes": {"nodes": ["n", "n"]}}, _UNIQUE),
-        ("add_nodes_not_found", {"add_nodes": {"nodes": [NOBODY]}}, f"Nodes not found: ['{NOBODY}']."),
+        ("add_nodes_not_found", {"add_nodes": {"nodes": [ABSENT]}}, f"Nodes not found: ['{ABSENT}']."),
         (
             "add_nodes_not_orphan",
             {"add_nodes": {"nodes": ["{member}"]}},
@@ -365,7 +365,7 @@ def _cluster_actions() -> Iterator[Case]:
         ("del_nodes_text", {"del_nodes": {"nodes": "nodes-twice-s"}}, _UNIQUE),
         ("del_nodes_empty", {"del_nodes": {"nodes": []}}, _AT_LEAST),
         ("del_nodes_destroy", {"del_nodes": {"nodes": ["n"], "destroy_after_deletion": "not-bool"}}, _NOT_BOOL),
-        ("del_nodes_not_found", {"del_nodes": {"nodes": [NOBODY]}}, f"Nodes not found: ['{NOBODY}']."),
+        ("del_nodes_not_found", {"del_nodes": {"nodes": [ABSENT]}}, f"Nodes not found: ['{ABSENT}']."),
         (
             "del_nodes_orphan",
             {"del_nodes": {"nodes": ["{orphan}"]}},
@@ -389,15 +389,15 @@ def _cluster_actions() -> Iterator[Case]:
         ),
         (
             "attach_not_found",
-            {"policy_attach": {"policy_id": NOBODY}},
-            f"The specified policy '{NOBODY}' could not be found.",
+            {"policy_attach": {"policy_id": ABSENT}},
+            f"The specified policy '{ABSENT}' could not be found.",
         ),
         ("detach_not_dict", {"policy_detach": []}, "The data provided is not a map"),
         ("detach_missing", {"policy_detach": {}}, "'policy_id' is a required property"),
         (
             "detach_not_found",
-            {"policy_detach": {"policy_id": NOBODY}},
-            f"The specified policy '{NOBODY}' could not be found.",
+            {"policy_detach": {"policy_id": ABSENT}},
+            f"The specified policy '{ABSENT}' could not be found.",
         ),
         (
             "detach_unattached",
@@ -409,8 +409,8 @@ def _cluster_actions() -> Iterator[Case]:
         ("update_enabled", {"policy_update": {"policy_id": "x", "enabled": "not-bool"}}, _NOT_BOOL),
         (
             "update_not_found",
-            {"policy_update": {"policy_id": NOBODY}},
-            f"The specified policy '{NOBODY}' could not be found.",
+            {"policy_update": {"policy_id": ABSENT}},
+            f"The specified policy '{ABSENT}' could not be found.",
         ),
         (
             "update_unattached",
@@ -421,11 +421,11 @@ def _cluster_actions() -> Iterator[Case]:
         ("replace_empty", {"replace_nodes": {"nodes": {}}}, "The data provided is not a map"),
         ("replace_none", {"replace_nodes": {"nodes": {"old_node": None}}}, "Field `nodes[old_node]' cannot be None"),
         ("replace_duplicated", {"replace_nodes": {"nodes": {"a": "n", "b": "n"}}}, "Map contains duplicated values"),
-        ("replace_old", {"replace_nodes": {"nodes": {NOBODY: "{orphan}"}}}, f"Original nodes not found: ['{NOBODY}']."),
+        ("replace_old", {"replace_nodes": {"nodes": {ABSENT: "{orphan}"}}}, f"Original nodes not found: ['{ABSENT}']."),
         (
             "replace_new",
-            {"replace_nodes": {"nodes": {"{member}": NOBODY}}},
-            f"Replacement nodes not found: ['{NOBODY}'].",
+            {"replace_nodes": {"nodes": {"{member}": ABSENT}}},
+            f"Replacement nodes not found: ['{ABSENT}'].",
         ),
         (
             "replace_not_orphan",
@@ -467,7 +467,7 @@ def _cluster_actions() -> Iterator[Case]:
     old = "API version '1.2' is not supported on this method."
     pair = {"replace_nodes": {"nodes": {"a": "b"}}}
     yield Case("cluster_replace_version", "POST", "/clusters/{cluster}/actions", 400, old, pair, "1.2")
-    missing = f"The cluster '{NOBODY}' could not be found."
+    missing = f"The cluster '{ABSENT}' could not be found."
     for name, params in (
         ("add_nodes", {"nodes": ["n"]}),
         ("del_nodes", {"nodes": ["n"]}),
@@ -482,7 +482,7 @@ def _cluster_actions() -> Iterator[Case]:
         ("policy_update", {"policy_id": "p"}),
     ):
         yield Case(
-            f"cluster_{name}_cluster_not_found", "POST", f"/clusters/{NOBODY}/actions", 404, missing, {name: params}
+            f"cluster_{name}_cluster_not_found", "POST", f"/clusters/{ABSENT}/actions", 404, missing, {name: params}
         )
 
 
@@ -525,9 +525,9 @@ def _bindings() -> Iterator[Case]:
     )
     enabled = "Invalid value 'bad-enabled' specified for 'enabled'"
     yield Case("binding_list_enabled", "GET", f"{at}?enabled=bad-enabled", 400, enabled)
-    missing = f"The cluster '{NOBODY}' could not be found."
-    yield Case("binding_list_cluster_not_found", "GET", f"/clusters/{NOBODY}/policies", 404, missing)
-    yield Case("binding_show_cluster_not_found", "GET", f"/clusters/{NOBODY}/policies/p", 404, missing)
+    missing = f"The cluster '{ABSENT}' could not be found."
+    yield Case("binding_list_cluster_not_found", "GET", f"/clusters/{ABSENT}/policies", 404, missing)
+    yield Case("binding_show_cluster_not_found", "GET", f"/clusters/{ABSENT}/policies/p", 404, missing)
     yield Case("binding_show_policy_not_found", "GET", f"{at}/fake_policy", 404,
                "The policy 'fake_policy' could not be found.")  # fmt: skip
     yield Case("binding_show_not_attached", "GET", at + "/{policy}", 404,
@@ -538,8 +538,8 @@ def _bindings() -> Iterator[Case]:
 
 def _actions() -> Iterator[Case]:
     cancel = {"action": {"status": "CANCELLED"}}
-    missing = f"The action '{NOBODY}' could not be found."
-    yield Case("action_update_not_found", "PATCH", f"/actions/{NOBODY}", 404, missing, cancel, "1.12")
+    missing = f"The action '{ABSENT}' could not be found."
+    yield Case("action_update_not_found", "PATCH", f"/actions/{ABSENT}", 404, missing, cancel, "1.12")
     unknown = "Unknown status FOO for action {action}."
     yield Case(
         "action_update_status_invalid", "PATCH", "/actions/{action}", 400, unknown, {"action": {"status": "FOO"}}

@@ -1,4 +1,4 @@
-"""Deleted servers stay visible for a while: to operators, to whoever follows changes, and in their history."""
+"""Deleted servers stay visible for a while: to operators, to clients that follow changes, and in their history."""
 
 from datetime import UTC, datetime, timedelta
 

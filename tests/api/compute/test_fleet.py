@@ -81,6 +81,12 @@ async def test_the_members_of_a_group_are_counted(compute: Compute, cloud: Cloud
     await cloud.boot()
     found = await seen(compute, f"?scope=rack&group={group}")
     assert sorted(tile["members"] for tile in found["aggregates"])[-4:] == [0, 1, 1, 1]
+    holding = {tile["id"] for tile in found["aggregates"] if tile["members"]}
+    alone = await seen(compute, f"?scope=rack&group={group}&members=1")
+    assert {tile["id"] for tile in alone["aggregates"]} == holding
+    (other,) = [tile["id"] for tile in found["aggregates"] if not tile["members"]][:1]
+    both = await seen(compute, f"?scope=rack&group={group}&members=1&only={other}")
+    assert {tile["id"] for tile in both["aggregates"]} == {*holding, other}
 
 
 async def test_a_broken_rule_shows_where_it_is_and_goes_when_it_is_mended(compute: Compute, cloud: Cloud) -> None:
@@ -101,7 +107,7 @@ async def test_a_broken_rule_shows_where_it_is_and_goes_when_it_is_mended(comput
 
 
 async def forced(cloud: Cloud, group: str, server: str, host: str | None) -> None:
-    """Put a server where its group's rules do not want it: they bind whoever schedules, and not who is no member."""
+    """Put a server where its group's rules do not want it: they bind the scheduler, and members only."""
     for verb in ("remove_instance", "add_instance"):
         body = {verb: {"instance_id": server}}
         assert (await cloud.ask("POST", f"/os-server-groups/{group}/action", json=body)).is_success

@@ -100,6 +100,7 @@ async def test_an_action_in_the_wrong_state_is_a_conflict_that_says_so(cloud: Cl
                 409,
                 f"Cannot '{word}' instance {server} while it is in vm_state {state}",
             )
+    await cloud.boots_take_a_moment()
     busy = await cloud.boot(settle=False)
     for action in ("os-stop", "migrate"):
         status, message = await cloud.refused(busy, action)

@@ -25,6 +25,7 @@ async def test_actions_are_listed_the_newest_first_and_shown_by_their_request(cl
 
 async def test_an_action_under_way_has_no_result_yet_and_a_failed_one_says_so(cloud: Cloud) -> None:
     await cloud.hosts(1)
+    await cloud.boots_take_a_moment()
     server = await cloud.boot(settle=False)
     path = f"/servers/{server}/os-instance-actions"
     request = (await cloud.ask("GET", path)).json()["instanceActions"][0]["request_id"]

@@ -11,10 +11,11 @@ from roost.store.tables.compute import flavors, images
 from tests.compute.cloud import IMAGE, NEWEST, Cloud
 from tests.conftest import without_names
 
-NOBODY = "5bbcc3c4-1da2-4437-a48a-66f15b1b13f9"
+ABSENT = "5bbcc3c4-1da2-4437-a48a-66f15b1b13f9"
 
 
 async def test_a_server_is_made_booted_and_shown_without_its_host(cloud: Cloud) -> None:
+    await cloud.boots_take_a_moment()
     response = await cloud.create(name="web", metadata={"tier": "front"}, description="d", tags=["a", "a", "b"])
     made = response.json()["server"]
     assert response.headers["Location"] == f"http://roost.test/compute/v2.1/servers/{made['id']}"
@@ -49,9 +50,9 @@ async def test_hints_come_under_either_key_as_a_string_or_a_list(cloud: Cloud, k
 
 async def test_hints_are_kept_as_lists_and_unknown_ones_are_kept_too(cloud: Cloud) -> None:
     group = await cloud.group("soft-affinity")
-    server = await cloud.boot(group=group, hints={"colour": {"a": 1}, "different_host": [NOBODY]})
+    server = await cloud.boot(group=group, hints={"colour": {"a": 1}, "different_host": [ABSENT]})
     shown = await cloud.show(server)
-    assert shown["scheduler_hints"] == {"group": [group], "different_host": [NOBODY], "colour": ["{'a': 1}"]}
+    assert shown["scheduler_hints"] == {"group": [group], "different_host": [ABSENT], "colour": ["{'a': 1}"]}
     assert shown["server_groups"] == [group]
     assert "server_groups" not in await cloud.show(server, version="2.70")
     assert (await cloud.ask("DELETE", f"/os-server-groups/{group}")).status_code == 204
@@ -62,7 +63,7 @@ async def test_hints_are_kept_as_lists_and_unknown_ones_are_kept_too(cloud: Clou
 
 async def test_a_same_host_hint_for_a_server_that_is_not_there_finds_no_host(cloud: Cloud) -> None:
     foreign = await cloud.boot(cloud="roost-alt")
-    for near in (NOBODY, "a name", foreign):
+    for near in (ABSENT, "a name", foreign):
         server = await cloud.boot(hints={"same_host": near})
         assert (await cloud.show(server))["fault"]["message"] == (
             "No valid host was found. No place for 1 server: 48 hosts do not hold the servers to be with."
@@ -226,7 +227,7 @@ async def test_a_server_without_a_host_says_why_and_explains(cloud: Cloud) -> No
 
 BAD_REQUESTS: list[tuple[dict[str, Any], dict[str, Any] | None, int, str]] = [
     ({"flavorRef": "99"}, None, 400, "Flavor 99 could not be found."),
-    ({"imageRef": NOBODY}, None, 400, "Can not find requested image"),
+    ({"imageRef": ABSENT}, None, 400, "Can not find requested image"),
     ({"imageRef": ""}, None, 400, "Invalid image: An image must be given as imageRef."),
     ({"key_name": "none"}, None, 400, "Invalid key_name provided."),
     ({"availability_zone": "nowhere"}, None, 400, "The requested availability zone is not available"),
@@ -251,7 +252,7 @@ BAD_REQUESTS: list[tuple[dict[str, Any], dict[str, Any] | None, int, str]] = [
         "Invalid input for field/attribute min_count. Value: 0. 0 is less than the minimum of 1",
     ),
     ({"user_data": "not base 64!"}, None, 400, "User data needs to be valid base 64."),
-    ({}, {"group": NOBODY}, 400, f"Instance group {NOBODY} could not be found."),
+    ({}, {"group": ABSENT}, 400, f"Instance group {ABSENT} could not be found."),
     (
         {},
         {"group": "a name"},
@@ -259,7 +260,7 @@ BAD_REQUESTS: list[tuple[dict[str, Any], dict[str, Any] | None, int, str]] = [
         "Invalid input for field/attribute group. Value: a name. 'a name' is not valid under any of the given schemas: "
         "'a name' is not a 'uuid', and 'a name' is not of type 'array'",
     ),
-    ({}, {"group": [NOBODY, NOBODY]}, 400, "A server can be in one group: give one 'group' hint."),
+    ({}, {"group": [ABSENT, ABSENT]}, 400, "A server can be in one group: give one 'group' hint."),
     ({"metadata": {f"key{n}": "" for n in range(129)}}, None, 403, "Maximum number of metadata items exceeds 128"),
     (
         {"name": " x"},
@@ -436,7 +437,7 @@ async def test_filters_choose_servers(cloud: Cloud) -> None:
         ),
         ({"limit": "-1"}, "Invalid input for query parameters limit. Value: -1. '-1' does not match '^[0-9]+$'"),
         ({"changes-since": "yesterday"}, "Invalid time 'yesterday': write it as 2026-11-15T08:00:00Z."),
-        ({"marker": NOBODY}, f"marker [{NOBODY}] not found"),
+        ({"marker": ABSENT}, f"marker [{ABSENT}] not found"),
         (
             {"sort_dir": "up"},
             "Invalid input for query parameters sort_dir. Value: up. 'up' is not one of ['asc', 'desc']",
@@ -530,6 +531,7 @@ async def test_a_server_can_be_deleted_whatever_happens_with_it(cloud: Cloud) ->
         assert (await cloud.ask("GET", f"/servers/{server}")).status_code == 404
         assert await cloud.usage() == (0, 0, 0), stage
         await cloud.check()
+    await cloud.boots_take_a_moment()
     building = await cloud.boot(settle=False)
     await cloud.delete(building)
     await cloud.check()

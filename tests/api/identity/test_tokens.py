@@ -385,6 +385,18 @@ async def test_a_sign_in_is_short(api: Api) -> None:
     assert (await api.http.post(TOKENS, json=body)).status_code == 413
 
 
+async def test_sign_ins_of_an_address_hold_one_connection_at_a_time(api: Api) -> None:
+    """Each looked its user up at once: guesses held all connections, and everybody else waited for a new one."""
+    body = by_password()
+    body["auth"]["identity"]["password"]["user"]["password"] = "wrong"
+    guesses = [asyncio.create_task(api.http.post(TOKENS, json=body)) for _ in range(8)]
+    held = 0
+    while not all(guess.done() for guess in guesses):
+        held = max(held, api.services.database.connections_in_use)
+        await asyncio.sleep(0)
+    assert held == 1
+
+
 async def test_an_address_that_signs_in_all_the_time_waits_and_others_do_not(api: Api) -> None:
     """Argon2 shared its threads with everything else, and one address could keep them all."""
     many = [api.http.post(TOKENS, json=by_password()) for _ in range(40)]

@@ -128,7 +128,7 @@ def check_deletion_zones(world: World, view: ActionView, count: int) -> None:
 
 
 def check_victims(world: World, view: ActionView, chosen: Sequence[str]) -> None:
-    """Within each zone of the plan (or in all), nobody stays who should have gone before one who goes."""
+    """Within each zone of the plan (or in all), no node stays that should have gone before one that goes."""
     plan = view.data["deletion"].get("zones")
     for zone in plan or [None]:
         here = [each for each in world.nodes if zone is None or each.placement["zone"] == zone]

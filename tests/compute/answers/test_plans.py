@@ -32,7 +32,7 @@ ROUNDS = 25
 
 @dataclass
 class Cloud:
-    """A database of its own, and a scheduler; all at random, but the same each time."""
+    """A database, and a scheduler; all at random, but the same each time."""
 
     database: Database
     scheduler: Scheduler

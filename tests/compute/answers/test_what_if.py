@@ -1,4 +1,4 @@
-"""Decisions that nobody carries out are those that would be carried out."""
+"""A hypothetical decision is the one that a real request would get."""
 
 from roost.compute.answers import what_if
 from roost.compute.scheduling import servers

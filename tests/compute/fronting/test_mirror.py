@@ -20,6 +20,7 @@ from roost.compute.inventory.changes import latest_generation
 from roost.compute.inventory.live_fleet import LiveFleet
 from roost.config import Settings
 from roost.placement.fleet import Resources
+from roost.placement.record import Record
 from roost.placement.rules import Rule
 from roost.store.database import Database
 from roost.store.tables.compute import hosts as hosts_table
@@ -27,6 +28,17 @@ from roost.store.tables.servers import servers
 from tests.store.waiting import until_waiting
 
 ROOM = Resources(10, 8192, 100)
+RECORD: Record = {
+    "verdict": "placed",
+    "servers": 1,
+    "hosts": 1,
+    "candidates": 1,
+    "refused": [],
+    "preferences": [],
+    "flip": 0,
+    "chosen": [],
+    "runners_up": [],
+}
 
 
 def host(name: str, **changes: Any) -> NovaHost:
@@ -57,7 +69,7 @@ def server(host_name: str | None, server_id: str | None = None, **changes: Any) 
 
 
 class Mirror:
-    """Writes what Nova says, each time in a transaction of its own."""
+    """Writes what Nova says, each time in its own transaction."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self.database = database
@@ -99,7 +111,7 @@ class Mirror:
         async with self.database.begin() as connection:
             known = await reservations.show(connection, group)
             generation = await latest_generation(connection)
-            order = Order(server_id, "demo", "user", {"vcpus": 1}, host_name, known.version, generation, {})
+            order = Order(server_id, "demo", "user", {"vcpus": 1}, host_name, known.version, generation, RECORD)
             assert isinstance(
                 await reservations.reserve(connection, self.settings, group, order), reservations.Reserved
             )
@@ -286,7 +298,7 @@ async def test_a_member_that_is_being_reserved_while_nova_lists_it_keeps_its_pla
     async with nova.database.begin() as connection:
         known = await reservations.show(connection, group)
         generation = await latest_generation(connection)
-        order = Order(new, "demo", "user", {"vcpus": 1}, "h1", known.version, generation, {})
+        order = Order(new, "demo", "user", {"vcpus": 1}, "h1", known.version, generation, RECORD)
         await reservations.reserve(connection, nova.settings, group, order)
         putting = asyncio.create_task(nova.put(listed, group=group, ago=120))
         await until_waiting(nova.database)

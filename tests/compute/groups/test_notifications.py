@@ -13,7 +13,7 @@ from oslo_config import cfg
 from roost import config
 from roost.compute.groups import groups, members, notifications
 from roost.compute.groups.groups import Group, GroupPolicy
-from roost.compute.inventory.scopes import aggregates_in, scope_of
+from roost.compute.inventory.scopes import aggregates_in, load_scopes
 from roost.compute.scheduling import lifecycle
 from roost.compute.scheduling.steps import Deletion
 from roost.config import Settings
@@ -33,7 +33,7 @@ def telling(database_url: str) -> Settings:
 
 
 class Listener:
-    """What whoever listens to Nova's notifications would have received."""
+    """What a listener to Nova's notifications would have received."""
 
     def __init__(self) -> None:
         transport = oslo_messaging.get_notification_transport(cfg.ConfigOpts(), "fake:///")
@@ -155,9 +155,8 @@ async def test_many_members_at_once_are_told_one_by_one(
 async def test_a_real_identifier_is_not_told(database: Database, telling: Settings, listener: Listener) -> None:
     async with database.begin() as connection:
         hidden = {"allow_identifiers": True, "obfuscate_identifiers": True}
-        row = (await connection.execute(scopes.update().values(hidden).returning(scopes))).first()
-        assert row is not None
-        known = scope_of(row)
+        name = await connection.scalar(scopes.update().values(hidden).returning(scopes.c.name))
+        known = (await load_scopes(connection))[str(name)]
         number = (await aggregates_in(connection, known))[0].identifier
     own = known.identifier_for("tenant", number)
     await make_group(database, telling, f"affinity:{known.name}:{own}")
@@ -188,7 +187,7 @@ async def test_what_cannot_be_sent_stays_and_nothing_overtakes_it(
     send = notifications.sender(telling)
     sent: list[str] = []
 
-    def fail_at_the_second(message: dict[str, Any]) -> None:
+    def fail_at_the_second(message: notifications.Message) -> None:
         if sent:
             raise OSError("the broker is gone")
         sent.append(message["message_id"])
@@ -228,7 +227,7 @@ async def test_an_engine_that_is_killed_while_sending_loses_nothing(database: Da
     again: list[str] = []
     while await waiting(database):
         await notifications.send_batch(database, lambda message: again.append(message["message_id"]))
-    # Those three come again, under the ids by which whoever listens can tell.
+    # Those three come again, under the same ids, so a listener can tell.
     assert again[:3] == sent
     assert len(set(again)) == len(again) == 8
 

@@ -223,7 +223,7 @@ async def test_a_resize_needs_quota_of_its_user_too(cloud: Cloud) -> None:
         "Quota exceeded for cores: Requested 3, but already used 1 of 3 cores",
     )
     assert (await cloud.create()).status_code == 403
-    # Whoever has no limits of its own has those of the project; what others use does not count for them.
+    # A user without limits has those of the project; what others use does not count.
     await cloud.boot(cloud="roost-manager")
     await cloud.done(server, "resize", {"flavorRef": "3"}, cloud="roost")
     low = {"quota_set": {"cores": 1}}

@@ -13,6 +13,19 @@ from tests.compute.cloud import Cloud
 LIVE = {"host": None, "block_migration": "auto"}
 
 
+async def test_a_boot_that_takes_no_time_and_cannot_fail_is_over_with_the_claim(cloud: Cloud) -> None:
+    server = await cloud.boot(settle=False)
+    shown = await cloud.show(server)
+    assert (shown["status"], shown["OS-EXT-STS:power_state"]) == ("ACTIVE", 1)
+    assert shown["OS-SRV-USG:launched_at"] is not None
+    action = (await cloud.ask("GET", f"/servers/{server}/os-instance-actions")).json()["instanceActions"][0]
+    assert (action["action"], action["updated_at"] is None, action["message"]) == ("create", False, None)
+    assert await lifecycle.finish(cloud.database) == 0
+    await cloud.simulate(failure_rate=1.0)
+    assert await cloud.status(await cloud.boot(settle=False)) == "BUILD"
+    await cloud.check()
+
+
 async def test_a_boot_takes_as_long_as_the_topology_says(cloud: Cloud) -> None:
     await cloud.simulate(boot_seconds=3600)
     slow = await cloud.boot()
@@ -77,6 +90,7 @@ async def test_a_move_that_fails_leaves_all_as_it_was(cloud: Cloud, hosts: int) 
 
 async def test_many_engines_finish_each_step_once(cloud: Cloud) -> None:
     await cloud.quota(instances=-1, cores=-1, ram=-1)
+    await cloud.boots_take_a_moment()
     await cloud.boot(min_count=60, settle=False)
     finished = await asyncio.gather(*(lifecycle.finish(cloud.database) for _ in range(4)))
     assert sum(finished) == 60
@@ -90,7 +104,28 @@ async def test_many_engines_finish_each_step_once(cloud: Cloud) -> None:
     await cloud.check()
 
 
+async def test_what_one_project_has_locked_holds_up_no_other(cloud: Cloud) -> None:
+    group = await cloud.group("anti-affinity")
+    mine = [await cloud.boot(group=group) for _ in range(2)]
+    await cloud.boots_take_a_moment()
+    others = await cloud.boot(cloud="roost-alt", settle=False)
+    for server in mine:
+        assert (await cloud.ask("DELETE", f"/servers/{server}")).status_code == 204
+    async with cloud.database.begin() as holding:
+        await holding.execute(sa.text("SELECT FROM server_groups FOR UPDATE"))
+        finishing = asyncio.create_task(lifecycle.finish(cloud.database))
+        async with asyncio.timeout(5):
+            while await cloud.status(others) != "ACTIVE":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert not finishing.done()
+        async with cloud.database.begin() as connection:
+            theirs = sa.text("SELECT count(*) FROM (SELECT FROM servers WHERE id = :id FOR UPDATE SKIP LOCKED) AS free")
+            assert await connection.scalar(theirs, {"id": others}) == 1
+    assert await finishing == 3
+
+
 async def test_the_engine_is_woken_and_goes_on(cloud: Cloud) -> None:
+    await cloud.boots_take_a_moment()
     engine = asyncio.create_task(lifecycle.run(cloud.database, Rounds(cloud.database)))
     try:
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Scheduling: decided in memory, claimed under lock, and right whatever memory says and whoever else is at it."""
+"""Scheduling: decided in memory, claimed under lock, and right even if memory is stale or others interfere."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ from roost.store.tables.servers import servers
 from tests.compute.cloud import Cloud
 from tests.store.test_upgrades import recorded
 
-NOBODY = "5bbcc3c4-1da2-4437-a48a-66f15b1b13f9"
+ABSENT = "5bbcc3c4-1da2-4437-a48a-66f15b1b13f9"
 
 
 def boot(number: int = 1, **more: Any) -> CreateRequest:
@@ -46,7 +46,7 @@ def boot(number: int = 1, **more: Any) -> CreateRequest:
 
 @pytest.fixture
 def schedulers(settings: Settings, database: Database) -> list[Scheduler]:
-    """Three processes that do not hear from each other: nobody passes on what the others announce."""
+    """Three processes that do not hear what the others announce."""
     quota = dict.fromkeys(settings.quota, -1)
     return [Scheduler(database, replace(settings, quota=quota)) for _ in range(3)]
 
@@ -205,9 +205,9 @@ async def test_one_bad_request_does_not_spoil_the_others(schedulers: list[Schedu
     wanted = [
         boot(),
         boot(flavor_id="none"),
-        boot(group_id=NOBODY),
+        boot(group_id=ABSENT),
         boot(zone="nowhere"),
-        boot(image_id=NOBODY),
+        boot(image_id=ABSENT),
         boot(),
     ]
     answers = await schedulers[0].create_all(wanted)
@@ -242,7 +242,7 @@ async def test_the_deployer_s_cap_on_a_group_counts_everybody(settings: Settings
 
 
 async def test_a_member_on_a_host_that_came_meanwhile_counts(schedulers: list[Scheduler], cloud: Cloud) -> None:
-    """While a request waits for its group, the group's member goes to a host that nobody here has heard of."""
+    """While a request waits for its group, the group's member goes to a host that is unknown here."""
     group = await cloud.group("affinity")
     member = await cloud.boot(group=group)
     size = Resources(1, 512, 1)
@@ -267,8 +267,8 @@ async def test_a_member_on_a_host_that_came_meanwhile_counts(schedulers: list[Sc
     ("hints", "found"),
     [
         ({}, None),
-        ({"same_host": NOBODY}, (NOBODY,)),
-        ({"same_host": [NOBODY.upper(), "a name"]}, (NOBODY,)),
+        ({"same_host": ABSENT}, (ABSENT,)),
+        ({"same_host": [ABSENT.upper(), "a name"]}, (ABSENT,)),
         ({"same_host": []}, ()),
         ({"same_host": "a name"}, ()),
     ],
@@ -379,7 +379,7 @@ async def test_a_create_looks_at_the_hosts_that_it_needs_and_not_at_all(
 async def test_the_claim_writes_every_column_of_a_server_that_a_request_can_set(cloud: Cloud) -> None:
     async with cloud.database.begin() as connection:
         source = await connection.scalar(sa.text("SELECT prosrc FROM pg_proc WHERE proname = 'roost_claim'"))
-    set_later = {"number", "power_state", "locked", "locked_reason", "launched_at", "created_at", "updated_at"}
+    set_later = {"number", "locked", "locked_reason", "created_at", "updated_at"}
     written = str(source).partition("INSERT INTO servers (")[2].partition(")")[0]
     assert {name.strip() for name in written.split(",")} == set(servers.c.keys()) - set_later
 

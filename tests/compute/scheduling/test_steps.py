@@ -62,6 +62,7 @@ def test_what_is_no_step_is_refused_with_a_sentence(data: Any) -> None:
 
 
 async def test_a_server_whose_step_cannot_be_read_ends_in_error_and_holds_up_no_other(cloud: Cloud) -> None:
+    await cloud.boots_take_a_moment()
     broken, other = await cloud.boot(settle=False), await cloud.boot(settle=False)
     async with cloud.database.begin() as connection:
         damage = sa.text('UPDATE servers SET step = \'{"vm_stat": "active"}\' WHERE id = :id')
