@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
+import uvloop
 
 from bench.servers import POLICIES, TOPOLOGY, Connection, hammer
 from roost import config
@@ -328,7 +329,7 @@ def _run(name: str, apis: int, servers: int) -> Sample:
             deployment = Deployment(postgres, folder)
             try:
                 deployment.start(apis)
-                return asyncio.run(measure(deployment, servers, SCENARIOS[name]))
+                return uvloop.run(measure(deployment, servers, SCENARIOS[name]))
             finally:
                 deployment.stop()
 

@@ -6,9 +6,9 @@ many connections, and requests to the same server that only say how it is.
 """
 
 import asyncio
-import json
 import os
 import platform
+import re
 import socket
 import subprocess
 import sys
@@ -20,7 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import orjson
 import psycopg
+import uvloop
 
 from roost import config
 from roost.cli import bootstrap
@@ -44,31 +46,62 @@ POLICIES = [
 ]
 
 
+class _Answers(asyncio.Protocol):
+    """What comes back on a connection: one answer at a time."""
+
+    def __init__(self) -> None:
+        self.waiting: asyncio.Future[tuple[bytes, bytes]] | None = None
+        self.open = True
+        self._received = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on an answer as soon as all of it is there."""
+        self._received += data
+        head, complete, body = self._received.partition(b"\r\n\r\n")
+        if not complete or self.waiting is None:
+            return
+        length = _LENGTH.search(head)
+        if length is None or len(body) >= int(length[1]):
+            self._received = b""
+            self.waiting.set_result((head, body))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the wait for an answer that does not come."""
+        self.open = False
+        if self.waiting is not None and not self.waiting.done():
+            self.waiting.set_exception(exc or ConnectionResetError("closed without an answer"))
+
+
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+
+
 @dataclass
 class Connection:
     """One keep-alive connection, with as little around it as HTTP allows: the client shares the machine."""
 
     port: int
     token: str = ""
-    streams: "tuple[asyncio.StreamReader, asyncio.StreamWriter] | None" = field(default=None, repr=False)
+    headers: list[str] = field(default_factory=list)
+    """Of the last answer."""
+    _answers: _Answers = field(default_factory=_Answers, repr=False)
+    _transport: asyncio.Transport | None = field(default=None, repr=False)
 
     async def request(self, method: str, path: str, body: Any = None, version: str = "2.1003") -> tuple[int, Any]:
         """The status, and the body if it is JSON."""
-        if self.streams is None or self.streams[0].at_eof():
-            self.streams = await asyncio.open_connection("127.0.0.1", self.port)
-        reader, writer = self.streams
-        content = b"" if body is None else json.dumps(body).encode()
+        loop = asyncio.get_running_loop()
+        if self._transport is None or not self._answers.open:
+            self._transport, self._answers = await loop.create_connection(_Answers, "127.0.0.1", self.port)
+        content = b"" if body is None else orjson.dumps(body)
         head = (
             f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Auth-Token: {self.token}\r\n"
             f"OpenStack-API-Version: compute {version}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(content)}\r\n\r\n"
         )
-        writer.write(head.encode() + content)
-        headers = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        length = next((int(line[15:]) for line in headers if line.lower().startswith("content-length:")), 0)
-        answer = await reader.readexactly(length)
-        self.headers = headers
-        return int(headers[0].split()[1]), json.loads(answer) if answer else None
+        self._answers.waiting = loop.create_future()
+        self._transport.write(head.encode() + content)
+        said, answer = await self._answers.waiting
+        self.headers = said.decode().split("\r\n")
+        return int(said[9:12]), orjson.loads(answer) if answer else None
 
 
 @contextmanager
@@ -253,7 +286,7 @@ async def _check(url: str, placed: int) -> None:
 def main() -> None:
     """Measure, say a table, and keep the figures."""
     with cloud() as (postgres, port, passwords):
-        asyncio.run(_measure(postgres, port, passwords))
+        uvloop.run(_measure(postgres, port, passwords))
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     head = f"# Servers\n\n{__doc__}\n{machine}; load {os.getloadavg()[0]:.1f} at the end."
     FIGURES.write_text("\n".join([head, "", *_said]) + "\n")
