@@ -92,16 +92,20 @@ class _Worker:
             process.kill()
         assert process.stdin is not None
         assert process.stdout is not None
-        pickle.dump(question, process.stdin, pickle.HIGHEST_PROTOCOL)
-        process.stdin.flush()
-        return pickle.load(process.stdout)  # noqa: S301 - of our own process
+        try:
+            pickle.dump(question, process.stdin, pickle.HIGHEST_PROTOCOL)
+            process.stdin.flush()
+            return pickle.load(process.stdout)  # noqa: S301 - of our own process
+        except BaseException:
+            process.kill()
+            process.wait()  # here, where nothing else waits: a large process takes a while to end
+            raise
 
     def end(self) -> None:
-        """End the process, whatever it does."""
+        """End the process, whatever it does; whoever asked it something hears that."""
         self._ended = True
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
 
     def __del__(self) -> None:
         self.end()
@@ -132,7 +136,7 @@ def _limit() -> None:
     import resource
     import signal
 
-    os.nice(_NICE)
+    os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
     if sys.platform == "linux":
         set_parent_death_signal = 1

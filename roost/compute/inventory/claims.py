@@ -1,5 +1,8 @@
 """Claims: room kept on a host for a server. Taken and given back in bulk, in the caller's transaction.
 
+Room is given back in two steps: what a claim holds is written down first, which locks no host; then, as the last thing
+of a transaction, `give_back` locks groups and hosts and lets the room go in one round trip.
+
 Every transaction that changes claims or groups locks in this order, so that none wait in a circle: scopes, servers,
 project usage (only to check a limit), groups, hosts, shards of usage; several of a kind in the order of their keys.
 """
@@ -13,6 +16,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost import quick_json
 from roost.compute.inventory.flavors import ServerFlavor
 from roost.placement.fleet import Resources
 from roost.store import bulk
@@ -33,6 +37,16 @@ class Claim:
     server_id: str
     host_id: int
     resources: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class FreedRoom:
+    """Room of a host that is no longer claimed; less than nothing where a claim has grown."""
+
+    host_id: int
+    resources: Resources
+    servers: int
+    """How many servers left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +132,39 @@ async def take(connection: AsyncConnection, claims: Sequence[Claim]) -> None:
     await connection.execute(_TAKE, {"rows": rows})
 
 
-async def change(connection: AsyncConnection, claim: Claim) -> None:
-    """Make a claim larger or smaller; the caller has locked the host."""
-    await connection.execute(
-        _CHANGE, {"server_id": claim.server_id, "host_id": claim.host_id, **claim.resources._asdict()}
-    )
+async def resize(connection: AsyncConnection, claims: Sequence[Claim]) -> list[FreedRoom]:
+    """Make claims larger or smaller: by how much their hosts have more room."""
+    if not claims:
+        return []
+    rows = [{"server_id": claim.server_id, "host_id": claim.host_id, **claim.resources._asdict()} for claim in claims]
+    changed = await connection.execute(_RESIZE, {"rows": rows})
+    return [FreedRoom(host_id, Resources(*less), 0) for host_id, *less in changed]
 
 
-async def release(connection: AsyncConnection, pairs: Sequence[tuple[str, int]]) -> set[int]:
-    """Give back what these servers hold on these hosts; the hosts that have more room now."""
+async def give_up(connection: AsyncConnection, pairs: Sequence[tuple[str, int]]) -> list[FreedRoom]:
+    """End the claims of these servers on these hosts."""
     if not pairs:
-        return set()
+        return []
     rows = [{"server_id": server_id, "host_id": host_id} for server_id, host_id in pairs]
-    await lock_hosts(connection, {host_id for _, host_id in pairs})
-    return set((await connection.execute(_RELEASE, {"rows": rows})).scalars())
+    ended = await connection.execute(_GIVE_UP, {"rows": rows})
+    return [FreedRoom(host_id, Resources(*held), 1) for host_id, *held in ended]
+
+
+async def give_back(
+    connection: AsyncConnection,
+    freed: Sequence[FreedRoom],
+    *,
+    groups: Iterable[str] = (),
+    usage: Mapping[str, Usage] | None = None,
+) -> None:
+    """Let others have this room; the members of these groups, and what these projects use, have changed too."""
+    asked = {
+        "freed": [{"host_id": each.host_id, "servers": each.servers, **each.resources._asdict()} for each in freed],
+        "groups": sorted(set(groups)),
+        "usage": [{"project_id": project_id, **asdict(change)} for project_id, change in (usage or {}).items()],
+    }
+    if any(asked.values()):
+        await connection.execute(_GIVE_BACK, {"asked": quick_json.dumps(asked).decode()})
 
 
 async def held_by(connection: AsyncConnection, server_id: str) -> list[int]:
@@ -160,44 +193,40 @@ async def count_usage(connection: AsyncConnection, changes: Mapping[str, Usage])
         await connection.execute(_COUNT_USAGE, {"rows": rows})
 
 
-def _summed(source: sa.FromClause) -> sa.Subquery:
-    """What these claims take of each host together."""
-    sums = [sa.func.sum(source.c[name]).label(name) for name in Resources._fields]
-    return sa.select(source.c.host_id, *sums, sa.func.count().label("servers")).group_by(source.c.host_id).subquery()
-
-
-def _counted(sums: sa.Subquery, sign: int) -> sa.Update:
-    """Add what is claimed of each host to what it has given, or take it off."""
-    used = {f"{name}_used": hosts.c[f"{name}_used"] + sign * sums.c[name] for name in Resources._fields}
-    same = hosts.c.id == sums.c.host_id
-    more = {"servers": hosts.c.servers + sign * sums.c.servers, "room_version": hosts.c.room_version + 1}
-    return hosts.update().where(same).values(**used, **more)
-
-
 _TAKEN = bulk.insert(claims_table).returning(*claims_table.c).cte("taken")
-_TAKE = _counted(_summed(_TAKEN), +1)
-
-_LEAVING = bulk.given(*claims_table.primary_key)
-_GONE = (
-    claims_table.delete()
-    .where(claims_table.c.server_id == _LEAVING.c.server_id, claims_table.c.host_id == _LEAVING.c.host_id)
-    .returning(*claims_table.c)
-    .cte("gone")
-)
-_RELEASE = _counted(_summed(_GONE), -1).returning(hosts.c.id)
-
-_CHANGE = sa.text("""
-    WITH before AS (
-        SELECT * FROM claims WHERE server_id = CAST(:server_id AS uuid) AND host_id = :host_id
-    ), changed AS (
-        UPDATE claims SET vcpus = :vcpus, memory_mb = :memory_mb, disk_gb = :disk_gb FROM before
-        WHERE claims.server_id = before.server_id AND claims.host_id = before.host_id
+_TAKEN_OF_HOST = (
+    sa.select(
+        _TAKEN.c.host_id,
+        *(sa.func.sum(_TAKEN.c[name]).label(name) for name in Resources._fields),
+        sa.func.count().label("servers"),
     )
-    UPDATE hosts SET vcpus_used = vcpus_used + :vcpus - before.vcpus,
-        memory_mb_used = memory_mb_used + :memory_mb - before.memory_mb,
-        disk_gb_used = disk_gb_used + :disk_gb - before.disk_gb, room_version = room_version + 1
-    FROM before WHERE hosts.id = before.host_id
-""")
+    .group_by(_TAKEN.c.host_id)
+    .subquery()
+)
+_TAKE = (
+    hosts.update()
+    .where(hosts.c.id == _TAKEN_OF_HOST.c.host_id)
+    .values({f"{name}_used": hosts.c[f"{name}_used"] + _TAKEN_OF_HOST.c[name] for name in Resources._fields})
+    .values(servers=hosts.c.servers + _TAKEN_OF_HOST.c.servers, room_version=hosts.c.room_version + 1)
+)
+
+_AMOUNTS = tuple(claims_table.c[name] for name in Resources._fields)
+_LEAVING = bulk.given(*claims_table.primary_key)
+_GIVE_UP = (
+    claims_table.delete()
+    .where(*(key == _LEAVING.c[key.name] for key in claims_table.primary_key))
+    .returning(claims_table.c.host_id, *_AMOUNTS)
+)
+_BEFORE = claims_table.alias("before")
+_RESIZED = bulk.given(*claims_table.primary_key, *_AMOUNTS)
+_RESIZE = (
+    claims_table.update()
+    .where(*(key == _RESIZED.c[key.name] for key in claims_table.primary_key))
+    .where(*(key == _BEFORE.c[key.name] for key in claims_table.primary_key))
+    .values({column.name: _RESIZED.c[column.name] for column in _AMOUNTS})
+    .returning(claims_table.c.host_id, *(_BEFORE.c[each.name] - each for each in _AMOUNTS))
+)
+_GIVE_BACK = sa.text("SELECT roost_give_back(CAST(:asked AS jsonb))")
 
 _ENSURE_USAGE = sa.text("INSERT INTO project_usage (project_id) VALUES (:project_id) ON CONFLICT DO NOTHING")
 _LOCK_USAGE = sa.text("SELECT FROM project_usage WHERE project_id = :project_id FOR NO KEY UPDATE")

@@ -10,7 +10,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.compute.inventory import claims, flavors, quotas, zones
 from roost.compute.inventory.claims import Claim, Usage
 from roost.compute.inventory.flavors import ServerFlavor
-from roost.compute.inventory.live_fleet import announce_claims
 from roost.compute.moves.relocation import relocate
 from roost.compute.scheduling import servers
 from roost.compute.scheduling.scheduler import Scheduler
@@ -172,18 +171,13 @@ async def _give_back(
     flavor: ServerFlavor | None = None,
 ) -> None:
     """Release the host that the server leaves; where it stays on one host, claim there what it now takes."""
-    groups = [server.group_id] if server.group_id else []
-    await claims.lock_groups(connection, groups)
     assert left is not None
     assert stays is not None
     if left != stays:
-        changed = await claims.release(connection, [(server.id, left)])
+        freed = await claims.give_up(connection, [(server.id, left)])
     else:
-        await claims.lock_hosts(connection, [stays])
-        await claims.change(connection, Claim(server.id, stays, (flavor or server.flavor).size))
-        changed = {stays}
-    await claims.touch_groups(connection, groups)
-    await announce_claims(connection, changed)
+        freed = await claims.resize(connection, [Claim(server.id, stays, (flavor or server.flavor).size)])
+    await claims.give_back(connection, freed, groups=[server.group_id] if server.group_id else [])
 
 
 async def _end_resize(
@@ -197,16 +191,11 @@ async def _end_resize(
 
 async def reset(connection: AsyncConnection, server: Server, vm_state: str) -> None:
     """Set the state of a server by hand. What was under way with it is over: it keeps its host and its flavor."""
-    groups = [server.group_id] if server.group_id else []
-    await claims.lock_groups(connection, groups)
     held = await claims.held_by(connection, server.id)
-    await claims.lock_hosts(connection, held)
-    changed = await claims.release(connection, [(server.id, host_id) for host_id in held if host_id != server.host_id])
+    freed = await claims.give_up(connection, [(server.id, host_id) for host_id in held if host_id != server.host_id])
     if server.host_id is not None:
-        await claims.change(connection, Claim(server.id, server.host_id, server.flavor.size))
-        changed.add(server.host_id)
-    await claims.touch_groups(connection, groups)
-    await announce_claims(connection, changed)
+        freed += await claims.resize(connection, [Claim(server.id, server.host_id, server.flavor.size)])
+    await claims.give_back(connection, freed, groups=[server.group_id] if server.group_id else [])
     await _count_again(connection, server, server.flavor)
     state: ServerValues = {"vm_state": vm_state, "task_state": None, "due_at": None, "step": None}
     await servers.update(connection, server.id, state)

@@ -107,6 +107,5 @@ async def _resize_claim(
     more = Resources(*(new - old for old, new in zip(held, both, strict=True)))
     if not await live.can_take(connection, {host_id: [more]}, wait=wait):
         return False
-    await claims.change(connection, Claim(server.id, host_id, both))
-    await announce_claims(connection, [host_id])
+    await claims.give_back(connection, await claims.resize(connection, [Claim(server.id, host_id, both)]))
     return True

@@ -7,7 +7,7 @@ rows that another has locked; a crash before its commit leaves them due.
 
 import logging
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import partial
@@ -20,7 +20,6 @@ from roost.compute.groups import members
 from roost.compute.inventory import claims, topology
 from roost.compute.inventory.claims import NOTHING, Claim, Usage, lost_race
 from roost.compute.inventory.flavors import ServerFlavor
-from roost.compute.inventory.live_fleet import announce_claims
 from roost.compute.scheduling import steps
 from roost.compute.scheduling.steps import STAY, Deletion, Fault, Transition
 from roost.config import Settings
@@ -162,16 +161,14 @@ async def _finish_batch(database: Database, settings: Settings | None, project_i
         rows = (await connection.execute(_DUE, {"project": project_id})).all()
         if rows:
             failure_rate = (await topology.simulation(connection))["failure_rate"]
-            due = [_due(row) for row in rows]
-            deleted = await _apply(connection, due, float(failure_rate))
-            if settings is not None:
-                left = [(each.group_id, each.id) for each in due if each.id in deleted and each.group_id is not None]
-                await members.announce_removed(connection, settings, left)
+            await _apply(connection, settings, [_due(row) for row in rows], float(failure_rate))
     return len(rows)
 
 
-async def _apply(connection: AsyncConnection, due: Sequence[DueServer], failure_rate: float) -> Collection[str]:
-    """Write what has become of these servers; those that are deleted."""
+async def _apply(
+    connection: AsyncConnection, settings: Settings | None, due: Sequence[DueServer], failure_rate: float
+) -> None:
+    """Write what has become of these servers."""
     outcome = _Outcome()
     for server in due:
         may_fail = isinstance(server.step, Transition) and server.step.undo is not None
@@ -183,21 +180,14 @@ async def _apply(connection: AsyncConnection, due: Sequence[DueServer], failure_
         await connection.execute(_CHANGE, {"rows": outcome.changed})
         await _close(connection, outcome)
     await _announce_fallen(connection, due, outcome)
-    # From here on, new servers wait that want these groups or hosts.
-    await claims.lock_groups(connection, touched)
-    if outcome.resized:
-        leaving = {host_id for _, host_id in outcome.released}
-        await claims.lock_hosts(connection, leaving | {claim.host_id for claim in outcome.resized})
-    freed = await claims.release(connection, outcome.released)
-    for claim in outcome.resized:
-        await claims.change(connection, claim)
-        freed.add(claim.host_id)
+    freed = await claims.give_up(connection, outcome.released) + await claims.resize(connection, outcome.resized)
     if outcome.deleted:
         await connection.execute(servers.delete().where(servers.c.id.in_(outcome.deleted)))
-    await claims.touch_groups(connection, touched)
-    await claims.count_usage(connection, outcome.usage)
-    await announce_claims(connection, freed)
-    return outcome.deleted
+    if settings is not None:
+        left = [(each.group_id, each.id) for each in due if each.id in outcome.deleted and each.group_id is not None]
+        await members.announce_removed(connection, settings, left)
+    # From here on, new servers that want these groups or hosts wait for this transaction: what takes long is done.
+    await claims.give_back(connection, freed, groups=touched, usage=outcome.usage)
 
 
 async def _announce_fallen(connection: AsyncConnection, due: Sequence[DueServer], outcome: _Outcome) -> None:

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from roost.compute.inventory import claims
-from roost.compute.inventory.claims import NOTHING, Claim, Usage
+from roost.compute.inventory.claims import NOTHING, Claim, FreedRoom, Usage
 from roost.compute.inventory.flavors import ServerFlavor
 from roost.placement.fleet import Resources
 from roost.store.database import Database
@@ -35,14 +35,21 @@ async def test_hosts_are_the_sums_of_their_claims(database: Database) -> None:
     assert await used(database, 1) == (3, 1536, 3, 3)
     assert await used(database, 2) == (*LARGE, 1)
     async with database.begin() as connection:
-        await claims.change(connection, Claim(servers[0], 1, LARGE))
+        grown = await claims.resize(connection, [Claim(servers[0], 1, LARGE)])
+        assert grown == [FreedRoom(1, Resources(-3, -7680, -79), 0)]
+        await claims.give_back(connection, grown)
         assert await claims.held_by(connection, servers[0]) == [1, 2]
     assert await used(database, 1) == (6, 9216, 82, 3)
     async with database.begin() as connection:
-        freed = await claims.release(connection, [(servers[0], 1), (servers[1], 1), (servers[2], 2)])
-        assert freed == {1}
-        assert await claims.release(connection, []) == set()
+        freed = await claims.give_up(connection, [(servers[0], 1), (servers[1], 1), (servers[2], 2)])
+        assert sorted(freed, key=lambda each: each.resources) == [FreedRoom(1, SMALL, 1), FreedRoom(1, LARGE, 1)]
+        assert await used(database, 1) == (6, 9216, 82, 3)
+        await claims.give_back(connection, freed, usage={"p": Usage(-2, -5, -8704)})
+        assert [*await claims.give_up(connection, []), *await claims.resize(connection, [])] == []
+        await claims.give_back(connection, [])
     assert await used(database, 1) == (1, 512, 1, 1)
+    async with database.begin() as connection:
+        assert await claims.usage(connection, "p") == Usage(-2, -5, -8704)
 
 
 async def test_who_holds_hosts_does_not_wait_for_more(database: Database) -> None:

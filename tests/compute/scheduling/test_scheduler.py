@@ -253,7 +253,8 @@ async def test_a_member_on_a_host_that_came_meanwhile_counts(schedulers: list[Sc
         row = {"name": "new", "address": "10.9.9.9", "vcpus": 8, "memory_mb": 8192, "disk_gb": 100}
         new = (await connection.execute(hosts.insert().values(row).returning(hosts.c.id))).scalar_one()
         await host_changed(connection, [new])
-        await claims.release(connection, [(member, host) for host in await claims.held_by(connection, member)])
+        held = await claims.held_by(connection, member)
+        await claims.give_back(connection, await claims.give_up(connection, [(member, host) for host in held]))
         await claims.take(connection, [Claim(member, new, size)])
         await connection.execute(servers.update().where(servers.c.id == member).values(host_id=new))
         await claims.touch_groups(connection, [group])
