@@ -3,9 +3,7 @@
 import asyncio
 import logging
 from functools import partial
-from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from roost.clouds.base import Clouds
@@ -16,11 +14,10 @@ from roost.clusters.actions.queue import Worker
 from roost.clusters.actions.work import Engine
 from roost.clusters.ids import new_id
 from roost.config import Settings
-from roost.store import feed
+from roost.store import watch
 from roost.store.database import Database
 from roost.store.rounds import Rounds
-from roost.store.tables.changes import watch_changes
-from roost.store.watch import FALLEN
+from roost.store.watch import FALLEN, WatchedChange
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +33,7 @@ async def run(settings: Settings, database: Database, clouds: Clouds, rounds: Ro
             group.create_task(rounds.every(settings.clusters.heartbeat, partial(_live, engine, alive)))
             await alive.wait()  # other engines take over from one that never gave a sign of life
             group.create_task(rounds.every(_WATCH_SECONDS, partial(_watch, engine), woken=fallen))
-            group.create_task(feed.follow(database, watch_changes, partial(_hear, engine, fallen)))
+            group.create_task(watch.follow(database, partial(_hear, engine, fallen)))
             worker = Worker(engine, runner.carry_out)
             group.create_task(worker.run())
             group.create_task(rounds.every(_WATCH_SECONDS, partial(leftovers.clear, engine, worker.in_hand)))
@@ -50,10 +47,10 @@ async def _live(engine: Engine, alive: asyncio.Event) -> None:
     alive.set()
 
 
-async def _hear(engine: Engine, fallen: asyncio.Event, rows: list[sa.Row[Any]] | None) -> None:
+async def _hear(engine: Engine, fallen: asyncio.Event, changes: list[WatchedChange] | None) -> None:
     """Servers of the embedded cloud are gone or no longer active."""
-    nodes = [node_id for row in rows or () if row.kind == FALLEN for node_id in row.ids.split(",")]
-    if rows is not None and not nodes:
+    nodes = [node_id for each in changes or () if each.kind == FALLEN for node_id in each.ids or ()]
+    if changes is not None and not nodes:
         return
     try:
         async with engine.database.begin() as connection:

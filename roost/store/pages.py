@@ -12,6 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.errors import Invalid
 from roost.store.uuids import is_uuid
 
+Rows = Sequence[sa.Row[Any]]
+"""Rows of any query: lists of all kinds are read here, and the module that asks names the type of its own."""
+
 _ROWS_AT_A_TIME = 500
 
 
@@ -85,7 +88,7 @@ async def read(
     *conditions: sa.ColumnElement[bool],
     named: sa.Column[Any],
     ways: Sequence[sa.ColumnElement[bool]] = (),
-) -> Sequence[sa.Row[Any]]:
+) -> Rows:
     """Read a page. `visible` selects what the caller may see, `conditions` filter it, and `named` is the column that a
     marker refers to: a marker may be any visible item, filtered out or not. The last key must be unique. With `ways`,
     an item is read if it meets one of these conditions; none may meet two. Each is read by its own index."""
@@ -114,7 +117,7 @@ async def read_by_value(
     page: PageRequest,
     *conditions: sa.ColumnElement[bool],
     named: sa.Column[Any],
-) -> Sequence[sa.Row[Any]]:
+) -> Rows:
     """Read a page in such an order: the rows of one value after another, by an index, until the page is full."""
     column, values, then = order.column, order.values, order.then
     query, rows = visible.where(*conditions), []
@@ -150,9 +153,9 @@ def _united(
     return sa.select(*list(found.c)[: -len(keys)]).order_by(*order).limit(limit)
 
 
-async def every_row(result: sa.CursorResult[Any]) -> Sequence[sa.Row[Any]]:
+async def every_row(result: sa.CursorResult[Any]) -> Rows:
     """All rows of an answer; where there are many, others are served in between."""
-    rows: list[sa.Row[Any]] = []
+    rows: list[Any] = []
     for piece in result.partitions(_ROWS_AT_A_TIME):
         rows += piece
         if len(piece) == _ROWS_AT_A_TIME:

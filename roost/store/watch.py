@@ -5,16 +5,21 @@ however slow it is, it holds at most a few sets of ids, and where those grow too
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from roost.store import feed
 from roost.store.database import Database
+from roost.store.feed import Feed, newest
 from roost.store.tables.changes import watch_changes
+
+logger = logging.getLogger(__name__)
 
 FALLEN = "fallen"
 """Another kind of change, for engines alone: the nodes, by id, whose servers are gone or no longer active."""
@@ -22,6 +27,7 @@ SERVERS, HOSTS, GROUPS, CLUSTERS = KINDS = ("servers", "hosts", "groups", "clust
 """Servers and hosts appear under the ids of the hosts, groups and clusters under their own."""
 
 _MOST_IDS = 2000
+_POLL_SECONDS = 0.2
 
 
 class WatchedChange(NamedTuple):
@@ -94,7 +100,7 @@ class Watch:
         if self._closed:
             watcher.close()
         elif self._listening is None or self._listening.done():
-            self._listening = asyncio.create_task(feed.follow(self._database, watch_changes, self._received))
+            self._listening = asyncio.create_task(follow(self._database, self._received))
         else:
             watcher.note(None)
         try:
@@ -111,15 +117,51 @@ class Watch:
         for watcher in self._watchers:
             watcher.close()
 
-    async def _received(self, rows: list[sa.Row[Any]] | None) -> None:
+    async def _received(self, changes: list[WatchedChange] | None) -> None:
         for watcher in self._watchers:
-            if rows is None:
+            if changes is None:
                 watcher.note(None)
-            for row in rows or ():
-                if row.kind in KINDS:
-                    watcher.note(_read(row))
+            for change in changes or ():
+                if change.kind in KINDS:
+                    watcher.note(change)
 
 
-def _read(row: sa.Row[Any]) -> WatchedChange:
-    ids = None if row.ids == "*" else frozenset(filter(None, row.ids.split(",")))
-    return WatchedChange(row.kind, row.project_id, ids)
+async def follow(database: Database, received: Callable[[list[WatchedChange] | None], Awaitable[None]]) -> None:
+    """Call `received` with new changes as they come, until cancelled; with None at first, and whenever some may have
+    been missed: anything may have changed then."""
+    feed = Feed()
+    while True:
+        try:
+            async with database.autocommit() as connection:
+                changes = None if feed.seen < 0 else await _read(connection, feed)
+                if changes is None:
+                    feed.start(await newest(connection, watch_changes))
+        except SQLAlchemyError as error:
+            logger.warning("changes could not be read, trying again", extra={"error": str(error)})
+            feed = Feed()
+            await asyncio.sleep(1)
+            continue
+        if changes or changes is None:
+            await received(changes)
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _read(connection: AsyncConnection, feed: Feed) -> list[WatchedChange] | None:
+    """The changes that were not read before, in order; None if some may already have been dropped."""
+    number = watch_changes.c.number
+    new = sa.or_(number > feed.seen, number.in_(feed.missing))
+    rows = (await connection.execute(sa.select(watch_changes).where(new).order_by(number))).all()
+    oldest = next((row.number for row in rows if row.number > feed.seen), feed.seen + 1)
+    lost = oldest > feed.seen + 1 and await _begins_after(connection, feed.seen + 1)
+    fresh = [_change(*columns) for number, *columns in rows if feed.is_new(number)]
+    return None if lost else fresh
+
+
+def _change(kind: str, project_id: str, ids: str) -> WatchedChange:
+    return WatchedChange(kind, project_id, None if ids == "*" else frozenset(filter(None, ids.split(","))))
+
+
+async def _begins_after(connection: AsyncConnection, number: int) -> bool:
+    """Whether the changes that are kept begin after this number."""
+    first = await connection.scalar(sa.select(sa.func.min(watch_changes.c.number)))
+    return first is not None and int(first) > number

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -64,10 +64,6 @@ class StoredImage:
     updated_at: datetime | None
 
 
-def _image(row: sa.Row[Any]) -> StoredImage:
-    return StoredImage(**row._mapping)
-
-
 class ImageValues(TypedDict, total=False):
     """What is said of an image when it is made or changed; what is left out stays as it is."""
 
@@ -96,10 +92,6 @@ class ImageMember:
     status: str
     created_at: datetime
     updated_at: datetime | None
-
-
-def _member(row: sa.Row[Any]) -> ImageMember:
-    return ImageMember(**row._mapping)
 
 
 async def add(connection: AsyncConnection, *new: Image) -> None:
@@ -144,7 +136,7 @@ async def find(connection: AsyncConnection, viewer: Viewer, image_id: str, *, lo
     row = (await connection.execute(query)).one_or_none() if is_uuid(image_id) else None
     if row is None:
         raise NotFound(f"No image found with ID {image_id}")
-    return _image(row)
+    return StoredImage(**row._mapping)
 
 
 async def usable(connection: AsyncConnection, viewer: Viewer, image_id: str) -> StoredImage | None:
@@ -168,7 +160,7 @@ async def index(
     visible = sa.select(images).where(viewer.sees(statuses))
     order = [*keys, SortKey(images.c.id)]
     found = await pages.read(connection, visible, order, page, *conditions, named=images.c.id)
-    return [_image(row) for row in found]
+    return [StoredImage(**row._mapping) for row in found]
 
 
 async def by_id(connection: AsyncConnection, viewer: Viewer, wanted: Sequence[str]) -> list[StoredImage]:
@@ -183,13 +175,13 @@ async def create(connection: AsyncConnection, values: ImageValues, most: int) ->
     if (await connection.scalar(mine) or 0) >= most:
         raise OverQuota(f"Quota exceeded: the project already has {most} images.")
     taken = Conflict(f"Image ID {values['id']} already exists!")
-    return _image(await rows.add(connection, images, {"size": 0, **values}, taken))
+    return StoredImage(**(await rows.add(connection, images, {"size": 0, **values}, taken))._mapping)
 
 
 async def change(connection: AsyncConnection, image: StoredImage, values: ImageValues) -> StoredImage:
     """Change the description of an image, which the caller has locked."""
     changed = images.update().where(images.c.id == image.id).values(**values, updated_at=sa.func.now())
-    return _image((await connection.execute(changed.returning(images))).one())
+    return StoredImage(**(await connection.execute(changed.returning(images))).one()._mapping)
 
 
 async def complete(connection: AsyncConnection, image: StoredImage, data: ReceivedData, most: int) -> None:
@@ -227,7 +219,7 @@ async def ids(connection: AsyncConnection) -> set[str]:
 async def members(connection: AsyncConnection, viewer: Viewer, image: StoredImage) -> list[ImageMember]:
     """The members of an image: all of them for its owner, else the viewer itself."""
     shared = await rows.index(connection, image_members, "created_at", "member_id", image_id=image.id)
-    found = [_member(row) for row in shared]
+    found = [ImageMember(**row._mapping) for row in shared]
     return found if viewer.owns(image) else [each for each in found if each.member_id == viewer.project_id]
 
 
@@ -245,14 +237,15 @@ async def share(connection: AsyncConnection, image: StoredImage, member_id: str)
     if (await connection.scalar(count) or 0) >= MOST:
         raise TooLarge(f"An image can be shared with {MOST} projects.")
     taken = Conflict(f"{member_id} is already associated with image with ID {image.id}.")
-    return _member(await rows.add(connection, image_members, {"image_id": image.id, "member_id": member_id}, taken))
+    added = await rows.add(connection, image_members, {"image_id": image.id, "member_id": member_id}, taken)
+    return ImageMember(**added._mapping)
 
 
 async def answer(connection: AsyncConnection, image: StoredImage, member_id: str, status: str) -> ImageMember:
     """Note what a member makes of an image that is shared with it."""
     mine = image_members.c.image_id == image.id, image_members.c.member_id == member_id
     answered = image_members.update().where(*mine).values(status=status, updated_at=sa.func.now())
-    return _member((await connection.execute(answered.returning(image_members))).one())
+    return ImageMember(**(await connection.execute(answered.returning(image_members))).one()._mapping)
 
 
 async def unshare(connection: AsyncConnection, image: StoredImage, member_id: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -51,10 +51,6 @@ class NamespaceValues(TypedDict, total=False):
     protected: bool
 
 
-def _read(row: sa.Row[Any]) -> MetadefNamespace:
-    return MetadefNamespace(**row._mapping)
-
-
 def _sees(viewer: Viewer) -> sa.ColumnElement[bool]:
     if viewer.is_admin:
         return sa.true()
@@ -67,7 +63,8 @@ async def index(
     """The namespaces that the viewer sees, by name; if asked, those that are public or not."""
     asked = [] if visibility is None else [table.c.visibility == visibility]
     visible, named = sa.select(table).where(_sees(viewer)), table.c.namespace
-    return [_read(row) for row in await pages.read(connection, visible, [SortKey(named)], page, *asked, named=named)]
+    found = await pages.read(connection, visible, [SortKey(named)], page, *asked, named=named)
+    return [MetadefNamespace(**row._mapping) for row in found]
 
 
 async def find(connection: AsyncConnection, viewer: Viewer, namespace: str, *, lock: bool = False) -> MetadefNamespace:
@@ -76,19 +73,19 @@ async def find(connection: AsyncConnection, viewer: Viewer, namespace: str, *, l
     row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
     if row is None:
         raise NotFound(f"Metadata definition namespace={namespace} was not found.")
-    return _read(row)
+    return MetadefNamespace(**row._mapping)
 
 
 async def add(connection: AsyncConnection, values: NamespaceValues) -> MetadefNamespace:
     """Add a namespace."""
-    return _read(await rows.add(connection, table, values, _taken(values)))
+    return MetadefNamespace(**(await rows.add(connection, table, values, _taken(values)))._mapping)
 
 
 async def change(connection: AsyncConnection, row: MetadefNamespace, values: NamespaceValues) -> MetadefNamespace:
     """Rename or describe a namespace, which the caller has locked."""
     changed = await rows.change(connection, table, values, _taken(values), namespace=row.namespace)
     assert changed is not None
-    return _read(changed)
+    return MetadefNamespace(**changed._mapping)
 
 
 def _taken(values: NamespaceValues) -> Conflict:
