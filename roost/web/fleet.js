@@ -20,7 +20,7 @@ export class Fleet {
     this.all = false;
     /** @type {Aggregate[]} */
     this.aggregates = [];
-    /** @type {Map<string, {id: string, name: string, project_id: string}>} */
+    /** The groups on the map. @type {Map<string, {id: string, name: string, project_id: string}>} */
     this.groups = new Map();
     /** @type {any[]} */
     this.violations = [];
@@ -135,9 +135,9 @@ export class Fleet {
   async _load() {
     const fleet = await this._get([]);
     if (!fleet) return;
-    this.groups = new Map();
     this._take(fleet);
     this.aggregates = this.named ? fleet.aggregates : numbered(fleet);
+    this._forget();
     this._changed();
   }
 
@@ -152,6 +152,7 @@ export class Fleet {
     this.aggregates = this.aggregates.map((each) => /** @type {Aggregate} */ (fresh.get(keyOf(each)) ?? each));
     this._take(fleet);
     const stale = this._recount(fleet.violating);
+    this._forget();
     this._changed();
     if (stale.length) this._wanted = new Set([...(this._wanted ?? []), ...stale]);
   }
@@ -194,6 +195,15 @@ export class Fleet {
     this.violations = fleet.violations;
     this.violationCount = fleet.violation_count;
     for (const group of fleet.groups) this.groups.set(group.id, group);
+  }
+
+  /** Keep only the groups that servers on open hosts are in. */
+  _forget() {
+    const shown = new Set();
+    for (const { hosts } of this.aggregates) {
+      for (const host of hosts ?? []) for (const server of host.servers) shown.add(server.server_group_id);
+    }
+    for (const id of this.groups.keys()) if (!shown.has(id)) this.groups.delete(id);
   }
 }
 

@@ -3,7 +3,8 @@
 import { button, explained, moveList, placementList, ruleChanges, strandedList, toMap, violationList } from "./answers.js";
 import { distribution } from "./charts.js";
 import { html, refill, set } from "./dom.js";
-import { hueOf, titleOf } from "./map.js";
+import { swatch } from "./looks.js";
+import { titleOf } from "./map.js";
 import { followMoves, isUnderWay } from "./moves.js";
 import { back } from "./overview.js";
 import { arrangement, Places } from "./places.js";
@@ -137,7 +138,7 @@ export class Groups {
     const where = (/** @type {any} */ member, /** @type {string} */ scope) => placeOf(member, scope, fleet, places);
     this._learn([group.policies, arrangement(audit.members)]);
     this._head?.replaceChildren(
-      html("h2", {}, html("span", { class: `swatch ${hueOf(group.id)}` }), group.name),
+      html("h2", {}, swatch(group.id), group.name),
       html("p", { class: "rules" }, group.meaning.sentence),
       html("p", { class: "muted" }, count(group.members.length, "member")),
     );
@@ -378,7 +379,7 @@ function card(group) {
   return html(
     "li",
     {},
-    html("span", { class: `swatch ${hueOf(group.id)}` }),
+    swatch(group.id),
     html("a", { href: `#/groups/${group.id}` }, group.name),
     html("span", { class: "muted" }, ` ${count(group.members, "member")}`),
     group.broken > 0 && html("span", { class: "badge bad" }, `${group.broken} broken`),

@@ -179,7 +179,7 @@ function isNumber(name, row) {
 /** What an action is about. @param {any} row */
 function targetOf(row) {
   const kind = row.action.startsWith("NODE_") ? "nodes" : "clusters";
-  return linkTo(kind, { id: row.target, name: `${kind.slice(0, -1)} ${row.target.slice(0, 8)}` });
+  return linkTo(kind, { id: row.target, name: `${row.target.slice(0, 8)}, a ${kind.slice(0, -1)}` });
 }
 
 /** @param {string} kind @param {any} list @param {URLSearchParams} query */

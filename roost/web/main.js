@@ -7,6 +7,7 @@ import { Fleet } from "./fleet.js";
 import { Groups } from "./groups.js";
 import { Lists } from "./lists.js";
 import { follow } from "./live.js";
+import { looks, repaint } from "./looks.js";
 import { FleetMap } from "./map.js";
 import { Overview } from "./overview.js";
 import { searchField } from "./search.js";
@@ -42,6 +43,8 @@ class Page {
     this._scopes = /** @type {HTMLSelectElement} */ (
       html("select", { id: "scope", change: () => this._divide().catch(failed) })
     );
+    /** What the signs on the map are for that are explained. @type {string|undefined} */
+    this._explained = undefined;
     this._key = html("ul", { class: "key", "aria-label": "Signs on the map" });
     this._routed = () => this._route();
     this._stop = () => {};
@@ -102,7 +105,6 @@ class Page {
     const options = this.fleet.scopes.map(({ name }) => html("option", { value: name }, name.replaceAll("_", " ")));
     this._scopes.replaceChildren(...options);
     this._scopes.value = this.fleet.scope;
-    refill(this._key, key(this.fleet.all));
     this._follow();
   }
 
@@ -151,6 +153,9 @@ class Page {
   }
 
   _fleetChanged() {
+    looks.show(this.fleet.groups.keys());
+    repaint(this._panel);
+    this._explain();
     this.map.show(this.fleet.scope, this.fleet.aggregates, this.fleet.groups);
     performance.mark("roost:drawn");
     part("trouble").hidden = true;
@@ -158,6 +163,13 @@ class Page {
     if (this._broken !== undefined && broken !== this._broken) say(broken ? `${count(broken, "rule")} broken` : "Every rule holds");
     this._broken = broken;
     this._tell({ drawn: null });
+  }
+
+  /** Say what the signs on the map mean. */
+  _explain() {
+    const now = `${this.fleet.all} ${looks.crowded}`;
+    if (now !== this._explained) refill(this._key, key(this.fleet.all));
+    this._explained = now;
   }
 
   async _route() {
@@ -245,6 +257,7 @@ function key(all) {
   const words = [
     ["hue-0", "server, by group"],
     ["alone", "in no group"],
+    ...(looks.crowded ? [["crowded", "in one of many more groups"]] : []),
     ...(all ? [["load", "load"], ["off", "disabled"]] : []),
     ["glow", "breaks a rule"],
   ];

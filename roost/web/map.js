@@ -2,13 +2,13 @@
 
 import { html, set, svg } from "./dom.js";
 import { layout } from "./layout.js";
+import { looks, shaped } from "./looks.js";
 import { count } from "./words.js";
 
 /** @typedef {import("./layout.js").Aggregate} Aggregate */
 /** @typedef {import("./layout.js").Box} Box */
 /** @typedef {{name: string, has: (server: any) => boolean, counted?: boolean}} Emphasis */
 
-const HUES = 30;
 const GHOSTS = "where it would go";
 /** As wide as a letter is, and as tall as a host must be to say its name. */
 const LETTER = 6.4;
@@ -17,12 +17,6 @@ const LABELLED = 62;
 const SIZES = [22, 18, 12, 8, 5];
 /** Where arrow keys lead. @type {Record<string, [number, number]>} */
 const WAYS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
-/** The colour of a group: the same on every page and every day. @param {string|null} groupId */
-export function hueOf(groupId) {
-  if (!groupId) return "alone";
-  return `hue-${parseInt(groupId.slice(0, 8), 16) % HUES}`;
-}
-
 /** What there is to say of an aggregate. @param {Aggregate} each @param {string} scope */
 function spoken(each, scope) {
   const kind = scope.replaceAll("_", " ");
@@ -148,7 +142,7 @@ export class FleetMap {
   _drawHosts(kept) {
     const nameOf = (/** @type {string} */ id) => this._groups.get(id)?.name;
     for (const { key, host, aggregate, box } of this._laid.hosts) {
-      const signature = JSON.stringify([host, this._emphasis?.name]);
+      const signature = JSON.stringify([host, this._emphasis?.name, looks.version]);
       this._put(kept, 2, key, box, signature, () => drawHost(host, titleOf(aggregate), box, this._emphasis, nameOf));
     }
   }
@@ -510,12 +504,13 @@ function marks(servers, box, emphasis, nameOf) {
 function mark(server, x, y, size, emphasis, nameOf) {
   const apart = emphasis !== null && !emphasis.has(server);
   const still = ["active", "stopped", "paused", "suspended", "shelved", "resized"].includes(server.state);
-  const kind = ["mark", hueOf(server.server_group_id), server.violates && "broken", apart && "faded"];
+  const { hue, form } = looks.of(server.server_group_id);
+  const kind = ["mark", hue, form, server.violates && "broken", apart && "faded"];
   kind.push(server.state === "error" && "failed", !still && server.state !== "error" && "moving");
   const group = server.server_group_id && nameOf(server.server_group_id);
   const facts = [server.name, server.state, group && `group ${group}`, server.violates && "breaks a rule"];
   return svg("rect", {
-    ...{ x, y, width: size, height: size, rx: size / 4, class: kind.filter(Boolean).join(" ") },
+    ...{ ...shaped(form, x, y, size), class: kind.filter(Boolean).join(" ") },
     ...{ "data-server": server.id, "data-said": facts.filter(Boolean).join("\n") },
   });
 }

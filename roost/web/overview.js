@@ -6,7 +6,7 @@ import { button, moveList, ruleChanges, strandedList, toMap } from "./answers.js
 import { html, refill, renew } from "./dom.js";
 import { command } from "./links.js";
 import { download } from "./lists.js";
-import { hueOf } from "./map.js";
+import { swatch } from "./looks.js";
 import { followMoves, isUnderWay } from "./moves.js";
 import { nodePage } from "./nodes.js";
 import { Places } from "./places.js";
@@ -277,7 +277,7 @@ export function serverItem(server) {
   return html(
     "li",
     {},
-    html("span", { class: `swatch ${hueOf(server.server_group_id)}` }),
+    swatch(server.server_group_id),
     html("a", { href: `#/server/${server.id}` }, server.name),
     html("span", { class: "muted" }, ` ${server.state}`),
     server.violates && html("span", { class: "badge bad" }, "breaks a rule"),
@@ -290,7 +290,7 @@ function legend(groups) {
     html(
       "li",
       {},
-      html("span", { class: `swatch ${hueOf(group.id)}` }),
+      swatch(group.id),
       html("a", { href: `#/groups/${group.id}` }, group.name),
     ),
   );

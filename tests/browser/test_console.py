@@ -156,14 +156,76 @@ def test_the_map_is_saved_as_it_looks(visit: Visit, world: World, tmp_path: Path
     assert other.evaluate(look_of) == here
 
 
-def test_groups_keep_their_colours(visit: Visit, world: World) -> None:
+_LOOKS = """Object.fromEntries([...document.querySelectorAll('svg.map .mark')].map(each => [
+    each.dataset.server,
+    [getComputedStyle(each).fill, ...['width', 'height', 'transform'].map(name => each.getAttribute(name))].join('|'),
+]))"""
+
+
+def test_groups_that_are_shown_at_once_look_different_and_keep_their_looks(visit: Visit, world: World) -> None:
+    """Also two that would have the same colour by their ids."""
+    rule = {"name": "anti-affinity", "scope": "rack"}
+    by_colour: dict[int, list[str]] = {}
+    while not any(len(alike) > 1 for alike in by_colour.values()):
+        group = world.demo.group("alike", rule)
+        by_colour.setdefault(int(group[:8], 16) % 30, []).append(group)
+    one, two = next(alike for alike in by_colour.values() if len(alike) > 1)
+    (of_one,), (of_two,) = world.demo.boot("one", 1, one), world.demo.boot("two", 1, two)
     page = visit(world.admin)
-    colours = """[...document.querySelectorAll('svg.map .mark')]
-        .map(each => [each.dataset.server, getComputedStyle(each).fill]).sort()"""
-    before = page.evaluate(colours)
+    for server in (of_one, of_two):
+        page.locator(f"[data-server='{server}']").wait_for()
+    before = page.evaluate(_LOOKS)
+    assert before[of_one].partition("|")[0] != before[of_two].partition("|")[0]
     page.reload()
     page.locator("svg.map .mark").first.wait_for()
-    assert page.evaluate(colours) == before
+    assert page.evaluate(_LOOKS) == before
+    page.evaluate("id => { location.hash = `#/groups/${id}` }", two)
+    swatch = page.locator("h2 .swatch")
+    swatch.wait_for()
+    shown = "each => getComputedStyle(each).backgroundColor"
+    assert swatch.evaluate(shown) == before[of_two].partition("|")[0]
+    for server in (of_one, of_two):
+        world.demo.ask("DELETE", f"/compute/v2.1/servers/{server}")
+
+
+def test_no_look_is_ever_that_of_two_groups(visit: Visit, world: World) -> None:
+    """However many are shown, in whatever order they come and go, and whatever was remembered before."""
+    page = visit(None)
+    found = page.evaluate("""async () => {
+        const { Looks } = await import("/web/looks.js");
+        const said = [];
+        const kept = new Map();
+        const store = { getItem: key => kept.get(key) ?? null, setItem: (key, value) => kept.set(key, value) };
+        const hash = n => (n * 2654435761 % 2 ** 32).toString(16).padStart(8, "0");
+        const ids = Array.from({ length: 2000 }, (_, n) => `${hash(n)}-x`);
+        const seen = (looks, some) => some.map(id => { const { hue, form } = looks.of(id); return `${hue} ${form}`; });
+        const own = all => all.filter(each => !each.startsWith("crowded"));
+        let looks = new Looks(store);
+        for (const [from, to] of [[0, 8], [0, 30], [20, 90], [10, 130], [0, 2000], [5, 60]]) {
+            const shared = ids.slice(from, to).filter(id => looks.of(id).hue !== "crowded");
+            const before = seen(looks, shared);
+            const { version } = looks;
+            looks.show(ids.slice(from, to));
+            const after = seen(looks, ids.slice(from, to));
+            const mine = own(after);
+            if (new Set(mine).size !== mine.length) said.push(`${from}-${to}: two alike`);
+            if (mine.length !== Math.min(to - from, 120)) said.push(`${from}-${to}: ${mine.length} looks`);
+            if (looks.crowded !== to - from > 120) said.push(`${from}-${to}: ${looks.crowded}`);
+            if (String(seen(looks, shared)) !== String(before)) said.push(`${from}-${to}: changed`);
+            const again = new Looks(store);
+            again.show(ids.slice(from, to));
+            const reloaded = seen(again, ids.slice(from, to));
+            if (String(reloaded) !== String(after)) said.push(`${from}-${to}: another after a reload`);
+            if (from !== 5 && looks.version !== version) said.push(`${from}-${to}: drawn anew`);
+        }
+        for (let n = 0; n < 2000; n += 100) looks.show(ids.slice(n, n + 100));
+        const most = JSON.parse(kept.get("roost-looks")).length;
+        if (most > 500) said.push(`${most} are remembered`);
+        kept.set("roost-looks", "no list");
+        new Looks(store).show(ids.slice(0, 9));
+        return said;
+    }""")
+    assert found == []
 
 
 def test_moments_are_in_the_time_of_the_viewer(browser: "Browser", world: World) -> None:

@@ -133,7 +133,8 @@ class ListKind:
         return words.matching(self.words, self.table.name, query)
 
 
-_STATUS = {"building": "BUILD", "stopped": "SHUTOFF", "resized": "VERIFY_RESIZE", "shelved": "SHELVED"}
+_STATUS = {"building": "BUILD", "stopped": "SHUTOFF", "resized": "VERIFY_RESIZE", "rescued": "RESCUE"}
+"""As clients see it, where it is not the state itself."""
 _CLUSTER_STATES = frozenset({"ACTIVE", "CRITICAL", "ERROR", "WARNING", "CREATING", "DELETING", "RECOVERING"})
 _HOST_STATE = sa.case((hosts.c.forced_down, "down"), (sa.not_(hosts.c.enabled), "disabled"), else_="up")
 
@@ -221,7 +222,7 @@ KINDS: Mapping[str, ListKind] = {
         owner=servers.c.project_id,
         private=frozenset({"host"}),
         states=frozenset(
-            {"ACTIVE", "BUILD", "ERROR", "PAUSED", "RESCUED", "SHELVED", "SHUTOFF", "SUSPENDED", "VERIFY_RESIZE"}
+            {"ACTIVE", "BUILD", "ERROR", "PAUSED", "RESCUE", "SHELVED", "SHUTOFF", "SUSPENDED", "VERIFY_RESIZE"}
         ),
     ),
     "groups": ListKind(

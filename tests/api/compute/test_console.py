@@ -10,6 +10,7 @@ import pytest
 
 from roost.api.compute import console
 from roost.compute.answers import history, lists
+from roost.compute.scheduling.servers import STATUSES
 from roost.store.pages import PageRequest
 from roost.store.tables.servers import servers
 from tests.api.compute.conftest import Compute
@@ -98,6 +99,27 @@ async def test_pages_of_a_sorted_list_are_the_whole_list_in_order(
             values = [row[column] for row in seen]
             key = counted if column in ("name", "host", "zone", "group") else None
             assert values == sorted(values, key=key, reverse=descends), asked
+
+
+async def test_servers_are_sorted_by_the_status_that_is_shown(compute: Compute, cloud: Cloud) -> None:
+    """It is the one that clients see, and not what the state is called inside."""
+    states = [state for state in STATUSES if state != "deleted"]
+    for state in states:
+        await cloud.boot(name=f"in-{state}")
+    async with cloud.database.begin() as connection:
+        for state in states:
+            await connection.execute(servers.update().where(servers.c.name == f"in-{state}").values(vm_state=state))
+    wanted = sorted(STATUSES[state][""] for state in states)
+    for query in ("", "&q=in"):
+        seen = await all_pages(compute, "servers", f"?sort=status{query}", 3)
+        assert [row["status"] for row in seen] == wanted, query
+        seen = await all_pages(compute, "servers", f"?sort=status:desc{query}", 3)
+        assert [row["status"] for row in seen] == wanted[::-1], query
+    for state in states:
+        shown = STATUSES[state][""]
+        assert await names(compute, "servers", f"?status={shown}") == [f"in-{state}"]
+    assert (await found(compute, "verify_resize"))["servers"] == ["in-resized"]
+    assert (await found(compute, "rescue"))["servers"] == ["in-rescued"]
 
 
 def counted(value: str) -> list[Any]:
