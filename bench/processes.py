@@ -269,10 +269,11 @@ def database(folder: Path, with_standby: bool) -> Iterator[EmbeddedPostgres]:
 
 async def _prepare(url: str) -> None:
     database = Database(url)
+    hashes = await users.kept(database, {f"tenant{number}": "bench" for number in range(PROJECTS)})
     async with database.begin() as connection:
         unlimited = dict.fromkeys(("instances", "cores", "ram", "server_groups", "server_group_members"), -1)
         await quotas.change_class(connection, quotas.DEFAULT_CLASS, unlimited)
-        ids = await users.ensure(connection, {f"tenant{number}": "bench" for number in range(PROJECTS)})
+        ids = await users.ensure(connection, hashes)
         for name, user_id in ids.items():
             await users.grant_in(connection, user_id, name, "member")
     await database.close()

@@ -45,22 +45,30 @@ def fill(settings: Settings, passwords: dict[str, str], topology: str | None) ->
 
 
 async def _fill(settings: Settings, passwords: dict[str, str], topology: str | None) -> None:
-    async with _transaction(settings) as connection:
-        ids = await users.ensure(connection, {user.name: passwords[user.name] for user in USERS})
-        for user in USERS:
-            await users.grant_in(connection, ids[user.name], user.project, user.role)
-        await _stock(connection, topology)
+    async with _database(settings) as database:
+        hashes = await users.kept(database, {user.name: passwords[user.name] for user in USERS})
+        content = await _content(database, topology)
+        async with _transaction(database) as connection:
+            ids = await users.ensure(connection, hashes)
+            for user in USERS:
+                await users.grant_in(connection, ids[user.name], user.project, user.role)
+            await _stock(connection, topology, content)
 
 
 @asynccontextmanager
-async def _transaction(settings: Settings) -> AsyncIterator[AsyncConnection]:
+async def _database(settings: Settings) -> AsyncIterator[Database]:
     database = Database(database_url(settings), session_url=settings.session_url)
     try:
-        async with database.begin() as connection:
-            await patient(connection)  # passwords are hashed in it, and large topologies worked out
-            yield connection
+        yield database
     finally:
         await database.close()
+
+
+@asynccontextmanager
+async def _transaction(database: Database) -> AsyncIterator[AsyncConnection]:
+    async with database.begin() as connection:
+        await patient(connection)  # the rows of a large topology are worked out in it
+        yield connection
 
 
 PASSWORD = "ROOST_ADMIN_PASSWORD"  # noqa: S105
@@ -77,24 +85,28 @@ def run(settings: Settings, name: str, project: str, topology: str | None) -> in
 
 async def _bootstrap(settings: Settings, name: str, project: str, topology: str | None) -> list[str]:
     given = os.environ.get(PASSWORD)
-    async with _transaction(settings) as connection:
-        known = await users.find(connection, name=name)
+    async with _database(settings) as database:
+        async with database.autocommit() as connection:
+            known = await users.find(connection, name=name)
         password = given or secrets.token_urlsafe(18)
-        ids = {name: known.id} if known and not given else await users.ensure(connection, {name: password})
-        await users.grant_in(connection, ids[name], project, "admin")
-        lines = list(_said(name, project, known is not None, None if given else password))
-        if settings.in_front_of_nova:
+        hashes = {} if known and not given else await users.kept(database, {name: password})
+        content = None if topology is None else await _content(database, topology)
+        async with _transaction(database) as connection:
+            made = await users.ensure(connection, hashes)
+            await users.grant_in(connection, known.id if known else made[name], project, "admin")
+            lines = list(_said(name, project, known is not None, None if given else password))
+            if settings.in_front_of_nova:
+                return lines
+            if topology is not None:
+                await _stock(connection, topology, content)
+                lines.append(f"Hosts, flavors and images: of the topology {topology}.")
+            elif not await flavors.index(connection, project_id="", is_public=None):
+                for flavor in flavors.USUAL:
+                    await flavors.create(connection, flavor)
+                lines.append(f"Flavors: {', '.join(flavor.name for flavor in flavors.USUAL)}.")
+            else:
+                lines.append("Flavors: there are some already, and none were added.")
             return lines
-        if topology is not None:
-            await _stock(connection, topology)
-            lines.append(f"Hosts, flavors and images: of the topology {topology}.")
-        elif not await flavors.index(connection, project_id="", is_public=None):
-            for flavor in flavors.USUAL:
-                await flavors.create(connection, flavor)
-            lines.append(f"Flavors: {', '.join(flavor.name for flavor in flavors.USUAL)}.")
-        else:
-            lines.append("Flavors: there are some already, and none were added.")
-        return lines
 
 
 def _said(name: str, project: str, known: bool, password: str | None) -> Iterator[str]:
@@ -107,15 +119,21 @@ def _said(name: str, project: str, known: bool, password: str | None) -> Iterato
         yield f"Its password, which is not shown again: {password}"
 
 
-async def _stock(connection: AsyncConnection, topology: str | None) -> None:
+async def _content(database: Database, topology: str | None) -> topologies.Topology | None:
+    """What the inventory is to be made of, unless there is one."""
+    async with database.autocommit() as connection:
+        stored = await topologies.stored(connection)
+    return topologies.read(topology or topologies.DEFAULT) if stored is None else None
+
+
+async def _stock(connection: AsyncConnection, topology: str | None, content: topologies.Topology | None) -> None:
     """Make the inventory once; what an operator changes or deletes later stays so."""
-    stored = await topologies.stored(connection)
-    if stored is None:
+    if content is not None:
         with progress("making the cloud") as tell:
-            made = await topologies.load(connection, topologies.read(topology or topologies.DEFAULT), tell)
+            made = await topologies.load(connection, content, tell)
         if made:
             for flavor in flavors.USUAL:
                 await flavors.create(connection, flavor)
             await images.add(connection, *images.USUAL)
-    elif topology is not None and topologies.identify(topology) != stored:
+    elif topology is not None and topologies.identify(topology) != (stored := await topologies.stored(connection)):
         raise Conflict(f"The inventory was made from the topology {stored}: start without --topology, or elsewhere.")

@@ -1,6 +1,5 @@
 """Application credentials: a user's own means to sign in for one project, with some of its roles and no password."""
 
-import secrets
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
@@ -25,23 +24,22 @@ async def create(
     user_id: str,
     project_id: str,
     name: str,
-    secret: str | None,
+    secret_hash: users.PasswordHash,
     roles: Sequence[str],
     rules: Sequence[dict[str, str]] | None,
     description: str = "",
     expires_at: datetime | None = None,
     unrestricted: bool = False,
-) -> tuple[Any, str]:
-    """Make one; the answer has the only copy of the secret."""
+) -> Any:
+    """Make one."""
     await _check_number(connection, user_id)
-    known = secret or secrets.token_urlsafe(64)
     rule_ids = None if rules is None else [await _rule(connection, user_id, rule) for rule in rules]
     row = {
         "id": uuid.uuid4().hex,
         "user_id": user_id,
         "project_id": project_id,
         "name": name,
-        "secret_hash": await users.hashed(known),
+        "secret_hash": secret_hash,
         "description": description,
         "expires_at": expires_at,
         "unrestricted": unrestricted,
@@ -51,7 +49,7 @@ async def create(
     taken = Conflict(
         f"Conflict occurred attempting to store application_credential - Duplicate entry found with name {name}."
     )
-    return await rows.add(connection, application_credentials, row, taken), known
+    return await rows.add(connection, application_credentials, row, taken)
 
 
 async def _check_number(connection: AsyncConnection, user_id: str) -> None:

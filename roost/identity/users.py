@@ -6,7 +6,7 @@ import secrets
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NewType
 
 import argon2
 import sqlalchemy as sa
@@ -17,7 +17,11 @@ from roost.errors import Conflict, NotFound
 from roost.identity import domains, tokens
 from roost.identity.projects import duplicate
 from roost.store import rows
+from roost.store.database import Database
 from roost.store.tables.identity import projects, role_assignments, users
+
+PasswordHash = NewType("PasswordHash", str)
+"""What is kept of a password."""
 
 # The least that OWASP advises, in one thread a password: a sign-in takes as little of the CPU from others as it may.
 _hasher = argon2.PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
@@ -26,24 +30,29 @@ _wrong_seconds = 0.25
 """How long a wrong one takes in any case, so that guessing takes time and not the CPU."""
 
 
-async def ensure(connection: AsyncConnection, passwords: Mapping[str, str]) -> dict[str, str]:
+async def kept(database: Database, passwords: Mapping[str, str]) -> dict[str, PasswordHash]:
+    """What is to be kept of these passwords of users: what is there, where that is of the same password."""
+    async with database.autocommit() as connection:
+        query = sa.select(users.c.name, users.c.password_hash).where(users.c.name.in_(passwords))
+        there = {row.name: PasswordHash(row.password_hash) for row in await connection.execute(query)}
+
+    async def of(name: str, password: str) -> PasswordHash:
+        known = there.get(name)
+        return known if known is not None and await matches(known, password) else await hashed(password)
+
+    hashes = await asyncio.gather(*(of(name, password) for name, password in passwords.items()))
+    return dict(zip(passwords, hashes, strict=True))
+
+
+async def ensure(connection: AsyncConnection, hashes: Mapping[str, PasswordHash]) -> dict[str, str]:
     """Make sure that users of these names exist and have these passwords; returns their ids."""
-    found = {name: await find(connection, name=name) for name in passwords}
-    # Argon2 is slow by design: they are worked on side by side.
-    changed = await asyncio.gather(*(_changed_hash(found[name], password) for name, password in passwords.items()))
     ids = {}
-    for (name, user), password_hash in zip(found.items(), changed, strict=True):
-        if user is None:
-            user = await _add(connection, name, str(password_hash))
-        elif password_hash is not None:
-            await _change(connection, user.id, {"password_hash": password_hash})
+    for name, password_hash in hashes.items():
+        user = await find(connection, name=name) or await create(connection, name, password_hash)
+        if user.password_hash != password_hash:
+            await update(connection, user.id, {"password_hash": password_hash})
         ids[name] = user.id
     return ids
-
-
-async def _changed_hash(user: Any | None, password: str) -> str | None:
-    """What is to be kept of a password, if that is not what is kept already."""
-    return None if user is not None and await matches(user.password_hash, password) else await hashed(password)
 
 
 async def grant_in(connection: AsyncConnection, user_id: str, project: str, role: str) -> None:
@@ -73,33 +82,20 @@ async def show(connection: AsyncConnection, user_id: str) -> Any:
     return found
 
 
-async def create(connection: AsyncConnection, name: str, password: str | None, **more: Any) -> Any:
-    """Make a user; without a password it cannot sign in until it is given one."""
-    return await _add(
-        connection, name, await hashed(password if password is not None else secrets.token_urlsafe(32)), **more
-    )
-
-
-async def _add(connection: AsyncConnection, name: str, password_hash: str, **more: Any) -> Any:
+async def create(connection: AsyncConnection, name: str, password_hash: PasswordHash, **more: Any) -> Any:
+    """Make a user."""
     await domains.hold(connection, more.get("domain_id", domains.DOMAIN_ID))
     row = {"id": uuid.uuid4().hex, "name": name, "password_hash": password_hash, **more}
     return await rows.add(connection, users, row, Conflict(duplicate("user", name)))
 
 
-async def update(connection: AsyncConnection, user_id: str, changes: dict[str, Any]) -> Any:
+async def update(connection: AsyncConnection, user_id: str, columns: Mapping[str, Any]) -> Any:
     """Change a user; a new password or state ends all its tokens."""
     await show(connection, user_id)
-    columns = {key: value for key, value in changes.items() if key != "password"}
-    if "password" in changes:
-        columns["password_hash"] = await hashed(changes["password"])
-    await _change(connection, user_id, columns)
-    return await show(connection, user_id)
-
-
-async def _change(connection: AsyncConnection, user_id: str, columns: dict[str, Any]) -> None:
     await rows.change(connection, users, columns, Conflict(duplicate("user", str(columns.get("name")))), id=user_id)
     if columns.keys() & {"password_hash", "enabled"}:
         await tokens.revoke_all(connection, user_id)
+    return await show(connection, user_id)
 
 
 async def delete(connection: AsyncConnection, user_id: str) -> None:
@@ -128,13 +124,14 @@ async def matches(password_hash: str, password: str) -> bool:
         return False
 
 
-async def hashed(password: str) -> str:
-    """What is kept of a password or another secret."""
-    return str(await _slowly(_hasher.hash, password))
+async def hashed(password: str | None) -> PasswordHash:
+    """What is kept of a password or another secret; without one, nobody can sign in."""
+    return PasswordHash(await _slowly(_hasher.hash, secrets.token_urlsafe(32) if password is None else password))
 
 
 async def _slowly(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Argon2 is slow by design: it runs off the event loop, in threads that nothing else needs."""
+    """Argon2 is slow by design: it runs off the event loop, in threads of its own, and before a transaction
+    begins: PostgreSQL ends one that is silent for long, and others wait for what it holds."""
     return await asyncio.get_running_loop().run_in_executor(_threads, work, *arguments)
 
 

@@ -18,7 +18,7 @@ NONE = SignInLimit(failures=0, seconds=300)
 @pytest.fixture
 async def ada(database: Database) -> Any:
     async with database.begin() as connection:
-        return await users.create(connection, "ada", "lovelace")
+        return await users.create(connection, "ada", await users.hashed("lovelace"))
 
 
 async def fail(database: Database, times: int = 3, limit: SignInLimit = THREE, **who: Any) -> None:
@@ -66,7 +66,7 @@ async def test_a_name_and_an_id_are_one_user(database: Database, ada: Any) -> No
 
 async def test_others_are_not_affected(database: Database, ada: Any) -> None:
     async with database.begin() as connection:
-        await users.create(connection, "charles", "babbage")
+        await users.create(connection, "charles", await users.hashed("babbage"))
     await fail(database, name="ada")
     assert await accepted(database, await sign_ins.prove(database, THREE, "babbage", name="charles"))
 
@@ -121,7 +121,7 @@ async def test_a_password_that_changed_meanwhile_is_not_held(database: Database,
     proof = await sign_ins.prove(database, THREE, "lovelace", name="ada")
     assert await accepted(database, proof)
     async with database.begin() as connection:
-        await users.update(connection, ada.id, {"password": "new"})
+        await users.update(connection, ada.id, {"password_hash": await users.hashed("new")})
     assert not await accepted(database, proof)
 
 

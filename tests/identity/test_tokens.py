@@ -57,7 +57,7 @@ async def test_a_token_ends_with_the_password_it_was_issued_for(database: Databa
     other = await _issue(database, user="alt")
     async with database.begin() as connection:
         (user,) = await users.index(connection, name="demo")
-        await users.update(connection, user.id, {"password": "new"})
+        await users.update(connection, user.id, {"password_hash": await users.hashed("new")})
     assert await _find(database, secret) is None
     assert await _find(database, other) is not None
 

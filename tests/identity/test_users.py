@@ -14,7 +14,7 @@ from roost.store.database import Database
 
 async def test_a_password_is_right_or_not(database: Database) -> None:
     async with database.begin() as connection:
-        user = await users.create(connection, "ada", "lovelace ✓")
+        user = await users.create(connection, "ada", await users.hashed("lovelace ✓"))
     assert user.password_hash.startswith("$argon2id$")
     assert await users.is_right(user, "lovelace ✓")
     for wrong in ("lovelace", "", "lovelace ✓ ", "x" * 100_000):
@@ -26,7 +26,7 @@ async def test_nobody_has_a_password_and_takes_as_long_as_somebody(
 ) -> None:
     monkeypatch.setattr(users, "_wrong_seconds", 0)
     async with database.begin() as connection:
-        user = await users.create(connection, "ada", "lovelace")
+        user = await users.create(connection, "ada", await users.hashed("lovelace"))
     assert not await users.is_right(None, "lovelace")
 
     async def seconds(who: object) -> float:
@@ -44,7 +44,7 @@ async def test_nobody_has_a_password_and_takes_as_long_as_somebody(
 async def test_an_address_that_guesses_waits_and_others_do_not(database: Database) -> None:
     """Wrong passwords of one address took half of the CPU, and everybody else's requests waited."""
     async with database.begin() as connection:
-        user = await users.create(connection, "ada", "lovelace")
+        user = await users.create(connection, "ada", await users.hashed("lovelace"))
 
     async def is_right_from(address: str, password: str) -> bool:
         async with sign_ins.addresses.turn(address):
@@ -61,13 +61,13 @@ async def test_an_address_that_guesses_waits_and_others_do_not(database: Databas
 
 async def test_a_user_made_without_a_password_cannot_sign_in(database: Database) -> None:
     async with database.begin() as connection:
-        user = await users.create(connection, "ada", None)
+        user = await users.create(connection, "ada", await users.hashed(None))
     assert not await users.is_right(user, "")
 
 
 async def test_a_disabled_user_cannot_sign_in(database: Database) -> None:
     async with database.begin() as connection:
-        user = await users.create(connection, "ada", "lovelace", enabled=False)
+        user = await users.create(connection, "ada", await users.hashed("lovelace"), enabled=False)
     started = time.perf_counter()
     assert not await users.is_right(user, "lovelace")
     # As after a wrong password: how long it takes does not tell that this one was right.
@@ -75,26 +75,31 @@ async def test_a_disabled_user_cannot_sign_in(database: Database) -> None:
 
 
 async def test_ensuring_a_user_twice_changes_nothing_and_keeps_its_tokens(database: Database) -> None:
+    passwords = {"ada": "lovelace", "charles": "babbage"}
+    hashes = await users.kept(database, passwords)
     async with database.begin() as connection:
-        ids = await users.ensure(connection, {"ada": "lovelace", "charles": "babbage"})
+        ids = await users.ensure(connection, hashes)
         await users.grant_in(connection, ids["ada"], "engines", "member")
         user = await users.show(connection, ids["ada"])
         (project,) = await projects.of_user(connection, user.id)
         secret = await tokens.issue(connection, user.id, project.id, ("password",), tokens.expiry(60))
-        assert await users.ensure(connection, {"ada": "lovelace", "charles": "babbage"}) == ids
+    assert await users.kept(database, passwords) == hashes
+    async with database.begin() as connection:
+        assert await users.ensure(connection, hashes) == ids
         await users.grant_in(connection, ids["ada"], "engines", "member")
         assert await users.show(connection, user.id) == user
         assert await tokens.find(connection, secret) is not None
 
 
 async def test_ensuring_another_password_ends_the_tokens_of_the_old_one(database: Database) -> None:
+    old, new = [await users.kept(database, {"ada": password}) for password in ("lovelace", "byron")]
     async with database.begin() as connection:
-        ids = await users.ensure(connection, {"ada": "lovelace"})
+        ids = await users.ensure(connection, old)
         await users.grant_in(connection, ids["ada"], "engines", "member")
         user = await users.show(connection, ids["ada"])
         (project,) = await projects.of_user(connection, user.id)
         secret = await tokens.issue(connection, user.id, project.id, ("password",), tokens.expiry(60))
-        await users.ensure(connection, {"ada": "byron"})
+        await users.ensure(connection, new)
         assert await tokens.find(connection, secret) is None
         assert await users.is_right(await users.show(connection, user.id), "byron")
 
@@ -103,7 +108,7 @@ async def test_a_name_is_taken_once(database: Database) -> None:
     message = "Conflict occurred attempting to store user - Duplicate entry found with name demo at domain ID default."
     with pytest.raises(Conflict, match=f"^{message}$"):
         async with database.begin() as connection:
-            await users.create(connection, "demo", "x")
+            await users.create(connection, "demo", await users.hashed("x"))
     with pytest.raises(Conflict, match="store project - Duplicate entry found with name demo"):
         async with database.begin() as connection:
             await projects.create(connection, {"name": "demo", "domain_id": "default"})

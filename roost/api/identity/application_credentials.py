@@ -1,5 +1,6 @@
 """Application credentials and their access rules: each user's own."""
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from roost.api.permissions import Permission
 from roost.api.routes import Call, Connection, Reply, Table
 from roost.api.schemas import NULLABLE_STRING, STRING, TRUTH, Schema, array, thing
 from roost.errors import Forbidden, Invalid
-from roost.identity import application_credentials, roles, users
+from roost.identity import application_credentials, roles, sign_ins, users
 
 routes = Table(prefix="/v3/users/{user_id}")
 
@@ -123,8 +124,9 @@ async def show(call: Call, connection: Connection) -> Reply:
     body=_CREATE,
     response=_CREDENTIALS.one,
 )
-async def create(call: Call, connection: Connection) -> Reply:
-    """Make an application credential for the project of the token, with some of the token's roles or all."""
+async def create(call: Call) -> Reply:
+    """Make an application credential for the project of the token, with some of the token's roles or all. The answer
+    has the only copy of its secret."""
     user_id = _permit(call, "create_application_credential")
     wanted, caller = call.body["application_credential"], call.caller
     _may_delegate(call)
@@ -132,19 +134,24 @@ async def create(call: Call, connection: Connection) -> Reply:
         raise Invalid("An application credential is for a project: sign in for one.")
     if wanted.get("project_id", caller.project_id) != caller.project_id:
         raise Invalid("An application credential is for the project of the token.")
-    row, secret = await application_credentials.create(
-        connection,
-        user_id=user_id,
-        project_id=caller.project_id,
-        name=wanted["name"],
-        secret=wanted.get("secret"),
-        roles=await _roles(call, connection, wanted.get("roles")),
-        rules=wanted.get("access_rules"),
-        description=wanted.get("description") or "",
-        expires_at=_expiry(wanted.get("expires_at")),
-        unrestricted=bool(wanted.get("unrestricted")),
-    )
-    answer = await _answers(call, connection, user_id)
+    expires_at = _expiry(wanted.get("expires_at"))
+    secret = wanted.get("secret") or secrets.token_urlsafe(64)
+    async with sign_ins.addresses.turn(call.address):
+        secret_hash = await users.hashed(secret)
+    async with call.services.database.begin() as connection:
+        row = await application_credentials.create(
+            connection,
+            user_id=user_id,
+            project_id=caller.project_id,
+            name=wanted["name"],
+            secret_hash=secret_hash,
+            roles=await _roles(call, connection, wanted.get("roles")),
+            rules=wanted.get("access_rules"),
+            description=wanted.get("description") or "",
+            expires_at=expires_at,
+            unrestricted=bool(wanted.get("unrestricted")),
+        )
+        answer = await _answers(call, connection, user_id)
     return {"application_credential": {**_CREDENTIALS.view(call, answer(row)), "secret": secret}}
 
 

@@ -74,30 +74,34 @@ async def index_projects(call: Call, connection: Connection) -> Reply:
 
 
 @routes.post("", rule="identity:create_user", status=201, body=_CREATE, response=USERS.one)
-async def create(call: Call, connection: Connection) -> Reply:
-    """Make a user."""
+async def create(call: Call) -> Reply:
+    """Make a user; without a password it cannot sign in until it is given one."""
     values, extra = split(call.body["user"], _OWN)
     name, password = values.pop("name"), values.pop("password", None)
     values.pop("options", None)
     values["domain_id"] = values.get("domain_id") or call.caller.domain_id or DOMAIN_ID
-    row = await users.create(connection, name, password, **values, extra=extra)
-    return USERS.shown(call, row)
+    password_hash = await users.hashed(password)
+    async with call.services.database.begin() as connection:
+        return USERS.shown(call, await users.create(connection, name, password_hash, **values, extra=extra))
 
 
 @routes.patch("/{user_id}", rule="identity:update_user", body=_UPDATE, response=USERS.one)
-async def update(call: Call, connection: Connection) -> Reply:
+async def update(call: Call) -> Reply:
     """Change a user; a new password or state ends all its tokens."""
     changes, extra = split(call.body["user"], _OWN)
     changes.pop("options", None)
-    before = await users.show(connection, call.path["user_id"])
-    if changes.pop("domain_id", None) not in (before.domain_id, None):
-        raise Invalid("A user stays in its domain.")
-    if extra:
-        changes["extra"] = {**before.extra, **extra}
-    user = await users.update(connection, before.id, changes)
     if "password" in changes:
-        await sign_ins.forget(connection, user.id)
-    return USERS.shown(call, user)
+        changes["password_hash"] = await users.hashed(changes.pop("password"))
+    async with call.services.database.begin() as connection:
+        before = await users.show(connection, call.path["user_id"])
+        if changes.pop("domain_id", None) not in (before.domain_id, None):
+            raise Invalid("A user stays in its domain.")
+        if extra:
+            changes["extra"] = {**before.extra, **extra}
+        user = await users.update(connection, before.id, changes)
+        if "password_hash" in changes:
+            await sign_ins.forget(connection, user.id)
+        return USERS.shown(call, user)
 
 
 @routes.post("/{user_id}/password", public=True, status=204, body=_PASSWORD)
@@ -107,12 +111,13 @@ async def change_password(call: Call) -> None:
     database, user_id = call.services.database, call.path["user_id"]
     async with sign_ins.addresses.turn(call.address):
         proof = await sign_ins.prove(database, limit(call), wanted["original_password"], user_id=user_id)
-    if proof is None:
-        raise Unauthorized(REFUSAL)
+        if proof is None:
+            raise Unauthorized(REFUSAL)
+        password_hash = await users.hashed(wanted["password"])
     async with database.begin() as connection:
         if not await sign_ins.hold(connection, limit(call), proof):
             raise Unauthorized(REFUSAL)
-        await users.update(connection, user_id, {"password": wanted["password"]})
+        await users.update(connection, user_id, {"password_hash": password_hash})
 
 
 @routes.delete("/{user_id}", rule="identity:delete_user", status=204)
