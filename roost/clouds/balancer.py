@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
@@ -119,6 +119,12 @@ class _Forwarding:
         self.server.close()
 
 
+class _LoadBalancer(NamedTuple):
+    id: str
+    vip_address: str
+    spec: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class _Service:
     database: Database
@@ -140,21 +146,22 @@ async def run(database: Database, haproxy: str | None, rounds: Rounds) -> None:
 async def _reconcile(service: _Service) -> None:
     """Listen for those that are new, stop for those that are gone, and bring the members of all up to date."""
     async with service.database.begin() as connection:
-        rows = (await connection.execute(sa.select(load_balancers))).all()
-        members = (await connection.execute(_MEMBERS)).all() if rows else []
+        balancers = [_LoadBalancer(*row) for row in await connection.execute(_BALANCERS)]
+        members = (await connection.execute(_MEMBERS)).all() if balancers else []
     listening = service.listening
-    for gone in set(listening) - {row.id for row in rows}:
+    for gone in set(listening) - {each.id for each in balancers}:
         await listening.pop(gone).close()
-    for row in rows:
-        if row.id not in listening:
-            found = await _listen(service, row)
+    for each in balancers:
+        if each.id not in listening:
+            found = await _listen(service, each)
             if found is None:
                 continue
-            listening[row.id] = found
-        own = [member for member in members if member.load_balancer_id == row.id]
-        await listening[row.id].serve(addresses(own))
+            listening[each.id] = found
+        own = [member for member in members if member.load_balancer_id == each.id]
+        await listening[each.id].serve(addresses(own))
 
 
+_BALANCERS = sa.select(*(load_balancers.c[name] for name in _LoadBalancer._fields))
 _MEMBERS = (
     sa.select(load_balancer_members, servers.c.metadata, servers.c.addresses)
     .join(servers, sa.cast(servers.c.id, sa.Text) == load_balancer_members.c.server_id)
@@ -162,12 +169,12 @@ _MEMBERS = (
 )
 
 
-async def _listen(service: _Service, row: sa.Row[Any]) -> Listening | None:
-    vip, pool = row.spec.get("vip") or {}, row.spec.get("pool") or {}
+async def _listen(service: _Service, balancer: _LoadBalancer) -> Listening | None:
+    vip, pool = balancer.spec.get("vip") or {}, balancer.spec.get("pool") or {}
     method, limit = pool.get("lb_method") or "ROUND_ROBIN", int(vip.get("connection_limit") or -1)
-    address = (row.vip_address, int(vip.get("protocol_port") or 80))
+    address = (balancer.vip_address, int(vip.get("protocol_port") or 80))
     if service.haproxy is not None and usable(address):
-        own = service.folder / row.id
+        own = service.folder / balancer.id
         own.mkdir(exist_ok=True)
         return Haproxy(service.haproxy, own, address, method, limit)
     forwarder = Forwarder(method, limit)
@@ -175,7 +182,7 @@ async def _listen(service: _Service, row: sa.Row[Any]) -> Listening | None:
         server = await asyncio.start_server(forwarder.handle, *address)
     except OSError as error:
         # Another engine has it, the address is not ours, or the port is not for us.
-        logger.debug("cannot listen for a load balancer", extra={"load_balancer": row.id, "error": str(error)})
+        logger.debug("cannot listen for a load balancer", extra={"load_balancer": balancer.id, "error": str(error)})
         return None
     return _Forwarding(forwarder, server)
 

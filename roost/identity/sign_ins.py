@@ -10,7 +10,7 @@ limit.
 import hashlib
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -36,14 +36,34 @@ class SignInLimit:
 class Proof:
     """A password that was right, and whether others had been tried before."""
 
-    user: Any
+    user_id: str
+    password_hash: str
     key: bytes
     failed: bool
 
 
+class _TriedUser(NamedTuple):
+    """The user who signs in, if there is one, and what failed before for it or for its name."""
+
+    id: str
+    """Empty where there is no such user."""
+    password_hash: str
+    enabled: bool
+    key: bytes
+    failures: int
+    lasts: float
+
+
+class _Failures(NamedTuple):
+    """How often a sign-in failed, and for how many seconds that counts."""
+
+    failures: int
+    lasts: float
+
+
 addresses = FairTurns(at_once=128, share=1, each=16, waiting=128)
 """One password of an address is checked at a time, from the first look into the database to the end."""
-_lasts = sa.extract("epoch", failed.c.ends_at - sa.func.now())
+_lasts = sa.cast(sa.extract("epoch", failed.c.ends_at - sa.func.now()), sa.Float)
 _present = failed.c.ends_at > sa.func.now()
 
 
@@ -58,12 +78,11 @@ async def prove(
 ) -> Proof | None:
     """Whose password this is, if it is right; nobody's, if the user is not `known`. Raises `TooManyFailures`."""
     async with database.autocommit() as connection:
-        found = await _look(connection, user_id, name)
-    _check(limit, found.failures, found.lasts)
-    user = found if known and found.id is not None else None
-    if await is_right(user, password):
-        return Proof(user, found.key, found.failures > 0)
-    await _fail(database, limit, found.key)
+        tried = await _look(connection, user_id, name)
+    _check(limit, tried.failures, tried.lasts)
+    if await is_right(tried if known and tried.id else None, password):
+        return Proof(tried.id, tried.password_hash, tried.key, tried.failures > 0)
+    await _fail(database, limit, tried.key)
     return None
 
 
@@ -105,11 +124,11 @@ async def hold(connection: AsyncConnection, limit: SignInLimit, proof: Proof) ->
     query = (
         sa.select(users.c.password_hash, failed.c.failures, _lasts.label("lasts"))
         .outerjoin(failed, sa.and_(failed.c.key == proof.key, _present))
-        .where(users.c.id == proof.user.id, users.c.enabled)
+        .where(users.c.id == proof.user_id, users.c.enabled)
         .with_for_update(read=True, of=users)
     )
     found = (await connection.execute(query)).one_or_none()
-    if found is None or found.password_hash != proof.user.password_hash:
+    if found is None or found.password_hash != proof.password_hash:
         return False
     _check(limit, found.failures or 0, found.lasts or 0)
     if proof.failed:
@@ -127,19 +146,19 @@ async def purge(connection: AsyncConnection) -> int:
     return (await connection.execute(failed.delete().where(failed.c.ends_at < sa.func.now()))).rowcount
 
 
-async def _look(connection: AsyncConnection, user_id: str | None, name: str) -> sa.Row[Any]:
-    """The user, if there is one, with what failed for it or for its name, in one look."""
+async def _look(connection: AsyncConnection, user_id: str | None, name: str) -> _TriedUser:
+    """The user and its failures, with one query."""
     asked = sa.select(sa.literal(name if user_id is None else user_id).label("word")).subquery()
     column = users.c.name if user_id is None else users.c.id
     key = _key(sa.func.coalesce(users.c.id, asked.c.word))
     query = (
-        sa.select(users, key.label("key"), sa.func.coalesce(failed.c.failures, 0).label("failures"))
-        .add_columns(sa.func.coalesce(_lasts, 0).label("lasts"))
+        sa.select(sa.func.coalesce(users.c.id, ""), users.c.password_hash, users.c.enabled, key)
+        .add_columns(sa.func.coalesce(failed.c.failures, 0), sa.func.coalesce(_lasts, 0))
         .select_from(asked)
         .outerjoin(users, column == asked.c.word)
         .outerjoin(failed, sa.and_(failed.c.key == key, _present))
     )
-    return (await connection.execute(query)).one()
+    return _TriedUser(*(await connection.execute(query)).one())
 
 
 def _key(word: sa.ColumnElement[str]) -> sa.ColumnElement[bytes]:
@@ -147,7 +166,7 @@ def _key(word: sa.ColumnElement[str]) -> sa.ColumnElement[bytes]:
     return sa.func.sha256(sa.func.convert_to(word, "UTF8"))
 
 
-async def _count(connection: AsyncConnection, key: bytes, seconds: int) -> sa.Row[Any]:
+async def _count(connection: AsyncConnection, key: bytes, seconds: int) -> _Failures:
     """One failure more; the first after a while starts a new count."""
     ends_at = sa.func.now() + timedelta(seconds=seconds)
     row = insert(failed).values(key=key, failures=1, ends_at=ends_at)
@@ -158,9 +177,9 @@ async def _count(connection: AsyncConnection, key: bytes, seconds: int) -> sa.Ro
             "ends_at": sa.case((_present, failed.c.ends_at), else_=ends_at),
         },
     )
-    return (await connection.execute(counted.returning(failed.c.failures, _lasts.label("lasts")))).one()
+    return _Failures(*(await connection.execute(counted.returning(failed.c.failures, _lasts))).one())
 
 
-def _check(limit: SignInLimit, failures: int, lasts: Any) -> None:
+def _check(limit: SignInLimit, failures: int, lasts: float) -> None:
     if limit.failures and failures >= limit.failures:
-        raise TooManyFailures(limit.failures, max(1, round(float(lasts) + 0.5)))
+        raise TooManyFailures(limit.failures, max(1, round(lasts + 0.5)))

@@ -174,7 +174,7 @@ async def _by_password(call: Call, given: dict[str, Any]) -> _SignedIn:
     proof = await sign_ins.prove(call.services.database, limit(call), wanted["password"], known=known, **named)
     if proof is None:
         raise Unauthorized(REFUSAL)
-    return _SignedIn(proof.user.id, ("password",), proof=proof)
+    return _SignedIn(proof.user_id, ("password",), proof=proof)
 
 
 def limit(call: Call) -> SignInLimit:

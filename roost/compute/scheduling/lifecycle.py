@@ -55,16 +55,16 @@ class DueServer:
     step: Transition | Deletion
 
 
-def _due(row: sa.Row[Any]) -> DueServer:
-    """Read a row; one whose step cannot be read ends in error, and says why."""
+def _due(columns: sa.RowMapping) -> DueServer:
+    """Read a server; one whose step cannot be read ends in error, and says why."""
     try:
-        step = steps.read(row.step)
+        step = steps.read(columns["step"])
         if not isinstance(step, Transition | Deletion):
-            raise ValueError(f"The step of a server has no end: {row.step!r}.")
+            raise ValueError(f"The step of a server has no end: {columns['step']!r}.")
     except ValueError as error:
-        logger.error("the step of a server cannot be finished", extra={"server": row.id, "error": str(error)})
+        logger.error("the step of a server cannot be finished", extra={"server": columns["id"], "error": str(error)})
         step = Transition("error", fault=str(error))
-    return DueServer(**{**row._mapping, "flavor": ServerFlavor.from_json(row.flavor), "step": step})
+    return DueServer(**{**columns, "flavor": ServerFlavor.from_json(columns["flavor"]), "step": step})
 
 
 @dataclass(slots=True)
@@ -161,7 +161,7 @@ async def _finish_batch(database: Database, settings: Settings | None, project_i
         rows = (await connection.execute(_DUE, {"project": project_id})).all()
         if rows:
             failure_rate = (await topology.simulation(connection))["failure_rate"]
-            await _apply(connection, settings, [_due(row) for row in rows], float(failure_rate))
+            await _apply(connection, settings, [_due(row._mapping) for row in rows], float(failure_rate))
     return len(rows)
 
 

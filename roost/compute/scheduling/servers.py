@@ -69,8 +69,9 @@ class Server:
     host_down: bool | None
 
 
-def _read(row: sa.Row[Any]) -> Server:
-    return Server(**{**row._mapping, "flavor": ServerFlavor.from_json(row.flavor), "step": steps.read(row.step)})
+def _read(columns: sa.RowMapping) -> Server:
+    flavor, step = ServerFlavor.from_json(columns["flavor"]), steps.read(columns["step"])
+    return Server(**{**columns, "flavor": flavor, "step": step})
 
 
 # The status that clients see, by the state of the machine and of the task that works on it; '' is any other task.
@@ -221,7 +222,7 @@ async def find(
     row = (await connection.execute(query)).one_or_none()
     if row is None:
         raise NotFound(f"Instance {server_id} could not be found.")
-    return _read(row)
+    return _read(row._mapping)
 
 
 async def index(connection: AsyncConnection, filters: Filters) -> Sequence[Server]:
@@ -231,7 +232,7 @@ async def index(connection: AsyncConnection, filters: Filters) -> Sequence[Serve
     keys.append(SortKey(servers.c.number, not filters.sorts or filters.sorts[-1][1]))
     try:
         rows = await pages.read(connection, visible, keys, filters.page, *_conditions(filters), named=servers.c.id)
-        return await spread(_read, rows)
+        return await spread(lambda row: _read(row._mapping), rows)
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) == "2201B":
             raise Invalid(f"Invalid regular expression '{filters.name}' for name.") from None
