@@ -142,6 +142,7 @@ async def _run(
                 services = make_services(settings, database)
                 server, authenticator = _server(services, tls)
                 tasks.append(group.create_task(services.scheduler.keep_current()))
+                tasks.append(group.create_task(services.scheduler.share()))
                 if isinstance(authenticator, RoostAuthenticator):
                     tasks.append(group.create_task(database.listen(tokens.REVOCATIONS, authenticator.forget)))
                 serving = group.create_task(server.serve(sockets=[listener]))

@@ -60,6 +60,7 @@ format = json
 """
 TO_CLIENTS, TO_POSTGRESQL = "between clients and an API", "between a process and PostgreSQL"
 BOOTS_THAT_FAIL = 0.03
+APIS_OF_A_MACHINE = 2
 TOPOLOGY = f"""
 generate: {{zones: 2, racks_per_zone: 3, hosts_per_rack: 5, host: {{vcpus: 8, memory_mb: 32768, disk_gb: 400}}}}
 hosts:
@@ -103,6 +104,8 @@ class Process:
 
     name: str
     command: list[str]
+    machine: str
+    """APIs of one machine have one of them decide for all."""
     database: Proxy
     front: Proxy | None
     """What its clients go through; engines have none."""
@@ -117,7 +120,7 @@ class Process:
     def start(self) -> None:
         """Run it, unless it runs."""
         if self.running is None:
-            arguments = (self.command, self.database_url, self.log, self.rehearsal, self.broker)
+            arguments = (self.command, self.machine, self.database_url, self.log, self.rehearsal, self.broker)
             self.running = _FORKS.Process(target=run, args=arguments, daemon=True)
             self.running.start()
 
@@ -214,6 +217,7 @@ class Deployment:
         return Process(
             name=f"{kind}{number}",
             command=command,
+            machine=f"{self.folder}-{(number - 1) // APIS_OF_A_MACHINE}",
             database=back,
             front=front,
             database_url=f"postgresql://roost@127.0.0.1:{back.port}/roost" if self.proxied else self.postgres.url,

@@ -44,7 +44,7 @@ class Drill:
 
     folder: Path
     seed: int
-    apis: int = 2
+    apis: int = 3
     violations: list[str] = field(default_factory=list)
     quiet_points: int = 0
     histories: Counter[str] = field(default_factory=Counter)

@@ -25,6 +25,7 @@ from roost.cli.main import main
 from roost.clouds import choice
 from roost.clouds.base import Cloud, CloudError, Clouds
 from roost.compute.groups import notifications
+from roost.compute.scheduling import handover
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
 from roost.store.database import Database
@@ -119,7 +120,7 @@ def _broker(path: Path) -> notifications.Send:
     return send
 
 
-def run(command: list[str], database_url: str, log: Path, faults: Path, broker: Path) -> None:
+def run(command: list[str], machine: str, database_url: str, log: Path, faults: Path, broker: Path) -> None:
     """Be `roost api ...` or `roost engine ...` from now on, until the end of this process."""
     with log.open("ab") as written:
         os.dup2(written.fileno(), 1)
@@ -132,6 +133,8 @@ def run(command: list[str], database_url: str, log: Path, faults: Path, broker: 
         return FaultyClouds(choose(settings, database, scheduler), rehearsal)
 
     choice.choose = faulty
+    # Processes of one machine know the database by one address, unless each has a proxy of its own.
+    handover.socket_name = lambda settings, database: f"\0{machine}"
     notifications.sender = lambda settings: _broker(broker)
     traveller = time_machine.travel(time.time(), tick=True).start()
     threading.Thread(target=_shift_the_clock, args=(rehearsal, traveller), daemon=True).start()

@@ -36,7 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.soak")
     parser.add_argument("--minutes", type=float, default=30.0, help="how long to go on, all seeds together")
     parser.add_argument("--seeds", type=int, nargs="+", default=[machine.asked_seed()])
-    parser.add_argument("--apis", type=int, default=2, help="how many API processes")
+    parser.add_argument("--apis", type=int, default=3, help="how many API processes")
     parser.add_argument("--ledger", type=Path, default=LEDGER, help="keep the sum elsewhere, and not in the page")
     asked = parser.parse_args()
     # A run that is asked to end finishes its program first, so that what it found is whole.

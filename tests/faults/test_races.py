@@ -43,7 +43,7 @@ RACKS, RACK_LIMIT = 45, 2
 
 @dataclass
 class Deployment:
-    """Four API processes and an engine, each for itself, on one PostgreSQL."""
+    """Four API processes and an engine on one PostgreSQL, as if on two machines, on each of which one API decides."""
 
     url: str
     logs: Path
@@ -57,7 +57,9 @@ class Deployment:
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
                 self.ports.append(probe.getsockname()[1])
-            self.apis.append(self._run("api", "--listen", f"127.0.0.1:{self.ports[-1]}"))
+            machine = self.logs / f"machine{len(self.apis) // 2}.conf"
+            machine.write_text(f"[api]\nregion = {machine.stem}\n")  # processes whose settings differ decide apart
+            self.apis.append(self._run("api", "--config", str(machine), "--listen", f"127.0.0.1:{self.ports[-1]}"))
         if self.engine is None:
             self.engine = self._run("engine")
         for port, process in zip(self.ports, self.apis, strict=True):
@@ -163,6 +165,25 @@ class Clients:
         assert response is not None
         return str(response.json()["server_group"]["id"])
 
+    async def which_hands_over(self, *processes: int) -> int:
+        """The one of these API processes of a machine that has another decide."""
+        handed = {process: await self._handed_over(process) for process in processes}
+        async with asyncio.timeout(30):
+            while True:
+                for process in processes:
+                    await self.boot(port=self.deployment.ports[process])
+                    if await self._handed_over(process) > handed[process]:
+                        return process
+
+    async def which_decides(self, one: int, other: int) -> int:
+        """The one of the two API processes of a machine that decides for both."""
+        return one if await self.which_hands_over(one, other) == other else other
+
+    async def _handed_over(self, process: int) -> float:
+        url = f"http://127.0.0.1:{self.deployment.ports[process]}/metrics"
+        lines = (await self.http.get(url, headers={"X-Auth-Token": self.token})).text.splitlines()
+        return next(float(line.split()[-1]) for line in lines if line.startswith("roost_handed_over_total "))
+
     async def at_once(self, works: Sequence[Callable[[], Awaitable[Any]]], number: int = CLIENTS) -> list[Any]:
         """Do these works, so many of them at a time."""
         gate = asyncio.Semaphore(number)
@@ -252,26 +273,30 @@ async def test_nobody_breaks_a_rule_and_nobody_who_fits_is_refused(clients: Clie
     await truth.check(rows)
 
 
+@pytest.mark.parametrize("deciding", [True, False])
 async def test_a_process_that_stands_still_holds_up_no_other_for_five_seconds(
-    deployment: Deployment, clients: Clients, rows: Database
+    deployment: Deployment, clients: Clients, rows: Database, deciding: bool
 ) -> None:
-    """SIGSTOP meets an API process and the engine in the middle of creates for groups that all share."""
+    """SIGSTOP meets the engine and an API process, one that decides for another or the other one, in the middle of
+    creates for groups that all share."""
     groups = [await clients.group({"name": "anti-affinity"}), await clients.group({"name": "soft-anti-affinity"})]
-    frozen, engine, others = deployment.apis[-1], deployment.engine, deployment.ports[:-1]
+    index = await clients.which_decides(2, 3) if deciding else await clients.which_hands_over(2, 3)
+    frozen, engine = deployment.apis[index], deployment.engine
+    others = [port for port in deployment.ports if port != deployment.ports[index]]
     assert engine is not None
     longest = 0.0
 
     async def boot(number: int) -> None:
         nonlocal longest
         started = time.monotonic()
-        port = deployment.ports[-1] if number % 4 == 3 else others[number % 3]
+        port = deployment.ports[index] if number % 4 == 3 else others[number % 3]
         await clients.boot(groups[number % 2], port=port)
         if port in others:
             longest = max(longest, time.monotonic() - started)
 
     works = asyncio.gather(*(boot(number) for number in range(120)))
     try:
-        for _ in range(3):
+        for _ in range(2):
             await asyncio.sleep(0.2)
             for process in (frozen, engine):
                 process.send_signal(signal.SIGSTOP)

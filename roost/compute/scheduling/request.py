@@ -1,8 +1,10 @@
 """Requests for new servers: what can be asked for, and whether what they name is there."""
 
 import re
+import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -69,6 +71,22 @@ class CreateRequest:
     """The ids of the hosts that the servers must come to, as a plan said, and in a divided group their partitions; else
     `Overtaken` is raised."""
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "CreateRequest":
+        """Read what `quick_json` wrote of one."""
+        lists = {key: tuple(value[key]) for key in _LISTS if value[key] is not None}
+        lists["servers"] = tuple(NewServer(**each) for each in value["servers"])
+        if value["expected"] is not None:
+            lists["expected"] = tuple((host_id, partition) for host_id, partition in value["expected"])
+        return cls(**{**value, **lists})
+
+    def identified(self) -> "CreateRequest":
+        """The same with an id for each server, by which it is found if no answer comes."""
+        return replace(self, servers=tuple(replace(each, id=each.id or str(uuid.uuid4())) for each in self.servers))
+
+
+_LISTS = ("tags", "same_host", "different_host")
+
 
 @dataclass(frozen=True, slots=True)
 class CreatedServers:
@@ -76,6 +94,11 @@ class CreatedServers:
 
     server_ids: tuple[str, ...]
     reservation_id: str
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "CreatedServers":
+        """Read what `quick_json` wrote of one."""
+        return cls(tuple(value["server_ids"]), value["reservation_id"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ project that asks for much, or whose rows are locked elsewhere, holds up itself.
 project's batches are under way wait for the next one, and after a batch of a few the next gathers for a moment: the
 busier the process, the more of them share a commit.
 
+Of the API processes of a machine, one decides for all, while it can (`handover`): their batches are one queue.
+
 A server that moves is decided and claimed in the transaction that moves it (`moves.relocation`).
 """
 
@@ -17,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import prometheus_client
+import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from roost import traces
@@ -24,15 +27,18 @@ from roost.compute.groups import notifications
 from roost.compute.groups.group_cache import GroupCache
 from roost.compute.inventory import claims
 from roost.compute.inventory.live_fleet import LiveFleet
+from roost.compute.scheduling import handover
 from roost.compute.scheduling.attempt import PendingRequest, SearchNeeded
 from roost.compute.scheduling.batch import CreateBatch
+from roost.compute.scheduling.handover import Handover
 from roost.compute.scheduling.request import CreatedServers, CreateRequest
 from roost.config import Settings
-from roost.errors import Unavailable
+from roost.errors import RoostError, Unavailable
 from roost.placement.decision import Decision, Request
 from roost.placement.fleet import Fleet
 from roost.placement.scheduler import place
 from roost.store.database import Database, violated
+from roost.store.tables.servers import servers
 from roost.workers import WorkerPool
 
 logger = logging.getLogger(__name__)
@@ -80,18 +86,55 @@ class Scheduler:
     _gathering: set[str] = field(default_factory=set)
     """Projects whose clients were just answered: what they ask next is about to arrive."""
     _searches: "set[asyncio.Task[None]]" = field(default_factory=set)
+    handover: Handover = field(init=False)
+    """Where requests go while another process of the machine decides."""
     workers: WorkerPool = field(init=False)
     """Where searches, explanations, plans and repairs are worked out, for the project that asks."""
 
     def __post_init__(self) -> None:
         self.groups = GroupCache(self.live, announces=notifications.wanted(self.settings))
+        self.handover = Handover(self._decide_here)
         self.workers = WorkerPool(processes=self.settings.worker_processes, each=self.settings.project_questions)
 
     async def create(self, request: CreateRequest) -> CreatedServers:
         """Make the servers; those that find no host are made too, in ERROR, and say why."""
+        if self.handover.takes_more:
+            return await self._create_elsewhere(request.identified())
+        return await self._decide_here(request, traces.current())
+
+    async def _create_elsewhere(self, request: CreateRequest) -> CreatedServers:
+        """Hand the request over; without an answer, look what the other process made of it, and make it here."""
+        outcome = await self.handover.hand_over(request)
+        if outcome is None:
+            outcome = await self._made(request)
+        if outcome is None:
+            try:
+                return await self._decide_here(request, traces.current())
+            except (RoostError, DBAPIError):
+                # What the other process had begun may have come first, and taken the ids or the last of the room.
+                outcome = await self._made(request)
+                if outcome is None:
+                    raise
+        if isinstance(outcome, RoostError):
+            raise outcome
+        return outcome
+
+    async def _made(self, request: CreateRequest) -> CreatedServers | None:
+        """The servers that a request has led to, if it has: all of them are made in one transaction."""
+        async with self.database.autocommit() as connection:
+            wanted = servers.c.id.in_([new.id for new in request.servers])
+            query = sa.select(servers.c.id, servers.c.reservation_id).where(wanted).order_by(servers.c.launch_index)
+            rows = (await connection.execute(query)).all()
+        return CreatedServers(tuple(row.id for row in rows), rows[0].reservation_id) if rows else None
+
+    def _decide_here(self, request: CreateRequest, trace: str | None) -> "asyncio.Future[CreatedServers]":
         future: asyncio.Future[CreatedServers] = asyncio.get_running_loop().create_future()
-        self._enqueue(PendingRequest(request, future))
-        return await future
+        self._enqueue(PendingRequest(request, future, trace=trace))
+        return future
+
+    async def share(self) -> None:
+        """Decide for the other processes of this machine, or have one of them decide; until cancelled."""
+        await self.handover.share(handover.socket_name(self.settings, self.database.address))
 
     def _enqueue(self, pending: PendingRequest) -> None:
         self._projects.setdefault(pending.asked.project_id, _Project()).waiting.append(pending)
