@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -43,6 +43,18 @@ class CachedGroup:
         them."""
         numbered = sum(each.total for each in self.members.partitions.values())
         return division_of(self.rules) is not None and numbered < self.members.total
+
+
+class _StoredGroup(NamedTuple):
+    """A group as it is read."""
+
+    id: str
+    version: int
+    places: list[tuple[int, int | None, int]]
+    """How many members have a place on which host, and in which partition."""
+    users: dict[str, int]
+    moves: list[list[int]]
+    """The hosts of each member that has a place on several."""
 
 
 @dataclass(slots=True)
@@ -88,23 +100,23 @@ class GroupCache:
     async def read(self, connection: AsyncConnection, group_ids: Collection[str]) -> dict[str, CachedGroup]:
         """The rules of these groups, where their members are, and how many each user made. A server that moves is in
         both places."""
-        rows = (await connection.execute(_READ, {"group_ids": list(group_ids)})).all()
+        found = [_StoredGroup(*row) for row in await connection.execute(_READ, {"group_ids": list(group_ids)})]
         # After the versions: rules that changed in between belong to a version that no claim will find.
-        rules = await groups.rules_of(connection, [row.id for row in rows])
-        shown = await groups.brief(connection, [row.id for row in rows]) if self.announces else {}
-        if any(self.live.index(host_id) is None for row in rows for host_id, _, _ in row.places):
+        rules = await groups.rules_of(connection, [each.id for each in found])
+        shown = await groups.brief(connection, [each.id for each in found]) if self.announces else {}
+        if any(self.live.index(host_id) is None for each in found for host_id, _, _ in each.places):
             await self.live.sync(connection)
-        return {row.id: self._group(row, rules[row.id], shown.get(row.id)) for row in rows}
+        return {each.id: self._group(each, rules[each.id], shown.get(each.id)) for each in found}
 
-    def _group(self, row: sa.Row[Any], rules: tuple[Rule, ...], shown: Group | None) -> CachedGroup:
+    def _group(self, stored: _StoredGroup, rules: tuple[Rule, ...], shown: Group | None) -> CachedGroup:
         members = Members()
-        for host_id, partition, servers in row.places:
+        for host_id, partition, servers in stored.places:
             index = self.live.index(host_id)
             if index is not None:
                 members.add(index, servers, partition)
         if any(rule.together for rule in rules):
-            members.between = tuple(pair for hosts in row.moves for pair in pairwise(self.live.indexes(hosts)))
-        return CachedGroup(row.version, rules, members, Counter(row.users), shown)
+            members.between = tuple(pair for hosts in stored.moves for pair in pairwise(self.live.indexes(hosts)))
+        return CachedGroup(stored.version, rules, members, Counter(stored.users), shown)
 
     def _remember(self, read: Mapping[str, CachedGroup]) -> None:
         if len(self._groups) > _MOST:

@@ -9,7 +9,7 @@ import functools
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, UUID, aggregate_order_by
@@ -82,9 +82,21 @@ class Group:
     """The number of each member, where the policies divide the group; None for one that found no host."""
 
 
+class _StoredGroup(NamedTuple):
+    """A group without what belongs to it."""
+
+    id: str
+    name: str
+    project_id: str
+    user_id: str
+
+
+_STORED = sa.select(*(server_groups.c[name] for name in _StoredGroup._fields))
+
+
 async def index(connection: AsyncConnection, *, project_id: str | None, page: PageRequest = EVERYTHING) -> list[Group]:
     """The groups of a project, or of all (None), in the order in which they were made, a page at a time."""
-    visible = sa.select(server_groups).where(_THERE)
+    visible = _STORED.where(_THERE)
     if project_id is not None:
         visible = visible.where(server_groups.c.project_id == project_id)
     rows = await pages.read(connection, visible, [SortKey(server_groups.c.number)], page, named=server_groups.c.id)
@@ -94,10 +106,10 @@ async def index(connection: AsyncConnection, *, project_id: str | None, page: Pa
 async def find(connection: AsyncConnection, group_id: str, *, or_missing: bool = False) -> Group:
     """One group; a name is not an id, so the clients go on to search. A group that is missing in Nova is not found,
     unless it is asked for."""
-    query = sa.select(server_groups).where(server_groups.c.id == group_id)
+    query = _STORED.where(server_groups.c.id == group_id)
     if not or_missing:
         query = query.where(_THERE)
-    found = await _assemble(connection, (await connection.execute(query)).all()) if is_uuid(group_id) else ()
+    found = await _assemble(connection, await connection.execute(query)) if is_uuid(group_id) else ()
     if not found:
         raise missing(group_id)
     return found[0]
@@ -156,8 +168,8 @@ async def adopt(
 
 async def mark_missing(connection: AsyncConnection, settings: Settings, group_ids: Collection[str]) -> list[Group]:
     """Hide groups that Nova does not list any more, with their rules and members; those that were not hidden yet."""
-    rows = await connection.execute(sa.select(server_groups).where(server_groups.c.id.in_(group_ids), _THERE))
-    lost = await _assemble(connection, rows.all())
+    rows = await connection.execute(_STORED.where(server_groups.c.id.in_(group_ids), _THERE))
+    lost = await _assemble(connection, rows)
     marked = server_groups.update().where(server_groups.c.id.in_([group.id for group in lost]))
     await connection.execute(marked.values(missing_since=sa.func.now(), version=server_groups.c.version + 1))
     for group in lost:
@@ -216,8 +228,8 @@ async def rules_of(connection: AsyncConnection, group_ids: Iterable[str]) -> dic
 
 async def brief(connection: AsyncConnection, group_ids: Sequence[str]) -> dict[str, Group]:
     """These groups as their projects see them, without their members."""
-    rows = await connection.execute(sa.select(server_groups).where(_among(server_groups.c.id, group_ids)))
-    return {group.id: group for group in await _assemble(connection, rows.all(), with_members=False)}
+    rows = await connection.execute(_STORED.where(_among(server_groups.c.id, group_ids)))
+    return {group.id: group for group in await _assemble(connection, rows, with_members=False)}
 
 
 def payload(group: Group) -> Payload:
@@ -236,13 +248,14 @@ def payload(group: Group) -> Payload:
 
 
 async def _assemble(
-    connection: AsyncConnection, rows: Sequence[sa.Row[Any]], *, with_members: bool = True
+    connection: AsyncConnection, rows: Iterable[Sequence[Any]], *, with_members: bool = True
 ) -> list[Group]:
     """Groups with what belongs to them, in as many queries for a thousand as for one. Every group has a policy: one
     without was deleted between two of the queries, and is left out."""
-    if not rows:
+    stored = [_StoredGroup._make(row) for row in rows]
+    if not stored:
         return []
-    group_ids = [row.id for row in rows]
+    group_ids = [group.id for group in stored]
     known = await load_scopes(connection)
     policies = await _policies(connection, group_ids)
     members = await _members(connection, group_ids) if with_members else {}
@@ -250,16 +263,13 @@ async def _assemble(
     numbers = await _partitions(connection, divided) if divided else {}
     return [
         Group(
-            row.id,
-            row.name,
-            row.project_id,
-            row.user_id,
-            tuple(_shown(policy, known, row.project_id) for policy in policies[row.id]),
-            tuple(members.get(row.id, ())),
-            numbers.get(row.id, {}),
+            *group,
+            tuple(_shown(policy, known, group.project_id) for policy in policies[group.id]),
+            tuple(members.get(group.id, ())),
+            numbers.get(group.id, {}),
         )
-        for row in rows
-        if policies[row.id]
+        for group in stored
+        if policies[group.id]
     ]
 
 

@@ -10,9 +10,9 @@ import logging
 import socket
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -119,8 +119,8 @@ async def send_batch(database: Database, send: Send) -> int:
     """Send the oldest notifications and forget them; how many those were. Raises what kept one from being sent."""
     async with database.begin() as connection:
         await patient(connection)
-        rows = (await connection.execute(sa.select(outbox).order_by(outbox.c.id).limit(_BATCH))).all()
-        sent, failure = await asyncio.to_thread(_send_all, send, [_message(row) for row in rows])
+        rows = (await connection.execute(_NEXT)).all()
+        sent, failure = await asyncio.to_thread(_send_all, send, [_message(*row) for row in rows])
         await connection.execute(outbox.delete().where(outbox.c.id.in_([row.id for row in rows[:sent]])))
     if failure is not None:
         raise failure
@@ -139,15 +139,22 @@ def _send_all(send: Send, messages: Iterable[Message]) -> tuple[int, Exception |
     return sent, None
 
 
-def _message(row: sa.Row[Any]) -> Message:
-    written = str(row.created_at.astimezone(UTC).replace(tzinfo=None))
+_NEXT = (
+    sa.select(outbox.c.id, outbox.c.created_at, outbox.c.event_type, outbox.c.payload)
+    .order_by(outbox.c.id)
+    .limit(_BATCH)
+)
+
+
+def _message(number: int, created_at: datetime, event_type: str, payload: Payload) -> Message:
+    written = str(created_at.astimezone(UTC).replace(tzinfo=None))
     return {
         # The same however often it is sent, so that listeners can recognise a repetition.
-        "message_id": str(uuid.uuid5(_MESSAGE_IDS, f"{row.id} {written}")),
+        "message_id": str(uuid.uuid5(_MESSAGE_IDS, f"{number} {written}")),
         "publisher_id": f"nova-api:{socket.gethostname()}",
-        "event_type": row.event_type,
+        "event_type": event_type,
         "priority": "INFO",
-        "payload": row.payload,
+        "payload": payload,
         "timestamp": written,
     }
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
@@ -48,6 +48,27 @@ class Aggregate:
     updated_at: datetime | None
 
 
+class _StoredAggregate(NamedTuple):
+    """An aggregate without its hosts, and with the name of its scope."""
+
+    id: int
+    uuid: str
+    name: str
+    availability_zone: str
+    created_at: datetime
+    updated_at: datetime | None
+    scope: str | None
+
+
+class _LockedAggregate(NamedTuple):
+    """An aggregate that no other transaction can change."""
+
+    id: int
+    name: str
+    availability_zone: str
+    scope_id: int
+
+
 class _Change(NamedTuple):
     """What is being done to an aggregate, and the error if it cannot be done."""
 
@@ -68,12 +89,12 @@ _SET_METADATA = _Change("update metadata of", Invalid)
 async def index(connection: AsyncConnection, *, aggregate_id: int | None = None) -> list[Aggregate]:
     """All aggregates, or the one with this id."""
     only = sa.true() if aggregate_id is None else aggregates.c.id == aggregate_id
-    query = sa.select(aggregates, scopes.c.name.label("scope_name")).outerjoin(
-        scopes, scopes.c.id == aggregates.c.scope
-    )
+    columns = (aggregates.c[name] for name in _StoredAggregate._fields[:-1])
+    query = sa.select(*columns, scopes.c.name).outerjoin(scopes, scopes.c.id == aggregates.c.scope)
     rows = await every_row(await connection.execute(query.where(only).order_by(aggregates.c.id)))
+    found = [_StoredAggregate._make(row) for row in rows]
     members, metadata = await _members(connection, only), await _metadata(connection, only)
-    return await spread(lambda row: _aggregate(row, members.get(row.id, ()), metadata.get(row.id, {})), rows)
+    return await spread(lambda each: _aggregate(each, members.get(each.id, ()), metadata.get(each.id, {})), found)
 
 
 async def show(connection: AsyncConnection, aggregate_id: int) -> Aggregate:
@@ -179,11 +200,10 @@ def _missing(aggregate_id: int) -> NotFound:
     return NotFound(f"Aggregate {aggregate_id} could not be found.")
 
 
-def _aggregate(row: sa.Row[Any], members: Sequence[str], metadata: Mapping[str, str]) -> Aggregate:
-    own = {ZONE: row.availability_zone, SCOPE: row.scope_name}
-    shown = {**metadata, **{key: value for key, value in own.items() if value}}
-    zone = row.availability_zone or None
-    return Aggregate(row.id, row.uuid, row.name, zone, tuple(members), shown, row.created_at, row.updated_at)
+def _aggregate(stored: _StoredAggregate, members: Sequence[str], metadata: Mapping[str, str]) -> Aggregate:
+    number, uuid, name, zone, created_at, updated_at, scope = stored
+    shown = {**metadata, **{key: value for key, value in ((ZONE, zone), (SCOPE, scope)) if value}}
+    return Aggregate(number, uuid, name, zone or None, tuple(members), shown, created_at, updated_at)
 
 
 async def _members(connection: AsyncConnection, only: sa.ColumnElement[bool]) -> Mapping[int, Sequence[str]]:
@@ -224,12 +244,13 @@ async def _merge_metadata(connection: AsyncConnection, aggregate_id: int, change
         )
 
 
-async def _lock(connection: AsyncConnection, aggregate_id: int) -> sa.Row[Any]:
-    query = sa.select(aggregates).where(aggregates.c.id == aggregate_id).with_for_update()
+async def _lock(connection: AsyncConnection, aggregate_id: int) -> _LockedAggregate:
+    columns = (aggregates.c[name] for name in _LockedAggregate._fields)
+    query = sa.select(*columns).where(aggregates.c.id == aggregate_id).with_for_update()
     row = (await connection.execute(query)).one_or_none() if 0 < aggregate_id <= _LARGEST_ID else None
     if row is None:
         raise _missing(aggregate_id)
-    return row
+    return _LockedAggregate(*row)
 
 
 async def _scope_id(connection: AsyncConnection, name: str | None) -> int:
@@ -243,7 +264,7 @@ async def _scope_id(connection: AsyncConnection, name: str | None) -> int:
 
 async def _move(
     connection: AsyncConnection,
-    aggregate: sa.Row[Any],
+    aggregate: _LockedAggregate,
     zone: str | None,
     scope_id: int,
     change: _Change,

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NotRequired, TypedDict
+from typing import NamedTuple, NotRequired, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -65,6 +65,26 @@ class FleetHost:
     id: int
     name: str
     zone: str
+
+
+class _StoredHost(NamedTuple):
+    """A host as it is read into the columns."""
+
+    id: int
+    name: str
+    availability_zone: str
+    enabled: bool
+    forced_down: bool
+    room_version: int
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+    vcpus_used: int
+    memory_mb_used: int
+    disk_gb_used: int
+
+
+_HOSTS = sa.select(*(hosts.c[name] for name in _StoredHost._fields))
 
 
 @dataclass(slots=True)
@@ -197,9 +217,9 @@ class LiveFleet:
     async def refresh(self, connection: AsyncConnection, host_ids: Collection[int]) -> None:
         """Read these hosts again."""
         belongs = await memberships(connection, host_ids)
-        rows = (await connection.execute(sa.select(hosts).where(hosts.c.id.in_(host_ids)))).all()
+        rows = (await connection.execute(_HOSTS.where(hosts.c.id.in_(host_ids)))).all()
         for row in rows:
-            self._put(row, belongs.get(row.id, {}))
+            self._put(_StoredHost(*row), belongs.get(row.id, {}))
         for host_id in set(host_ids) - {row.id for row in rows}:
             self._remove(host_id)
 
@@ -224,32 +244,32 @@ class LiveFleet:
         generation = await latest_generation(connection)
         self.feed.start(await feed.newest(connection, claim_changes))
         self.generation = -1
-        rows = (await connection.execute(sa.select(hosts).order_by(hosts.c.id))).all()
+        rows = (await connection.execute(_HOSTS.order_by(hosts.c.id))).all()
         belongs = await memberships(connection, None)
         for row in rows:
-            self._put(row, belongs.get(row.id, {}))
+            self._put(_StoredHost(*row), belongs.get(row.id, {}))
         for host_id in self._indexes.keys() - {row.id for row in rows}:
             self._remove(host_id)
         self.fleet.index_hosts()
         self.generation = generation
         logger.info("fleet loaded", extra={"hosts": len(rows), "generation": generation})
 
-    def _put(self, row: sa.Row[Any], scopes_of_host: Mapping[str, str]) -> None:
-        total = Resources(row.vcpus, row.memory_mb, row.disk_gb)
-        used = Resources(row.vcpus_used, row.memory_mb_used, row.disk_gb_used)
-        zone = row.availability_zone or DEFAULT_ZONE
+    def _put(self, host: _StoredHost, scopes_of_host: Mapping[str, str]) -> None:
+        total = Resources(host.vcpus, host.memory_mb, host.disk_gb)
+        used = Resources(host.vcpus_used, host.memory_mb_used, host.disk_gb_used)
+        zone = host.availability_zone or DEFAULT_ZONE
         wanted = {**scopes_of_host, AVAILABILITY_ZONE: zone}
-        index = self._indexes.get(row.id)
+        index = self._indexes.get(host.id)
         if index is None:
-            index = self.fleet.add_host(row.name, total, free=_minus(total, used), aggregates=wanted)
-            self._indexes[row.id] = index
-            self._rooms[row.id] = (row.room_version, used)
+            index = self.fleet.add_host(host.name, total, free=_minus(total, used), aggregates=wanted)
+            self._indexes[host.id] = index
+            self._rooms[host.id] = (host.room_version, used)
         else:
             self.fleet.set_total(index, total)
-            self.put_room(row.id, row.room_version, *used)
+            self.put_room(host.id, host.room_version, *used)
             self._move(index, wanted)
-        self.fleet.enable(index, row.enabled and not row.forced_down)
-        self._hosts[index] = FleetHost(row.id, row.name, zone)
+        self.fleet.enable(index, host.enabled and not host.forced_down)
+        self._hosts[index] = FleetHost(host.id, host.name, zone)
         self._memberships[index] = wanted
 
     def _move(self, index: int, wanted: Mapping[str, str]) -> None:

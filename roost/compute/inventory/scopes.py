@@ -11,6 +11,7 @@ A scope's deployer chooses whether tenants may name its aggregates. Obfuscated i
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any, NamedTuple, TypedDict
 from uuid import UUID, uuid5
 
@@ -64,25 +65,27 @@ HOST_SCOPE = Scope(0, HOST, HOST, allow_identifiers=False, obfuscate_identifiers
 ZONE_SCOPE = Scope(0, AVAILABILITY_ZONE, AVAILABILITY_ZONE, allow_identifiers=True, obfuscate_identifiers=False)
 BUILT_IN = (HOST_SCOPE, ZONE_SCOPE)
 
+_SCOPE = [
+    scopes.c[name] for name in ("id", "uuid", "name", "allow_identifiers", "obfuscate_identifiers", "namespace_uuid")
+]
 _ZONE = sa.func.coalesce(sa.func.nullif(hosts.c.availability_zone, ""), DEFAULT_ZONE)
 
 
 async def load_scopes(connection: AsyncConnection) -> dict[str, Scope]:
     """Every scope by its name, the built-in ones first; one query, good for all that one request shows."""
-    rows = await connection.execute(sa.select(scopes).order_by(scopes.c.id))
-    return {scope.name: scope for scope in (*BUILT_IN, *map(_scope, rows))}
+    rows = await connection.execute(sa.select(*_SCOPE).order_by(scopes.c.id))
+    return {scope.name: scope for scope in (*BUILT_IN, *starmap(_scope, rows))}
 
 
 async def lock_scopes(connection: AsyncConnection, names: Iterable[str]) -> dict[str, Scope]:
     """The scopes of these names, locked against changes until this transaction ends, and the built-in ones."""
-    query = sa.select(scopes).where(scopes.c.name.in_(list(names))).order_by(scopes.c.id).with_for_update(read=True)
-    made = map(_scope, await connection.execute(query))
+    query = sa.select(*_SCOPE).where(scopes.c.name.in_(list(names))).order_by(scopes.c.id).with_for_update(read=True)
+    made = starmap(_scope, await connection.execute(query))
     return {scope.name: scope for scope in (*BUILT_IN, *made)}
 
 
-def _scope(row: sa.Row[Any]) -> Scope:
-    namespace = UUID(row.namespace_uuid)
-    return Scope(row.id, row.uuid, row.name, row.allow_identifiers, row.obfuscate_identifiers, namespace)
+def _scope(id: int, uuid: str, name: str, allow: bool, obfuscate: bool, namespace: str) -> Scope:
+    return Scope(id, uuid, name, allow, obfuscate, UUID(namespace))
 
 
 async def aggregates_in(connection: AsyncConnection, scope: Scope) -> list[ScopePart]:
@@ -134,12 +137,12 @@ async def find(connection: AsyncConnection, scope_uuid: str, *, lock: bool = Fal
             raise Conflict(f"The policy scope '{scope.name}' is built in and cannot be changed.")
         if scope.uuid == scope_uuid:
             return scope
-    query = sa.select(scopes).where(sa.cast(scopes.c.uuid, sa.Text) == scope_uuid)
+    query = sa.select(*_SCOPE).where(sa.cast(scopes.c.uuid, sa.Text) == scope_uuid)
     # Not so strong that an aggregate which is being tagged with this scope would have to wait.
     row = (await connection.execute(query.with_for_update(key_share=True) if lock else query)).one_or_none()
     if row is None:
         raise NotFound(f"Policy scope {scope_uuid} could not be found.")
-    return _scope(row)
+    return _scope(*row)
 
 
 class ScopeValues(TypedDict, total=False):
@@ -155,10 +158,9 @@ async def create(connection: AsyncConnection, values: ScopeValues) -> Scope:
     """Make a scope; its `name` must be given."""
     _check_name(values["name"])
     try:
-        row = (await connection.execute(scopes.insert().values(values).returning(scopes))).one()
+        return _scope(*(await connection.execute(scopes.insert().values(values).returning(*_SCOPE))).one())
     except IntegrityError:
         raise _taken(values["name"]) from None
-    return _scope(row)
 
 
 async def update(connection: AsyncConnection, scope_uuid: str, values: ScopeValues) -> Scope:
@@ -172,13 +174,13 @@ async def update(connection: AsyncConnection, scope_uuid: str, values: ScopeValu
                 f"Policy scope {scope.name}: identifiers are in use by {counted(targeting, 'server group')}."
             )
     try:
-        changed = scopes.update().where(scopes.c.id == scope.id).values(values).returning(scopes)
-        row = (await connection.execute(changed)).one()
+        changing = scopes.update().where(scopes.c.id == scope.id).values(values).returning(*_SCOPE)
+        changed = _scope(*(await connection.execute(changing)).one())
     except IntegrityError:
         raise _taken(values["name"]) from None
-    if row.name != scope.name:
+    if changed.name != scope.name:
         await _renamed(connection, scope)
-    return _scope(row)
+    return changed
 
 
 async def _renamed(connection: AsyncConnection, scope: Scope) -> None:
