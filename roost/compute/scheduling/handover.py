@@ -20,14 +20,14 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import cast
+from typing import Any, cast
 
 import prometheus_client
 
 from roost import __version__, errors, quick_json, traces
-from roost.compute.scheduling.request import CreatedServers, CreateRequest
+from roost.compute.scheduling.request import CreatedServers, CreateRequest, NewServer
 from roost.config import Settings
 from roost.errors import RoostError
 from roost.store.addresses import Address
@@ -123,7 +123,7 @@ class _Taker(_Lines):
             if number in self._at_work:
                 self._at_work[number].cancel()
             return
-        future = self._at_work[number] = self._decide(CreateRequest.from_json(asked), trace)
+        future = self._at_work[number] = self._decide(_request(asked), trace)
         future.add_done_callback(lambda done: self._answer(number, done))
 
     def _answer(self, number: int, done: "asyncio.Future[CreatedServers]") -> None:
@@ -213,11 +213,24 @@ class _Giver(_Lines):
                 future.set_result(None)
 
 
-def _outcome(created: dict[str, object] | None, refusal: tuple[str, str] | None) -> Outcome:
-    if refusal is None:
-        return None if created is None else CreatedServers.from_json(created)
-    kind, message = refusal
-    return _ERRORS[kind](message)
+def _request(asked: Mapping[str, Any]) -> CreateRequest:
+    """Read a request as it was written."""
+    lists = {key: tuple(asked[key]) for key in _LISTS if asked[key] is not None}
+    lists["servers"] = tuple(NewServer(**each) for each in asked["servers"])
+    if asked["expected"] is not None:
+        lists["expected"] = tuple((host_id, partition) for host_id, partition in asked["expected"])
+    return CreateRequest(**{**asked, **lists})
+
+
+_LISTS = ("tags", "same_host", "different_host")
+
+
+def _outcome(created: Mapping[str, Any] | None, refusal: tuple[str, str] | None) -> Outcome:
+    """Read an answer as it was written."""
+    if refusal is not None:
+        kind, message = refusal
+        return _ERRORS[kind](message)
+    return None if created is None else CreatedServers(tuple(created["server_ids"]), created["reservation_id"])
 
 
 @dataclass(slots=True)

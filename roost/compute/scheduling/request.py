@@ -4,7 +4,6 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -32,7 +31,7 @@ class NewServer:
     addresses: Addresses = field(default_factory=dict)
     hostname: str | None = None
     id: str | None = None
-    """The id that the server is to have, where something was reserved under it."""
+    """The id that the server is to have, where something was reserved under it or it must be found by it."""
     token: str | None = None
     """Names this server across attempts: asked for again, it is found and not made again."""
 
@@ -71,21 +70,9 @@ class CreateRequest:
     """The ids of the hosts that the servers must come to, as a plan said, and in a divided group their partitions; else
     `Overtaken` is raised."""
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "CreateRequest":
-        """Read what `quick_json` wrote of one."""
-        lists = {key: tuple(value[key]) for key in _LISTS if value[key] is not None}
-        lists["servers"] = tuple(NewServer(**each) for each in value["servers"])
-        if value["expected"] is not None:
-            lists["expected"] = tuple((host_id, partition) for host_id, partition in value["expected"])
-        return cls(**{**value, **lists})
-
     def identified(self) -> "CreateRequest":
         """The same with an id for each server, by which it is found if no answer comes."""
         return replace(self, servers=tuple(replace(each, id=each.id or str(uuid.uuid4())) for each in self.servers))
-
-
-_LISTS = ("tags", "same_host", "different_host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +81,6 @@ class CreatedServers:
 
     server_ids: tuple[str, ...]
     reservation_id: str
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "CreatedServers":
-        """Read what `quick_json` wrote of one."""
-        return cls(tuple(value["server_ids"]), value["reservation_id"])
 
 
 @dataclass(frozen=True, slots=True)
