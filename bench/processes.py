@@ -1,11 +1,12 @@
 """More processes, more throughput: servers created through HTTP by 1, 2 and 4 API processes on one database.
 
 5,000 hosts, 32 clients, one engine, everything on this machine. Many groups (hard rules for host and rack), one soft
-group that all share, eight projects, and many groups with a synchronous standby. CPU is that of the API processes, the
+group that all share, eight projects, many groups with a synchronous standby, and many groups where each process decides
+for itself, as if it had a machine of its own; else one decides for all. CPU is that of the API processes, the
 engine and PostgreSQL together; statements are those of the API processes; a round trip is a statement here, since
 claims commit by themselves. Waiting is the average number of sessions that wait for a lock of another.
 
-    python -m bench.processes [--servers N] [--apis 1 2 4] [--only many hot projects standby]
+    python -m bench.processes [--servers N] [--apis 1 2 4] [--only many hot projects standby apart]
 
 `bench/clusters.py` has the actions of clusters.
 """
@@ -54,6 +55,8 @@ class Scenario:
     projects: int = 1
     groups: int = GROUPS
     soft: bool = False
+    apart: bool = False
+    """Each process decides for itself."""
 
 
 SCENARIOS = {
@@ -61,6 +64,7 @@ SCENARIOS = {
     "hot": Scenario("one hot group", groups=1, soft=True),
     "projects": Scenario("8 projects", PROJECTS, GROUPS // PROJECTS),
     "standby": Scenario("many groups, synchronous standby"),
+    "apart": Scenario("many groups, each process for itself", apart=True),
 }
 
 
@@ -108,20 +112,23 @@ class Deployment:
     ports: list[int] = field(default_factory=list)
     processes: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
-    def start(self, apis: int) -> None:
+    def start(self, apis: int, *, apart: bool = False) -> None:
         """Start so many API processes and one engine."""
-        file = self.folder / "roost.conf"
-        # One project asks for all that the machine can do: the limit of a project is not what is measured.
-        file.write_text("[log]\nlevel = WARNING\n[api]\nproject_rate = 0\n")
         self.ports = [free_port() for _ in range(apis)]
-        commands = [["api", "--listen", f"127.0.0.1:{port}"] for port in self.ports] + [["engine"]]
-        environment = {**os.environ, "ROOST_DATABASE_URL": self.postgres.url}
-        self.processes = [
-            subprocess.Popen([sys.executable, "-m", "roost", *command, "--config", str(file)], env=environment)
-            for command in commands
-        ]
+        self._run("engine", region="bench")
+        for port in self.ports:
+            # Processes whose settings differ do not decide for each other.
+            self._run("api", "--listen", f"127.0.0.1:{port}", region=f"bench{port}" if apart else "bench")
         for port in self.ports:
             _wait(port)
+
+    def _run(self, *command: str, region: str) -> None:
+        file = self.folder / f"{region}.conf"
+        # One project asks for all that the machine can do: the limit of a project is not what is measured.
+        file.write_text(f"[log]\nlevel = WARNING\n[api]\nproject_rate = 0\nregion = {region}\n")
+        environment = {**os.environ, "ROOST_DATABASE_URL": self.postgres.url}
+        arguments = [sys.executable, "-m", "roost", *command, "--config", str(file)]
+        self.processes.append(subprocess.Popen(arguments, env=environment))
 
     def stop(self) -> None:
         """End them."""
@@ -329,7 +336,7 @@ def _run(name: str, apis: int, servers: int) -> Sample:
         with database(folder, name == "standby") as postgres:
             deployment = Deployment(postgres, folder)
             try:
-                deployment.start(apis)
+                deployment.start(apis, apart=SCENARIOS[name].apart)
                 return uvloop.run(measure(deployment, servers, SCENARIOS[name]))
             finally:
                 deployment.stop()
@@ -365,7 +372,7 @@ def main() -> None:
     lines = [HEAD]
     print(HEAD, flush=True)
     for name in options.only:
-        for apis in options.apis if name != "standby" else options.apis[:1]:
+        for apis in {"standby": options.apis[:1], "apart": options.apis[1:]}.get(name, options.apis):
             samples[name, apis] = _run(name, apis, options.servers)
             lines.append(samples[name, apis].row(SCENARIOS[name].name))
             print(lines[-1], flush=True)
