@@ -1,7 +1,8 @@
 """What clusters look for on Roost's own hosts: one statement for all that this process looks for at a time."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -15,10 +16,6 @@ from roost.store.database import Database
 from roost.store.grouping import Grouped
 from roost.store.tables.compute import flavor_access, flavors, hosts, images
 from roost.store.tables.servers import servers
-
-_SERVERS = sa.select(servers, hosts.c.name.label("host"), hosts.c.availability_zone.label("host_zone")).outerjoin(
-    hosts, hosts.c.id == servers.c.host_id
-)
 
 
 class ProjectName(NamedTuple):
@@ -37,39 +34,67 @@ class FoundServer(NamedTuple):
     server: CloudServer
 
 
+class _StoredServer(NamedTuple):
+    id: str
+    project_id: str
+    client_token: str | None
+    due_at: datetime | None
+    name: str
+    vm_state: str
+    task_state: str | None
+    fault: Mapping[str, str] | None
+    flavor: Mapping[str, object]
+    image_id: str | None
+    metadata: Mapping[str, str]
+    addresses: Mapping[str, object]
+    key_name: str | None
+    config_drive: bool
+    user_data: str | None
+    created_at: datetime
+    zone: str | None
+    host: str | None
+    host_zone: str | None
+
+
+_SERVERS = sa.select(
+    *(servers.c[name] for name in _StoredServer._fields[:-2]), hosts.c.name, hosts.c.availability_zone
+).outerjoin(hosts, hosts.c.id == servers.c.host_id)
+
+
 async def find_servers(connection: AsyncConnection, *conditions: sa.ColumnElement[bool]) -> list[FoundServer]:
     """The servers that meet these conditions."""
-    rows = await connection.execute(_SERVERS.where(*conditions))
-    return [FoundServer(row.project_id, row.client_token or "", row.due_at is not None, _server(row)) for row in rows]
+    found = [_StoredServer._make(row) for row in await connection.execute(_SERVERS.where(*conditions))]
+    return [
+        FoundServer(each.project_id, each.client_token or "", each.due_at is not None, _server(each)) for each in found
+    ]
 
 
-def _server(row: sa.Row[Any]) -> CloudServer:
-    zone = row.host_zone if row.host_id is not None else row.zone
-    shown = status(row.vm_state, row.task_state)
-    fault = row.fault or {}
-    zone = (zone or DEFAULT_ZONE) if row.host_id is not None else zone
+def _server(stored: _StoredServer) -> CloudServer:
+    zone = stored.zone if stored.host is None else stored.host_zone or DEFAULT_ZONE
+    shown = status(stored.vm_state, stored.task_state)
+    fault = stored.fault or {}
     return CloudServer(
-        id=str(row.id),
-        name=row.name,
+        id=str(stored.id),
+        name=stored.name,
         status=shown,
         zone=zone,
-        host=row.host,
-        node_id=row.client_token,
+        host=stored.host,
+        node_id=stored.client_token,
         fault=fault.get("message") if isinstance(fault, dict) else str(fault),
         details={
-            "id": str(row.id),
-            "name": row.name,
+            "id": str(stored.id),
+            "name": stored.name,
             "status": shown,
-            "flavor": dict(row.flavor),
-            "image": {"id": row.image_id} if row.image_id else "",
-            "metadata": dict(row.metadata),
-            "addresses": dict(row.addresses),
-            "key_name": row.key_name,
-            "config_drive": row.config_drive,
-            "user_data": row.user_data,
+            "flavor": dict(stored.flavor),
+            "image": {"id": stored.image_id} if stored.image_id else "",
+            "metadata": dict(stored.metadata),
+            "addresses": dict(stored.addresses),
+            "key_name": stored.key_name,
+            "config_drive": stored.config_drive,
+            "user_data": stored.user_data,
             "OS-EXT-AZ:availability_zone": zone,
-            "OS-EXT-SRV-ATTR:host": row.host,
-            "created": row.created_at.isoformat(),
+            "OS-EXT-SRV-ATTR:host": stored.host,
+            "created": stored.created_at.isoformat(),
         },
     )
 

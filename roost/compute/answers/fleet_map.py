@@ -8,7 +8,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -160,7 +160,8 @@ async def of_all(
     query = _counts(division)
     if only is not None:
         query = query.where(division.among(only))
-    found = {(row.zone, row.id): _counted(row) for row in await connection.execute(query)}
+    counts = [_Counts(*row) for row in await connection.execute(query)]
+    found = {(each.zone, each.id): _counted(each) for each in counts}
     violating = _breaches(live, scope, broken)
     for key, tile in found.items():
         tile.violations = violating[key]
@@ -174,26 +175,37 @@ async def of_all(
     return FleetMap(list(found.values()), groups, dict(violating))
 
 
+class _Counts(NamedTuple):
+    zone: str
+    id: str
+    name: str
+    hosts: int
+    disabled: int
+    servers: int
+    vcpus_used: int
+    vcpus: int
+    memory_mb_used: int
+    memory_mb: int
+
+
 def _counts(division: MapDivision) -> sa.Select[Any]:
     down = sa.or_(~hosts.c.enabled, hosts.c.forced_down)
-    summed = ("servers", "vcpus_used", "vcpus", "memory_mb_used", "memory_mb")
     columns: list[sa.ColumnElement[Any]] = [
-        division.zone.label("zone"),
-        division.id.label("id"),
-        sa.func.min(division.name).label("name"),
-        sa.func.count().label("hosts"),
-        sa.func.count().filter(down).label("disabled"),
-        *(sa.func.sum(hosts.c[name]).label(name) for name in summed),
+        division.zone,
+        division.id,
+        sa.func.min(division.name),
+        sa.func.count(),
+        sa.func.count().filter(down),
+        *(sa.func.sum(hosts.c[name]) for name in _Counts._fields[5:]),
     ]
     query = sa.select(*columns).select_from(division.source)
     return query.group_by(division.zone, division.id, *division.order()).order_by(*division.order())
 
 
-def _counted(row: sa.Row[Any]) -> MapAggregate:
-    load = max(_share(row.vcpus_used, row.vcpus), _share(row.memory_mb_used, row.memory_mb))
-    return MapAggregate(
-        row.id, row.name, row.zone, int(row.servers), hosts=row.hosts, disabled=row.disabled, load=round(load, 4)
-    )
+def _counted(each: _Counts) -> MapAggregate:
+    load = max(_share(each.vcpus_used, each.vcpus), _share(each.memory_mb_used, each.memory_mb))
+    servers, load = int(each.servers), round(load, 4)
+    return MapAggregate(each.id, each.name, each.zone, servers, hosts=each.hosts, disabled=each.disabled, load=load)
 
 
 def _share(used: int, total: int) -> float:
@@ -262,29 +274,42 @@ async def _open(
     wrong = _wrong(broken)
     inside = sa.any_(sa.literal(list(by_id), ARRAY(servers.c.host_id.type)))
     for row in await connection.execute(_marks().where(servers.c.host_id == inside)):
-        by_id[row.host_id].servers.append(_mark(row, wrong, groups))
+        server = _ShownServer(*row)
+        by_id[server.host_id].servers.append(_mark(server, wrong, groups))
     return groups
 
 
+class _ShownServer(NamedTuple):
+    id: str
+    name: str
+    host_id: int
+    group_id: str | None
+    project_id: str
+    vm_state: str
+    task_state: str | None
+    group_name: str
+    group_project: str
+    # Only on the map of a project:
+    zone: str = ""
+    aggregate: str = ""
+    aggregate_name: str | None = None
+    host: str = ""
+
+
 def _marks() -> sa.Select[Any]:
-    columns = ("id", "name", "host_id", "group_id", "project_id", "vm_state", "task_state")
+    own = (servers.c[name] for name in _ShownServer._fields[:7])
     return (
-        sa.select(
-            *(servers.c[name] for name in columns),
-            server_groups.c.name.label("group_name"),
-            server_groups.c.project_id.label("group_project"),
-        )
+        sa.select(*own, server_groups.c.name, server_groups.c.project_id)
         .outerjoin(server_groups, server_groups.c.id == servers.c.group_id)
         .order_by(servers.c.number)
     )
 
 
-def _mark(row: sa.Row[Any], wrong: Collection[str], groups: dict[str, tuple[str, str]]) -> MapServer:
-    if row.group_id is not None:
-        groups[row.group_id] = (row.group_name, row.group_project)
-    return MapServer(
-        row.id, row.name, row.group_id, row.task_state or row.vm_state, row.project_id, broken=row.id in wrong
-    )
+def _mark(server: _ShownServer, wrong: Collection[str], groups: dict[str, tuple[str, str]]) -> MapServer:
+    if server.group_id is not None:
+        groups[server.group_id] = (server.group_name, server.group_project)
+    status, broken = server.task_state or server.vm_state, server.id in wrong
+    return MapServer(server.id, server.name, server.group_id, status, server.project_id, broken)
 
 
 def _wrong(broken: Iterable[BrokenRule]) -> set[str]:
@@ -307,12 +332,7 @@ async def of_project(
     division, broken = MapDivision(scope), [each for each in broken if each.project_id == project_id]
     query = (
         _marks()
-        .add_columns(
-            division.zone.label("zone"),
-            division.id.label("aggregate"),
-            division.name.label("aggregate_name"),
-            hosts.c.name.label("host"),
-        )
+        .add_columns(division.zone, division.id, division.name, hosts.c.name)
         .select_from(division.source.join(servers, servers.c.host_id == hosts.c.id))
         .where(servers.c.project_id == project_id)
         .limit(_MOST_OWN)
@@ -322,20 +342,21 @@ async def of_project(
     on_host: dict[tuple[str, str], dict[str, MapHost]] = defaultdict(dict)
     wrong = _wrong(broken)
     for row in await connection.execute(query):
-        key = (row.zone, row.aggregate)
+        server = _ShownServer(*row)
+        key = (server.zone, server.aggregate)
         tile = found.get(key)
         if tile is None:
-            shown, name = _named(scope, identifiers, row.aggregate, row.aggregate_name)
-            tile = found[key] = MapAggregate(shown, name, row.zone, members=None if group_id is None else 0)
-        host_name = row.host if identifiers.real else _veiled(project_id, row.host)
-        host = on_host[key].setdefault(row.host, MapHost(host_name))
-        host.servers.append(_mark(row, wrong, groups))
+            shown, name = _named(scope, identifiers, server.aggregate, server.aggregate_name)
+            tile = found[key] = MapAggregate(shown, name, server.zone, members=None if group_id is None else 0)
+        host_name = server.host if identifiers.real else _veiled(project_id, server.host)
+        host = on_host[key].setdefault(server.host, MapHost(host_name))
+        host.servers.append(_mark(server, wrong, groups))
         tile.servers += 1
-        if group_id is not None and row.group_id == group_id:
+        if group_id is not None and server.group_id == group_id:
             tile.members = (tile.members or 0) + 1
     for key, tile in found.items():
         tile.opened = list(on_host[key].values())
-        inside = {server.id for host in tile.opened for server in host.servers}
+        inside = {each.id for host in tile.opened for each in host.servers}
         tile.violations = sum(not inside.isdisjoint(each.places) for each in broken)
     tiles = sorted(found.values(), key=lambda tile: (tile.zone, (tile.opened or [])[0].servers[0].id))
     violating = {(tile.zone, tile.id): tile.violations for tile in tiles if tile.violations}

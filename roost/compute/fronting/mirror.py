@@ -19,8 +19,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.compute.fronting import reservations
 from roost.compute.groups import groups, members
 from roost.compute.inventory import claims
+from roost.compute.inventory import hosts as all_hosts
 from roost.compute.inventory.aggregates import SCOPE
 from roost.compute.inventory.changes import host_changed
+from roost.compute.inventory.hosts import ComputeHost
 from roost.compute.inventory.live_fleet import announce_claims
 from roost.compute.inventory.scopes import is_name
 from roost.config import Settings
@@ -156,7 +158,7 @@ async def put_inventory(
 
 
 async def _put_hosts(connection: AsyncConnection, wanted: Sequence[NovaHost]) -> set[int]:
-    known = {row.name: row for row in await connection.execute(sa.select(hosts))}
+    known = {host.name: host for host in await all_hosts.index(connection)}
     rows = {host.name: _host_row(host, known.get(host.name)) for host in wanted}
     changed = await _lose_hosts(connection, [row.id for name, row in known.items() if name not in rows])
     new = [row for name, row in rows.items() if name not in known]
@@ -165,9 +167,7 @@ async def _put_hosts(connection: AsyncConnection, wanted: Sequence[NovaHost]) ->
     fuller = []
     for name, row in rows.items():
         before = known.get(name)
-        different = (
-            {} if before is None else {key: value for key, value in row.items() if before._mapping[key] != value}
-        )
+        different = {} if before is None else _different(before, row)
         if before is not None and different:
             await connection.execute(
                 hosts.update().where(hosts.c.id == before.id).values(**different, room_version=hosts.c.room_version + 1)
@@ -179,9 +179,13 @@ async def _put_hosts(connection: AsyncConnection, wanted: Sequence[NovaHost]) ->
     return changed
 
 
-def _host_row(host: NovaHost, before: sa.Row[Any] | None) -> dict[str, Any]:
+def _different(stored: object, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in wanted.items() if getattr(stored, key) != value}
+
+
+def _host_row(host: NovaHost, before: ComputeHost | None) -> dict[str, Any]:
     """A host as it is stored; more than all of a resource cannot be in use. A full one is as large as it was before."""
-    least = before._mapping if host.full and before is not None else {}
+    least = before._asdict() if host.full and before is not None else {}
     total = {name: max(least.get(name, 0), amount) for name, amount in host.total._asdict().items()}
     taken = total if host.full else host.used._asdict()
     used = {f"{name}_used": max(0, min(amount, total[name])) for name, amount in taken.items()}
@@ -224,7 +228,8 @@ async def _put_aggregates(connection: AsyncConnection, wanted: Sequence[NovaAggr
     scope_ids = await _put_scopes(connection, {each.scope for each in wanted if each.scope})
     host_ids = {row.name: row.id for row in await connection.execute(sa.select(hosts.c.name, hosts.c.id))}
     inside = _undisputed(wanted, scope_ids, host_ids)
-    known = {row.id: row for row in await connection.execute(sa.select(aggregates))}
+    columns = (aggregates.c.name, aggregates.c.availability_zone, aggregates.c.scope_id)
+    known = {number: stored for number, *stored in await connection.execute(sa.select(aggregates.c.id, *columns))}
     before: dict[int, set[int]] = {}
     for row in await connection.execute(sa.select(aggregate_hosts.c.aggregate_id, aggregate_hosts.c.host_id)):
         before.setdefault(row.aggregate_id, set()).add(row.host_id)
@@ -232,7 +237,7 @@ async def _put_aggregates(connection: AsyncConnection, wanted: Sequence[NovaAggr
     different = [
         each
         for each in wanted
-        if _stored(known.get(each.id)) != (each.name, each.zone, scope_ids.get(each.scope or "", 0))
+        if known.get(each.id) != [each.name, each.zone, scope_ids.get(each.scope or "", 0)]
         or before.get(each.id, set()) != inside[each.id]
     ]
     touched = {each.id for each in different} | {number for number in gone if before.get(number)}
@@ -258,10 +263,6 @@ async def _put_aggregates(connection: AsyncConnection, wanted: Sequence[NovaAggr
         await connection.execute(aggregate_hosts.insert(), rows)
     await _put_metadata(connection, wanted)
     return moved
-
-
-def _stored(row: sa.Row[Any] | None) -> tuple[str, str, int] | None:
-    return None if row is None else (row.name, row.availability_zone, row.scope_id)
 
 
 async def _put_scopes(connection: AsyncConnection, names: Collection[str]) -> dict[str, int]:
@@ -408,6 +409,24 @@ async def followed(connection: AsyncConnection, group_id: str | None = None) -> 
     return set(await connection.scalars(query if group_id is None else query.where(servers.c.group_id == group_id)))
 
 
+class _FollowedServer(NamedTuple):
+    """A server as it is stored."""
+
+    id: str
+    group_id: str | None
+    name: str
+    project_id: str
+    user_id: str
+    flavor: Mapping[str, int]
+    vm_state: str
+    task_state: str | None
+    launched_at: datetime | None
+    zone: str | None
+    host_id: int | None
+    created_at: datetime
+    updated_at: datetime | None
+
+
 async def put_servers(
     connection: AsyncConnection,
     settings: Settings,
@@ -421,24 +440,25 @@ async def put_servers(
     now on as members of their group, and those `gone` are forgotten; what was reserved since then stands."""
     found = {each.id: each for each in wanted}
     host_ids = {row.name: row.id for row in await connection.execute(sa.select(hosts.c.name, hosts.c.id))}
-    query = sa.select(servers).where(servers.c.id.in_([*found, *gone])).order_by(servers.c.id).with_for_update()
-    known = {row.id: row for row in await connection.execute(query)}
+    query = sa.select(*(servers.c[name] for name in _FollowedServer._fields)).where(servers.c.id.in_([*found, *gone]))
+    rows = await connection.execute(query.order_by(servers.c.id).with_for_update())
+    known = {row.id: _FollowedServer(*row) for row in rows}
     joining = {server_id: group for server_id, group in (new or {}).items() if server_id in found.keys() - known.keys()}
-    affected = {row.group_id for row in known.values()} | set(joining.values())
+    affected = {server.group_id for server in known.values()} | set(joining.values())
     locked = await claims.lock_groups(connection, {group for group in affected if group is not None})
-    moved: set[str] = set()
-    for server_id, row in known.items():
-        if (row.updated_at or row.created_at) >= at:
+    moved: set[str | None] = set()
+    for server_id, server in known.items():
+        if (server.updated_at or server.created_at) >= at:
             continue
         if server_id in gone:
-            await _forget_server(connection, settings, row)
-            moved.add(row.group_id)
-        elif await _put_server(connection, row, found[server_id], host_ids):
-            moved.add(row.group_id)
+            await _forget_server(connection, settings, server)
+            moved.add(server.group_id)
+        elif await _put_server(connection, server, found[server_id], host_ids):
+            moved.add(server.group_id)
     for server_id, group_id in joining.items():
         if (group_id is None or group_id in locked) and await _follow(connection, found[server_id], group_id, host_ids):
-            moved.add(group_id or "")
-    await claims.touch_groups(connection, moved & locked.keys())
+            moved.add(group_id)
+    await claims.touch_groups(connection, [group_id for group_id in locked if group_id in moved])
 
 
 def _server_row(server: NovaServer) -> dict[str, Any]:
@@ -456,16 +476,15 @@ def _server_row(server: NovaServer) -> dict[str, Any]:
 
 
 async def _put_server(
-    connection: AsyncConnection, row: sa.Row[Any], server: NovaServer, host_ids: Mapping[str, int]
+    connection: AsyncConnection, stored: _FollowedServer, server: NovaServer, host_ids: Mapping[str, int]
 ) -> bool:
     """Bring a server up to date; says whether it takes other places than before."""
     host_id = host_ids.get(server.host or "")
-    values = {**_server_row(server), "host_id": host_id}
-    different = {key: value for key, value in values.items() if row._mapping[key] != value}
+    different = _different(stored, {**_server_row(server), "host_id": host_id})
     if different:
-        await connection.execute(servers.update().where(servers.c.id == row.id).values(**different))
-    held = set() if server.settled else set(await claims.held_by(connection, row.id))
-    return await reservations.occupy(connection, row.id, held | {host_id}) or "launched_at" in different
+        await connection.execute(servers.update().where(servers.c.id == server.id).values(**different))
+    held = set() if server.settled else set(await claims.held_by(connection, server.id))
+    return await reservations.occupy(connection, server.id, held | {host_id}) or "launched_at" in different
 
 
 async def _follow(
@@ -488,7 +507,7 @@ async def _follow(
     return await reservations.occupy(connection, server.id, {host_id})
 
 
-async def _forget_server(connection: AsyncConnection, settings: Settings, row: sa.Row[Any]) -> None:
-    await connection.execute(servers.delete().where(servers.c.id == row.id))
-    if row.group_id is not None:
-        await members.announce_removed(connection, settings, [(row.group_id, row.id)])
+async def _forget_server(connection: AsyncConnection, settings: Settings, server: _FollowedServer) -> None:
+    await connection.execute(servers.delete().where(servers.c.id == server.id))
+    if server.group_id is not None:
+        await members.announce_removed(connection, settings, [(server.group_id, server.id)])

@@ -12,7 +12,8 @@ for one of them all the same is deleted.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -102,10 +103,10 @@ async def adopted(connection: AsyncConnection) -> list[str]:
 async def show(connection: AsyncConnection, group_id: str) -> Snapshot:
     """A group as it is now."""
     known = server_groups.c.id == group_id, server_groups.c.missing_since.is_(None)
-    row = (await connection.execute(sa.select(server_groups).where(*known))).one_or_none()
-    if row is None:
+    version: int | None = await connection.scalar(sa.select(server_groups.c.version).where(*known))
+    if version is None:
         raise groups.missing(group_id)
-    return await _snapshot(connection, row)
+    return await _snapshot(connection, group_id, version)
 
 
 async def reserve(connection: AsyncConnection, settings: Settings, group_id: str, order: Order) -> Reserved | Stale:
@@ -180,12 +181,24 @@ async def occupy(connection: AsyncConnection, server_id: str, host_ids: Iterable
     return changed
 
 
-async def _server(connection: AsyncConnection, server_id: str, *, lock: bool = False) -> sa.Row[Any] | None:
-    query = sa.select(servers).where(servers.c.id == server_id)
-    return (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+class _Member(NamedTuple):
+    id: str
+    group_id: str | None
+    host_id: int | None
+    partition: int | None
+    launched_at: datetime | None
 
 
-async def _insert(connection: AsyncConnection, group_id: str, order: Order) -> sa.Row[Any]:
+_MEMBER = [servers.c[name] for name in _Member._fields]
+
+
+async def _server(connection: AsyncConnection, server_id: str, *, lock: bool = False) -> _Member | None:
+    query = sa.select(*_MEMBER).where(servers.c.id == server_id)
+    row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+    return None if row is None else _Member(*row)
+
+
+async def _insert(connection: AsyncConnection, group_id: str, order: Order) -> _Member:
     """The server as far as it is known before Nova has made it."""
     values = {
         "id": order.instance_id,
@@ -199,8 +212,7 @@ async def _insert(connection: AsyncConnection, group_id: str, order: Order) -> s
         "group_id": group_id,
         "vm_state": "building",
     }
-    row: sa.Row[Any] = (await connection.execute(servers.insert().values(values).returning(servers))).one()
-    return row
+    return _Member(*(await connection.execute(servers.insert().values(values).returning(*_MEMBER))).one())
 
 
 async def _host_id(connection: AsyncConnection, name: str) -> int:
@@ -210,17 +222,17 @@ async def _host_id(connection: AsyncConnection, name: str) -> int:
     return host_id
 
 
-async def _snapshot(connection: AsyncConnection, group: sa.Row[Any]) -> Snapshot:
+async def _snapshot(connection: AsyncConnection, group_id: str, version: int) -> Snapshot:
     columns = (servers.c.id, servers.c.launched_at, servers.c.partition)
-    members = sa.select(*columns).where(servers.c.group_id == group.id)
+    members = sa.select(*columns).where(servers.c.group_id == group_id)
     rows = (await connection.execute(members.order_by(servers.c.number))).all()
-    places = await _places(connection, servers.c.group_id == group.id)
-    rules = (await groups.rules_of(connection, [group.id]))[group.id]
+    places = await _places(connection, servers.c.group_id == group_id)
+    rules = (await groups.rules_of(connection, [group_id]))[group_id]
     building = tuple(row.id for row in rows if row.launched_at is None)
     hosts_of = {row.id: places.get(row.id, ()) for row in rows}
     partitions = {row.id: row.partition for row in rows if row.partition is not None}
-    held = await _held(connection, group.id)
-    return Snapshot(group.id, group.version, rules, hosts_of, building, partitions, held)
+    held = await _held(connection, group_id)
+    return Snapshot(group_id, version, rules, hosts_of, building, partitions, held)
 
 
 async def _held(connection: AsyncConnection, group_id: str) -> dict[str, HeldPlace]:
