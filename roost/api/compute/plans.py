@@ -198,6 +198,13 @@ class AffectedAnswer(OutcomeAnswer):
     group: GroupOutcome
 
 
+class AllAffectedAnswer(NamedTuple):
+    """What a loss comes to for all groups."""
+
+    sentence: str
+    groups: Sequence[AffectedAnswer]
+
+
 def _moves(of: OutcomeAnswer) -> list[dict[str, Any]]:
     return [MOVE.show(move) for move in planned_moves(of.outcome.moves, of.seen)]
 
@@ -242,6 +249,10 @@ _AFFECTED = FieldTable[AffectedAnswer](
     column("project_id", schemas.STRING, "group.project_id"),
     column("affected", schemas.INTEGER, "group.affected"),
     *_EFFECTS,
+)
+_ALL = FieldTable[AllAffectedAnswer](
+    column("sentence", schemas.STRING),
+    ShownField("groups", array(_AFFECTED.schema()), lambda of: [_AFFECTED.show(each) for each in of.groups]),
 )
 
 
@@ -334,7 +345,7 @@ def _compared(essence: Essence, seen: explain.View) -> dict[str, Any]:
     expensive=True,
     body=_one_of(("drain", "lose")),
     query=thing({}, {"all_projects": {}}),
-    response=thing({"plan": thing({"sentence": schemas.STRING, "groups": array(_AFFECTED.schema())})}),
+    response=_ALL.one("plan"),
 )
 async def plan_all(call: Call) -> Reply:
     """Say what draining or losing an aggregate would come to for all servers of the project, or of all projects."""
@@ -353,5 +364,5 @@ async def plan_all(call: Call) -> Reply:
         f"{counted(affected, 'server')} in {counted(len(found), 'group')} would be affected: {moves} would find "
         f"another place, {stranded} would not."
     )
-    shown = [_AFFECTED.show(AffectedAnswer(each.outcome, seen, each)) for each in found]
-    return {"plan": {"sentence": sentence, "groups": shown}}
+    groups = [AffectedAnswer(each.outcome, seen, each) for each in found]
+    return {"plan": _ALL.show(AllAffectedAnswer(sentence, groups))}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from roost.api import schemas
@@ -36,6 +36,7 @@ BUDGET: dict[str, Schema] = {
     "max_parallel": _NUMBER,
     "cooldown": {"type": "integer", "minimum": 0, "maximum": 86_400},
 }
+_BUDGET = FieldTable[Budget | Repair](*(column(name, schema) for name, schema in BUDGET.items()))
 _PLACE = by_name(schemas.STRING)
 
 
@@ -70,6 +71,12 @@ def _stored(name: str, schema: Schema, read: Callable[[Repair], Any], planned: A
     return ShownField(name, schema, lambda of: planned if of.stored is None else read(of.stored))
 
 
+def _kept(name: str, kept: Budget | None) -> int | None:
+    """A part of the budget for continuous repairs: the default where there are none."""
+    value: int | None = getattr(kept or Budget(), name)
+    return value
+
+
 _STATUS: Schema = {"enum": ["planned", "running", "stopping", "stopped", "done", "failed"]}
 SHOWN = FieldTable[ShownRepair](
     _stored("id", schemas.NULLABLE_STRING, lambda repair: repair.id),
@@ -80,12 +87,15 @@ SHOWN = FieldTable[ShownRepair](
     ShownField("moves", array(_STEP.schema()), lambda of: [_STEP.show(move) for move in of.moves]),
     ShownField("fewest", schemas.TRUTH, lambda of: of.plan.fewest),
     ShownField("repairs_all", schemas.TRUTH, lambda of: of.plan.repairs_all),
-    ShownField("budget", thing(BUDGET), lambda of: _budget_view(of.budget)),
+    ShownField("budget", _BUDGET.schema(), lambda of: _BUDGET.show(of.budget)),
     _stored("created_at", schemas.NULLABLE_STRING, lambda repair: timestamp(repair.created_at)),
     _stored("updated_at", schemas.NULLABLE_STRING, lambda repair: timestamp(repair.updated_at)),
 )
 _ONE = SHOWN.one("repair")
-_MODE = thing({"repair": thing({"continuous": {"type": "boolean"}, **BUDGET})})
+_MODE = FieldTable[Budget | None](
+    ShownField("continuous", schemas.TRUTH, lambda kept: kept is not None),
+    *(ShownField(each.name, each.schema, partial(_kept, each.name)) for each in _BUDGET.fields),
+)
 PAUSED = thing({"paused": {"type": "boolean"}})
 
 _GROUP = "/os-server-groups/{server_group_id}"
@@ -94,10 +104,6 @@ _GROUP = "/os-server-groups/{server_group_id}"
 def asked_budget(asked: Mapping[str, Any]) -> Budget:
     """How much a request lets move."""
     return Budget(**{name: asked[name] for name in BUDGET if name in asked})
-
-
-def _budget_view(budget: Budget | Repair) -> dict[str, Any]:
-    return {name: getattr(budget, name) for name in BUDGET}
 
 
 def _planned(planned: ProposedRepair, budget: Budget, seen: explain.View) -> dict[str, Any]:
@@ -214,11 +220,10 @@ async def pause(call: Call, connection: Connection) -> Reply:
 
 
 async def _mode(connection: Connection, group_id: str) -> dict[str, Any]:
-    budget = await repairs.mode(connection, group_id)
-    return {"repair": {"continuous": budget is not None, **_budget_view(budget or Budget())}}
+    return {"repair": _MODE.show(await repairs.mode(connection, group_id))}
 
 
-@routes.get(_GROUP + "/repair", since=FIRST, rule=WATCH, owned=True, response=_MODE)
+@routes.get(_GROUP + "/repair", since=FIRST, rule=WATCH, owned=True, response=_MODE.one("repair"))
 async def show_mode(call: Call, connection: Connection) -> Reply:
     """Show whether a group is mended whenever an audit finds it broken."""
     return await _mode(connection, (await server_groups.find(call, connection, WATCH)).id)
@@ -230,7 +235,7 @@ async def show_mode(call: Call, connection: Connection) -> Reply:
     rule=REPAIR,
     owned=True,
     body=thing({"repair": thing({"continuous": {"type": "boolean"}}, BUDGET)}),
-    response=_MODE,
+    response=_MODE.one("repair"),
 )
 async def set_mode(call: Call, connection: Connection) -> Reply:
     """Mend a group whenever an audit finds it broken, or no longer; off unless asked for."""
