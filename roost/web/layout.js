@@ -29,6 +29,7 @@ export function keyOf(aggregate) {
  * @param {number} width
  */
 function hostSizes(open, width) {
+  if (!open) return [{ w: 58, h: 38 }];
   if (open > 400) return [{ w: 20, h: 20 }];
   if (open > 64) return [{ w: 40, h: 40 }];
   const heights = width > 600 ? [62, 76, 92, 108, 126, 144] : [38];

@@ -59,8 +59,7 @@ export class Looks {
       const place = free(id, taken);
       if (before.has(id) && place !== undefined) this.version++;
       if (place === undefined) this._places.delete(id);
-      else this._places.set(id, place);
-      taken.add(place);
+      else this._places.set(id, place), taken.add(place);
     }
     this._remember();
   }
@@ -90,6 +89,7 @@ export class Looks {
 
 /** The look that a group would have alone, or the next that is free. @param {string} id @param {Set<any>} taken */
 function free(id, taken) {
+  if (taken.size >= LOOKS.length) return undefined;
   const wanted = parseInt(id.slice(0, 8), 16) % HUES || 0;
   for (let first = 0; first < LOOKS.length; first += HUES) {
     for (let step = 0; step < HUES; step++) {

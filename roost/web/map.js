@@ -10,6 +10,8 @@ import { count } from "./words.js";
 /** @typedef {{name: string, has: (server: any) => boolean, counted?: boolean}} Emphasis */
 
 const GHOSTS = "where it would go";
+/** The layer of the hosts. */
+const HOSTS = 2;
 /** As wide as a letter is, and as tall as a host must be to say its name. */
 const LETTER = 6.4;
 const LABELLED = 62;
@@ -60,15 +62,20 @@ export class FleetMap {
     /** How it was laid out when last drawn, and for which room. */
     this._laid = layout([], 1, 1);
     this._room = "";
-    /** What is drawn of each aggregate. @type {WeakMap<Aggregate, string>} */
+    /** What is drawn of each aggregate and host. @type {WeakMap<any, string>} */
     this._signatures = new WeakMap();
+    /** Which looks the marks were drawn with. */
+    this._looks = looks.version;
     /** @type {Map<string, {node: SVGElement, signature: string, box: Box}>} */
     this._tiles = new Map();
     this._layers = ["zones", "aggregates", "hosts", "arrows"].map((name) => svg("g", { class: name }));
-    this.svg = svg("svg", { class: "map", role: "group", "aria-label": "Map of the fleet" }, defs(), ...this._layers);
+    this.svg = svg("svg", { class: "map", role: "group", "aria-label": "Map of the fleet", height: 1 }, defs(), ...this._layers);
     this._card = html("div", { class: "hover", hidden: true, "aria-hidden": "true" });
     this._nothing = html("p", { class: "muted", hidden: true }, "There is nothing on the map yet. Servers appear here as they are booted.");
-    this.node = html("div", { class: "map-frame" }, this._nothing, this.svg, this._card);
+    // As tall as the map. Were it the drawing itself, the browser would lay out all tiles anew whenever one opens.
+    this._sheet = html("div", {}, this.svg);
+    this._width = 0;
+    this.node = html("div", { class: "map-frame" }, this._nothing, this._sheet, this._card);
     this.svg.addEventListener("click", (event) => this._clicked(event));
     this.svg.addEventListener("keydown", (event) => this._typed(/** @type {KeyboardEvent} */ (event)));
     this.svg.addEventListener("pointermove", (event) => this._hovered(/** @type {PointerEvent} */ (event)));
@@ -94,7 +101,14 @@ export class FleetMap {
     if (this._emphasis?.name === emphasis?.name) return;
     this._emphasis = emphasis;
     this.svg.classList.toggle("counted", Boolean(emphasis?.counted));
-    this._drawHosts(new Set());
+    this.svg.classList.toggle("emphasised", Boolean(emphasis));
+    for (const mark of this.svg.querySelectorAll(".mark.meant")) mark.classList.remove("meant");
+    if (!emphasis) return;
+    for (const { key, host } of this._laid.hosts) {
+      for (const { id } of host.servers.filter(emphasis.has)) {
+        this._tiles.get(`${HOSTS} ${key}`)?.node.querySelector(`[data-server="${id}"]`)?.classList.add("meant");
+      }
+    }
   }
 
   /**
@@ -109,6 +123,14 @@ export class FleetMap {
     this.draw();
   }
 
+  /** A copy of the drawing that stands for itself. */
+  copy() {
+    const copy = /** @type {Element} */ (this.svg.cloneNode(true));
+    const [width, height] = [this._width, this._laid.height];
+    set(copy, { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width} ${height}`, width, height });
+    return copy;
+  }
+
   _roomNow() {
     return `${this.node.clientWidth} ${this.node.clientHeight}`;
   }
@@ -120,7 +142,9 @@ export class FleetMap {
     if (!width) return;
     const found = layout([...this._aggregates, ...this._ghosts()], width, this.node.clientHeight);
     this._laid = found;
-    set(this.svg, { viewBox: `0 0 ${width} ${found.height}`, width, height: found.height });
+    this._sheet.style.height = `${found.height}px`;
+    if (this._width !== width) set(this.svg, { width });
+    this._width = width;
     set(this._nothing, { hidden: found.aggregates.length > 0 });
     const kept = new Set();
     for (const zone of found.zones) this._put(kept, 0, `zone ${zone.name}`, zone.box, zone.name, () => drawZone(zone));
@@ -141,18 +165,19 @@ export class FleetMap {
   /** Draw the hosts of the open aggregates, and the servers on them. @param {Set<string>} kept */
   _drawHosts(kept) {
     const nameOf = (/** @type {string} */ id) => this._groups.get(id)?.name;
+    if (this._looks !== looks.version) for (const tile of this._tiles.values()) tile.signature = "";
+    this._looks = looks.version;
     for (const { key, host, aggregate, box } of this._laid.hosts) {
-      const signature = JSON.stringify([host, this._emphasis?.name, looks.version]);
-      this._put(kept, 2, key, box, signature, () => drawHost(host, titleOf(aggregate), box, this._emphasis, nameOf));
+      this._put(kept, HOSTS, key, box, this._signatureOf(host), () => drawHost(host, titleOf(aggregate), box, this._emphasis, nameOf));
     }
   }
 
-  /** @param {Aggregate} aggregate */
-  _signatureOf(aggregate) {
-    const known = this._signatures.get(aggregate);
+  /** What is drawn of an aggregate or of a host. @param {any} place */
+  _signatureOf(place) {
+    const known = this._signatures.get(place);
     if (known !== undefined) return known;
-    const signature = JSON.stringify([this._scope, { ...aggregate, hosts: Boolean(aggregate.hosts) }]);
-    this._signatures.set(aggregate, signature);
+    const signature = JSON.stringify("zone" in place ? [this._scope, { ...place, hosts: Boolean(place.hosts) }] : place);
+    this._signatures.set(place, signature);
     return signature;
   }
 
@@ -502,10 +527,9 @@ function marks(servers, box, emphasis, nameOf) {
  * @param {(groupId: string) => string|undefined} nameOf
  */
 function mark(server, x, y, size, emphasis, nameOf) {
-  const apart = emphasis !== null && !emphasis.has(server);
   const still = ["active", "stopped", "paused", "suspended", "shelved", "resized"].includes(server.state);
   const { hue, form } = looks.of(server.server_group_id);
-  const kind = ["mark", hue, form, server.violates && "broken", apart && "faded"];
+  const kind = ["mark", hue, form, server.violates && "broken", emphasis?.has(server) && "meant"];
   kind.push(server.state === "error" && "failed", !still && server.state !== "error" && "moving");
   const group = server.server_group_id && nameOf(server.server_group_id);
   const facts = [server.name, server.state, group && `group ${group}`, server.violates && "breaks a rule"];

@@ -255,8 +255,7 @@ function groupLink(fleet, groupId) {
 /** Hand out the map as a file, with its colours. @param {import("./map.js").FleetMap} map */
 async function saveMap(map) {
   const style = await (await fetch("/web/style.css")).text();
-  const copy = /** @type {Element} */ (map.svg.cloneNode(true));
-  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  const copy = map.copy();
   const look = document.createElementNS("http://www.w3.org/2000/svg", "style");
   look.textContent = style;
   copy.prepend(look);
