@@ -1,6 +1,6 @@
 """The audit: what is broken in one group, as the reader may see it, and what is wrong anywhere, for the operator.
 
-The engine looks again and again. A rule that it finds broken for the first time is written down with the time, logged,
+The engine audits repeatedly. A rule that it finds broken for the first time is written down with the time, logged,
 counted, and sent as a notification.
 """
 
@@ -38,7 +38,7 @@ EVENT = "server_group.violation"
 
 
 class FindingKind(StrEnum):
-    """What an audit finds. The codes are public: once set, they are set."""
+    """What an audit finds. The codes are public and do not change."""
 
     HOST_TWICE_IN_SCOPE = "host_twice_in_scope"
     RULE_BROKEN = "rule_broken"
@@ -104,8 +104,8 @@ async def since(connection: AsyncConnection, group_ids: Iterable[str] | None = N
 
 
 async def audit_all(connection: AsyncConnection, tell: Callable[[str], None] = lambda _: None) -> list[Finding]:
-    """Audit every host and every group, as they were at one moment, in as many queries for many as for few.
-    `tell` hears how far it has come."""
+    """Audit every host and every group, as they were at one moment, in as many queries for many as for few. `tell` is
+    called with the progress."""
     await connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
     return await _findings(connection, await Violations(LiveFleet(), tell).now(connection))
 
@@ -120,7 +120,7 @@ def _finding(broken: BrokenRule) -> Finding:
 
 
 async def _hosts_twice(connection: AsyncConnection) -> list[Finding]:
-    """The database does not allow it; this finds what happened behind its back."""
+    """The database does not allow it; this finds what bypassed its constraints."""
     inside = sa.func.array_agg(aggregates.c.id)
     query = (
         sa.select(hosts.c.name, scopes.c.name.label("scope"), inside.label("aggregates"))
@@ -142,7 +142,7 @@ async def _hosts_twice(connection: AsyncConnection) -> list[Finding]:
 
 
 async def _members_lost(connection: AsyncConnection) -> list[Finding]:
-    """Members that were deleted, or whose host was: again, what happened behind the database's back."""
+    """Members that were deleted, or whose host was: again, what bypassed the constraints."""
     query = (
         sa.select(servers.c.id, servers.c.group_id)
         .outerjoin(server_groups, server_groups.c.id == servers.c.group_id)

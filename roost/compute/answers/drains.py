@@ -40,7 +40,7 @@ async def begin(
     moves = [move for each in found for move in each.outcome.moves]
     whole = not any(each.outcome.stranded for each in found)
     async with scheduler.database.begin() as connection:
-        # Of two who begin at the same time, the second waits here, and finds the first.
+        # Of two drains that begin at the same time, the second waits here and then finds the first.
         await hold(connection, AdvisoryLock.DRAINS)
         await _check(connection, place)
         named = place.scope, place.identifier

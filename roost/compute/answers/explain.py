@@ -29,7 +29,7 @@ def where(fleet: Fleet, host: int, scopes: Sequence[str]) -> HostPlace:
     return {"host": fleet.name(host), "places": places}
 
 
-# Telling
+# The answer
 
 
 @dataclass(frozen=True, slots=True)

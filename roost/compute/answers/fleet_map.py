@@ -82,7 +82,7 @@ class FleetMap:
     groups: dict[str, tuple[str, str]]
     """The name and the project of each group that a shown server is in."""
     violating: dict[tuple[str, str], int]
-    """By zone and aggregate, in how many broken rules the members inside have a part: of all, shown or not."""
+    """By zone and aggregate, how many broken rules involve members inside: of all aggregates, shown or not."""
 
 
 def _literal(constant: str) -> sa.ColumnElement[str]:
@@ -136,7 +136,7 @@ class MapDivision:
 
 
 def divides(scope: Scope) -> bool:
-    """Whether a map can be drawn by this scope: single hosts are what is inside of all others."""
+    """Whether a map can be drawn by this scope: single hosts are inside the aggregates of all others."""
     return scope.name != HOST
 
 
@@ -213,7 +213,7 @@ def _share(used: int, total: int) -> float:
 
 
 def _breaches(live: LiveFleet, scope: Scope, broken: Iterable[BrokenRule]) -> Counter[tuple[str, str]]:
-    """In how many broken rules the members inside each aggregate have a part."""
+    """How many broken rules involve members inside each aggregate."""
     found: Counter[tuple[str, str]] = Counter()
     for each in broken:
         touched = set()

@@ -25,7 +25,7 @@ from roost.store.uuids import is_uuid
 Column = sa.ColumnElement[Any]
 
 _RANKED = 200
-"""How many that are found each way are ranked."""
+"""How many of the rows that each way finds are ranked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ListWalk:
     link: Column
     keys: tuple[Column, ...]
     private: tuple[Column, ...] = ()
-    """What else to sort by for operators: others are not to learn it from the order."""
+    """What else to sort by for operators: others must not be able to infer it from the order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +402,7 @@ async def ids(connection: AsyncConnection, request: ListRequest, page: PageReque
 
 
 async def rows_of(connection: AsyncConnection, request: ListRequest, ids: Sequence[RowId]) -> list[ListRow]:
-    """All columns of these rows, as far as there still are such."""
+    """All columns of those of these rows that still exist."""
     columns = request.kind.shown(request.project_id is None)
     rows = {row["id"]: row for row in await _rows(connection, request.kind, columns, ids)}
     return [rows[each] for each in ids if each in rows]
@@ -417,7 +417,7 @@ async def _valued(
 ) -> list[RowId]:
     """Which rows are on a page that is sorted by a column of few values."""
     kind = request.kind
-    # As often as there are values: the least that is greater than the last, which an index has.
+    # One step for each value: the smallest that is greater than the last, which an index finds.
     least = sa.func.min(values.column)
     found = sa.select(least.label("value")).cte(recursive=True)
     greater = sa.select(least).where(values.column > found.c.value).correlate(found).scalar_subquery()

@@ -30,7 +30,7 @@ from roost.store.tables.servers import servers
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much may be moved: in all (None: whatever it takes), at once, and after how many seconds of rest."""
+    """How much may be moved: in all (None: no limit), at once, and after how many seconds of rest."""
 
     max_moves: int | None = None
     max_parallel: int = 1
@@ -85,8 +85,8 @@ def planned_move(fleet: Fleet, server_id: str, source: int, target: int, scopes:
 
 
 async def _held_by_nova(connection: AsyncConnection, group_id: str) -> set[str]:
-    """The members that also Nova's own affinity group has: its filter keeps them on the hosts where some of them are.
-    While these are several, they may move between them."""
+    """The members that are also in Nova's own affinity group: Nova's filter keeps them on the hosts where some of them
+    are. While there are several such hosts, members may move between them."""
     own = servers.c.hints["group"].astext == group_id
     query = sa.select(servers.c.id, servers.c.host_id).where(servers.c.group_id == group_id, own)
     rows = (await connection.execute(query)).all()
@@ -192,7 +192,7 @@ async def stop(connection: AsyncConnection, repair: Repair) -> None:
 
 
 async def pause(connection: AsyncConnection, repair: Repair, paused: bool) -> None:
-    """Start no further move until it is to go on; those under way end."""
+    """Pause a repair, or let it go on; moves under way end."""
     await _change(connection, repair, paused=paused)
 
 
@@ -208,7 +208,7 @@ async def _change(connection: AsyncConnection, repair: Repair, **values: str | b
 async def keep_repaired(
     connection: AsyncConnection, group_id: str, continuous: bool, budget: Budget, actor: Actor
 ) -> None:
-    """Mend a group whenever it is found broken, or no longer."""
+    """Turn continuous repairs of a group on or off."""
     if not continuous:
         await connection.execute(continuous_repairs.delete().where(continuous_repairs.c.group_id == group_id))
         return
@@ -218,7 +218,7 @@ async def keep_repaired(
 
 
 async def mode(connection: AsyncConnection, group_id: str) -> Budget | None:
-    """Within which budget a group is kept repaired; None if it is not."""
+    """The budget for continuous repairs of a group; None if they are off."""
     query = sa.select(continuous_repairs).where(continuous_repairs.c.group_id == group_id)
     row = (await connection.execute(query)).one_or_none()
     return None if row is None else Budget(row.max_moves, row.max_parallel, row.cooldown)

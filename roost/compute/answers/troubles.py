@@ -16,7 +16,7 @@ from roost.store.tables.history import happenings
 from roost.store.tables.servers import outbox, servers
 
 MOST = 100
-"""So many of a kind are listed; all are counted."""
+"""How many of a kind are listed; all are counted."""
 
 _RECENTLY = timedelta(days=1)
 _LATE = timedelta(minutes=5)

@@ -26,7 +26,7 @@ from roost.store.tables.servers import server_groups, servers
 _AT_A_TIME = 1000
 _BETWEEN_PAUSES = 20
 
-# Numbers are never given twice and versions only rise, so where these are the same no group came, went or changed.
+# Numbers are never reused and versions only rise, so where these are the same no group was added, removed or changed.
 _STATE = sa.select(
     sa.func.count(), sa.func.max(server_groups.c.number), sa.func.sum(server_groups.c.version)
 ).select_from(server_groups)
@@ -163,7 +163,7 @@ class Violations:
 
     live: LiveFleet
     tell: Callable[[str], None] = lambda _: None
-    """Hears how many groups have been audited."""
+    """Called with how many groups have been audited."""
     _groups: dict[str, _AuditedBefore] = field(default_factory=dict)
     _generation: int = -1
     _state: _GroupsState | None = None

@@ -1,8 +1,8 @@
 """Which of the hosts that a nova-scheduler offers may take a member of a group, decided over all of them and reserved.
 
 A decision is made on the group and the fleet as they were at one moment, without a lock, and reserved with the version
-of the group and the generation of the fleet. Where one of them has changed since, everything is decided
-again: what is reserved was true when it was reserved, however many schedulers are at work.
+of the group and the generation of the fleet. Where one of them has changed since, everything is decided again: a
+reservation is valid when it is made, however many schedulers are at work.
 
 What is reserved is a place: the best host, and with it every host that lies in the same aggregates of all scopes that
 the hard rules count in. Whichever of them Nova takes, the rules hold.
@@ -40,7 +40,7 @@ _SECONDS = 30.0
 _TURNS = [asyncio.Lock() for _ in range(64)]
 """Servers of the same group take turns in a process, instead of overtaking each other."""
 _MOST = 2**40
-"""More than any host has of anything; it can be counted with, without an overflow."""
+"""More than any host has of anything, and small enough to add up without an overflow."""
 
 FAILED_BUILDS = "failed_builds"
 COLUMNS = (*(f"{name}_{part}" for name in Resources._fields for part in ("total", "used")), FAILED_BUILDS)
@@ -110,7 +110,7 @@ class GroupChooser:
     settings: Settings
     live: LiveFleet
     read_group: Callable[[str], Awaitable[None]] | None = None
-    """Looks again where the members of a group are, before a scheduler hears that there is no place for another."""
+    """Reads again where the members of a group are, before a scheduler is refused a place for another."""
 
     async def choose(self, wanted: Wanted, offered: Offered) -> Choice:
         """Choose and reserve. Raises `NotFound` where no group of Roost's binds the server."""
@@ -228,7 +228,7 @@ def _request(wanted: Wanted, group: Snapshot, fleet: Fleet, indexes: Ints) -> Re
             if index is not None:
                 members.add(index, partition=group.partitions.get(member))
     return Request(
-        # That each host has room for one is Placement's business, and settled; for several it has to be counted.
+        # Placement has made sure that each host has room for one; for several it has to be counted.
         wanted.resources if wanted.count > 1 else Resources(),
         wanted.count,
         group.rules,
@@ -247,7 +247,7 @@ def _own_place(wanted: Wanted, group: Snapshot) -> HeldPlace | None:
 
 
 def _order(wanted: Wanted, group: Snapshot, stage: _Stage, decision: Decision) -> Order:
-    """A place on the host that came first, or word that there was none."""
+    """An order for the host that ranked first, or one which says that there was none."""
     written = record(decision, stage.where)
     return Order(
         instance_id=wanted.instance_id,

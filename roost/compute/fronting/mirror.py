@@ -1,7 +1,7 @@
 """Nova's hosts, aggregates, groups and members in Roost's own tables: whatever reads those works on a real cloud.
 
-Each function takes what Nova says and writes what is different, in the caller's transaction. Roost's own words stand:
-a group's rules and scopes, and who was made a member, or no member, by hand.
+Each function takes what Nova says and writes what is different, in the caller's transaction. What Roost adds is kept: a
+group's rules and scopes, and which members were added or removed by hand.
 """
 
 import logging
@@ -55,8 +55,8 @@ async def take_turn(connection: AsyncConnection) -> None:
 
 
 async def hold_off(connection: AsyncConnection) -> None:
-    """None of Nova's groups is written until this transaction ends: what it makes or deletes on both sides is not
-    mistaken for something that others did."""
+    """Keep others from taking over Nova's groups until this transaction ends: what it makes or deletes on both sides
+    must not be mistaken for something that others did."""
     await hold(connection, AdvisoryLock.MIRROR, shared=True)
     await database.patient(connection)
 
@@ -115,7 +115,7 @@ class NovaGroup:
 
 @dataclass(frozen=True, slots=True)
 class NovaServer:
-    """A server of Nova's, as far as its group cares."""
+    """What a group has to know of a server of Nova's."""
 
     id: str
     name: str
@@ -127,8 +127,7 @@ class NovaServer:
     task_state: str | None
     launched_at: datetime | None
     settled: bool
-    """Whether it is where it is, and nowhere else: neither being made, nor moving, nor waiting for its move to be
-    confirmed."""
+    """Whether it is on one host only: neither being made, nor moving, nor waiting for its move to be confirmed."""
     zone: str | None = None
     """The zone that it was asked for in, and that Nova does not let it leave; None also where Nova does not say."""
     place: str | None = None
@@ -151,7 +150,7 @@ async def check_cloud(connection: AsyncConnection, all_hosts: Sequence[NovaHost]
 async def put_inventory(
     connection: AsyncConnection, all_hosts: Sequence[NovaHost], all_aggregates: Sequence[NovaAggregate]
 ) -> None:
-    """Every host and every aggregate that there is; whose turn it is has read them."""
+    """Store every host and every aggregate, which the engine whose turn it is has read."""
     changed = await _put_hosts(connection, all_hosts)
     changed |= await _put_aggregates(connection, all_aggregates)
     await host_changed(connection, changed)
@@ -208,7 +207,7 @@ async def _lose_hosts(connection: AsyncConnection, host_ids: Collection[int]) ->
 
 
 async def forget_hosts_but(connection: AsyncConnection, names: Collection[str]) -> list[str]:
-    """Delete the hosts that have none of these names, whatever is on them; how they were called."""
+    """Delete the hosts that have none of these names, whatever is on them; returns their names."""
     gone = {row.id: row.name for row in await connection.execute(sa.select(hosts).where(hosts.c.name.not_in(names)))}
     await host_changed(connection, await _forget_hosts(connection, gone.keys()))
     return sorted(gone.values())
@@ -280,7 +279,7 @@ def _undisputed(
     wanted: Iterable[NovaAggregate], scope_ids: Mapping[str, int], host_ids: Mapping[str, int]
 ) -> dict[int, set[int]]:
     """The hosts of each aggregate, without those that another one of the same scope has too: Nova lets that happen, and
-    there is no telling which of the two to count."""
+    it is unclear which of the two counts."""
     everywhere = Counter((each.scope, name) for each in wanted for name in each.hosts if each.scope)
     disputed = {key for key, times in everywhere.items() if times > 1}
     for scope, name in sorted(disputed, key=str):
@@ -292,7 +291,7 @@ def _undisputed(
 
 
 async def _forget_aggregates(connection: AsyncConnection, gone: Collection[int]) -> None:
-    """Those that a group targets are kept, empty: no host can be inside what is no more."""
+    """Those that a group targets are kept without hosts: nothing can be inside an aggregate that is gone."""
     query = sa.select(server_group_policies.c.aggregate_id).where(server_group_policies.c.aggregate_id.in_(gone))
     targeted = set(await connection.scalars(query))
     await connection.execute(aggregates.delete().where(aggregates.c.id.in_(set(gone) - targeted)))
@@ -490,7 +489,7 @@ async def _put_server(
 async def _follow(
     connection: AsyncConnection, server: NovaServer, group_id: str | None, host_ids: Mapping[str, int]
 ) -> bool:
-    """Follow a server from now on; not so where a scheduler has just reserved a place for it, which then stands."""
+    """Follow a server from now on, unless a scheduler has just reserved a place for it, which then stands."""
     host_id = host_ids.get(server.host or "")
     values = {
         "id": server.id,

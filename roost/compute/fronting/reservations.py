@@ -65,7 +65,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A place to reserve, as decided on a version and a generation; without a host, word that there was none."""
+    """A place to reserve, as decided on a version and a generation; without a host, it says that there was none."""
 
     instance_id: str
     project_id: str
@@ -91,11 +91,11 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """The order was decided on what is no longer so; nothing was done."""
+    """The order was decided on an outdated state; nothing was done."""
 
 
 async def adopted(connection: AsyncConnection) -> list[str]:
-    """The servers that are members of groups, and of which Nova does not know that they are."""
+    """The members of groups that Nova does not know to be members."""
     unknown = servers.c.hints["group"].astext.is_distinct_from(sa.cast(servers.c.group_id, sa.Text))
     return list(await connection.scalars(sa.select(servers.c.id).where(servers.c.group_id.is_not(None), unknown)))
 
@@ -111,11 +111,11 @@ async def show(connection: AsyncConnection, group_id: str) -> Snapshot:
 
 async def reserve(connection: AsyncConnection, settings: Settings, group_id: str, order: Order) -> Reserved | Stale:
     """Take the place that an order names, unless the group or the fleet is not what the order was decided on. Raises
-    `NotFound` where the group binds the server no more."""
+    `NotFound` where the group no longer binds the server."""
     server = await _server(connection, order.instance_id, lock=True)
     version = (await claims.lock_groups(connection, [group_id])).get(group_id)
     if server is None and version is not None:
-        # Adding a member locks the group: whatever came in between is there now.
+        # Adding a member locks the group: whatever was committed in between can be read now.
         server = await _server(connection, order.instance_id)
     if version is None or (server is not None and server.group_id != group_id):
         raise groups.missing(group_id)
@@ -155,7 +155,7 @@ async def hold(connection: AsyncConnection, group_id: str, places: Sequence[tupl
 
 
 async def give_up(connection: AsyncConnection, tokens: Sequence[str]) -> None:
-    """Hold these places no longer: their servers are not wanted, though Nova may still make them."""
+    """Release these places: their servers are not wanted, though Nova may still make them."""
     mine = planned_places.c.token.in_(tokens)
     await connection.execute(planned_places.update().where(mine).values(given_up=True))
 
@@ -167,8 +167,8 @@ async def given_up(connection: AsyncConnection) -> set[str]:
 
 
 async def occupy(connection: AsyncConnection, server_id: str, host_ids: Iterable[int | None]) -> bool:
-    """Let a server have a place on exactly these hosts; says whether that changed anything. What it takes of them is
-    Nova's business, and not counted here."""
+    """Let a server have a place on exactly these hosts; says whether that changed anything. Nova counts what it takes
+    of them."""
     wanted = [host_id for host_id in host_ids if host_id is not None]
     own = claims_table.c.server_id == server_id
     gone = claims_table.delete().where(own, claims_table.c.host_id.not_in(wanted)).returning(claims_table.c.host_id)
@@ -199,7 +199,7 @@ async def _server(connection: AsyncConnection, server_id: str, *, lock: bool = F
 
 
 async def _insert(connection: AsyncConnection, group_id: str, order: Order) -> _Member:
-    """The server as far as it is known before Nova has made it."""
+    """What is known of the server before Nova has made it."""
     values = {
         "id": order.instance_id,
         "project_id": order.project_id,

@@ -39,7 +39,7 @@ async def add(
 
 
 async def remove(connection: AsyncConnection, settings: Settings, group: Group, server_id: str) -> Group:
-    """Make a server a member no more; it stays where it is."""
+    """Take a server out of its group; it stays where it is."""
     server = await _lock_server(connection, group, server_id)
     await groups.lock(connection, group.id)
     if server.group_id != group.id:

@@ -1,7 +1,7 @@
 """Aggregates: sets of hosts, some of which name an availability zone or belong to a policy scope.
 
 Every change locks the aggregate first and then its hosts in the order of their ids, so that changes queue and do not
-deadlock. Whether hosts may be together is left to the constraints of the tables; here, a violation gets its words.
+deadlock. The constraints of the tables decide whether hosts may be together; this module words the refusals.
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -27,7 +27,7 @@ from roost.turns import spread
 ZONE = "availability_zone"
 """The metadata key that names the zone of an aggregate's hosts."""
 SCOPE = "policy_scope"
-"""The metadata key that names the policy scope which an aggregate belongs to."""
+"""The metadata key that names the policy scope of an aggregate."""
 
 _LARGEST_ID = 2**31 - 1
 _ONE_ZONE = "fk_aggregate_hosts_host_id_zone"
@@ -293,7 +293,7 @@ async def _move(
 async def _placing(
     connection: AsyncConnection, change: _Change, aggregate_id: int, host_ids: Collection[int], zone: str, scope_id: int
 ) -> AsyncIterator[None]:
-    """Change where hosts belong, and put into words what the database refuses."""
+    """Change where hosts belong, and explain what the database refuses."""
     try:
         async with connection.begin_nested():
             yield

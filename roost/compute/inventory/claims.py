@@ -3,7 +3,7 @@
 Room is given back in two steps: what a claim holds is written down first, which locks no host; then, as the last thing
 of a transaction, `give_back` locks groups and hosts and lets the room go in one round trip.
 
-Every transaction that changes claims or groups locks in this order, so that none wait in a circle: scopes, servers,
+Every transaction that changes claims or groups locks in this order, so that there are no deadlocks: scopes, servers,
 project usage (only to check a limit), groups, hosts, shards of usage; several of a kind in the order of their keys.
 """
 
@@ -26,7 +26,7 @@ from roost.store.tables.servers import claims as claims_table
 from roost.store.tables.servers import server_groups, usage_shards
 
 ATTEMPTS = 30
-"""How often one who loses to others tries again."""
+"""How often a transaction that lost a race is tried again."""
 _LOCK_NOT_AVAILABLE = "55P03"
 
 
@@ -41,7 +41,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class FreedRoom:
-    """Room of a host that is no longer claimed; less than nothing where a claim has grown."""
+    """Room of a host that is no longer claimed; negative where a claim has grown."""
 
     host_id: int
     resources: Resources
@@ -87,7 +87,7 @@ _FREE = tuple(hosts.c[name] - hosts.c[f"{name}_used"] for name in Resources._fie
 async def lock_hosts(
     connection: AsyncConnection, host_ids: Iterable[int], *, wait: bool = True
 ) -> dict[int, LockedHost]:
-    """The hosts as they are, and stay until this transaction ends.
+    """Lock hosts until this transaction ends, and read them.
 
     A transaction that holds hosts already must not `wait` for more, out of order: it gets an error (see `lost_race`)
     and starts again.
@@ -107,7 +107,7 @@ def lost_race(error: BaseException) -> bool:
 
 
 async def lock_groups(connection: AsyncConnection, group_ids: Iterable[str]) -> dict[str, int]:
-    """The versions of these groups, which stay as they are until this transaction ends."""
+    """Lock these groups until this transaction ends; returns their versions."""
     wanted = set(group_ids)
     if not wanted:
         return {}
@@ -133,7 +133,7 @@ async def take(connection: AsyncConnection, claims: Sequence[Claim]) -> None:
 
 
 async def resize(connection: AsyncConnection, claims: Sequence[Claim]) -> list[FreedRoom]:
-    """Make claims larger or smaller: by how much their hosts have more room."""
+    """Make claims larger or smaller; returns how much more room their hosts have."""
     if not claims:
         return []
     rows = [{"server_id": claim.server_id, "host_id": claim.host_id, **claim.resources._asdict()} for claim in claims]
@@ -174,7 +174,7 @@ async def held_by(connection: AsyncConnection, server_id: str) -> list[int]:
 
 
 async def lock_usage(connection: AsyncConnection, project_id: str) -> Usage:
-    """What a project uses now. No other transaction that checks a limit goes on before this one ends."""
+    """What a project uses now. Other transactions that check a limit wait until this one ends."""
     await connection.execute(_ENSURE_USAGE, {"project_id": project_id})
     await connection.execute(_LOCK_USAGE, {"project_id": project_id})
     return await usage(connection, project_id)
@@ -187,7 +187,7 @@ async def usage(connection: AsyncConnection, project_id: str) -> Usage:
 
 
 async def count_usage(connection: AsyncConnection, changes: Mapping[str, Usage]) -> None:
-    """Add (or, negative, take off) what projects use, without waiting for others that do the same."""
+    """Add to what projects use (or subtract, if negative), without waiting for others that do the same."""
     rows = [{"project_id": project, **asdict(usage)} for project, usage in sorted(changes.items()) if usage != NOTHING]
     if rows:
         await connection.execute(_COUNT_USAGE, {"rows": rows})

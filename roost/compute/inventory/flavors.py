@@ -109,7 +109,7 @@ async def index(
 
 
 async def describe(connection: AsyncConnection, flavor_id: str, description: str | None) -> Flavor:
-    """Change what a flavor says of itself."""
+    """Change the description of a flavor."""
     query = flavors.update().where(flavors.c.id == flavor_id).values(description=description).returning(*_COLUMNS)
     row = (await connection.execute(query)).one_or_none()
     if row is None:
@@ -159,7 +159,7 @@ async def allow(connection: AsyncConnection, flavor_id: str, project_id: str) ->
 
 
 async def disallow(connection: AsyncConnection, flavor_id: str, project_id: str) -> None:
-    """Let a project no longer use a private flavor."""
+    """Stop a project from using a private flavor."""
     of_both = (flavor_access.c.flavor_id == flavor_id, flavor_access.c.project_id == project_id)
     if (await connection.execute(flavor_access.delete().where(*of_both))).rowcount == 0:
         raise NotFound(f"Flavor access not found for {flavor_id} / {project_id} combination.")
@@ -181,13 +181,14 @@ class FlavorSize(Protocol):
 
 
 def resources_of(flavor: FlavorSize) -> Resources:
-    """What a server of this flavor takes of a host."""
+    """What a server of this flavor takes up on a host."""
     return Resources(flavor.vcpus, flavor.memory_mb, flavor.disk_gb + flavor.ephemeral_gb)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFlavor:
-    """A flavor as a server keeps it, whatever becomes of the flavor. A mirrored server of Nova's has only its size."""
+    """A server's own copy of a flavor, which later changes to the flavor do not affect. A mirrored server of Nova's has
+    only its size."""
 
     vcpus: int = 0
     memory_mb: int = 0
@@ -215,7 +216,7 @@ class ServerFlavor:
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> "ServerFlavor":
-        """Read what is stored; raises `ValueError` with a sentence if it is not a flavor."""
+        """Read what is stored; raises `ValueError` with a message if it is not a flavor."""
         if not isinstance(data, Mapping) or not data.keys() <= cls.__dataclass_fields__.keys():
             raise ValueError(f"The flavor of a server cannot be read: {data!r}.")
         values: Any = data
@@ -227,7 +228,7 @@ class ServerFlavor:
 
     @property
     def size(self) -> Resources:
-        """What the server takes of a host."""
+        """What the server takes up on a host."""
         return Resources(self.vcpus, self.memory_mb, self.disk_gb)
 
 

@@ -17,7 +17,7 @@ from roost.store.tables.servers import servers
 from roost.turns import spread
 
 DEFAULT_ZONE = "nova"
-"""Where a host is that no aggregate puts anywhere."""
+"""The zone of a host that no aggregate puts into one."""
 
 
 class ComputeHost(NamedTuple):
@@ -81,7 +81,7 @@ async def index(
     if containing is not None:
         conditions.append(hosts.c.name.contains(containing, autoescape=True))
     named = hosts.c.uuid if by_uuid else hosts.c.id
-    # The driver hands over an answer in one step, which takes long if it has many rows: they are read in pieces.
+    # The driver hands over an answer in one step, which is slow for many rows, so they are read in pieces.
     piece = PageRequest(_AT_A_TIME) if page == EVERYTHING else page
     found: list[ComputeHost] = []
     while True:
@@ -102,7 +102,7 @@ async def find(
     service_uuid: str | None = None,
     lock: bool = False,
 ) -> ComputeHost | None:
-    """One host by the name of it that is given; locked against other changes if asked."""
+    """One host, by whichever of its names is given; locked against other changes if asked."""
     given = {"name": name, "id": host_id, "uuid": uuid, "service_uuid": service_uuid}
     query = sa.select(*_COLUMNS).where(*(hosts.c[key] == value for key, value in given.items() if value is not None))
     row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
@@ -110,7 +110,7 @@ async def find(
 
 
 async def servers_on(connection: AsyncConnection, host_ids: Sequence[int]) -> Mapping[int, Sequence[HostedServer]]:
-    """The servers that stand on each of these hosts; a host without any is left out."""
+    """The servers on each of these hosts; a host without any is left out."""
     query = sa.select(servers.c.host_id, servers.c.number, servers.c.id).where(servers.c.host_id.in_(host_ids))
     found: dict[int, list[HostedServer]] = {}
     for row in await connection.execute(query.order_by(servers.c.number)):
@@ -126,7 +126,7 @@ async def statistics(connection: AsyncConnection) -> HostTotals:
 
 
 class HostValues(TypedDict, total=False):
-    """What operators set of a host."""
+    """What operators set on a host."""
 
     enabled: bool
     disabled_reason: str | None
@@ -142,7 +142,7 @@ async def change(connection: AsyncConnection, host_id: int, **values: Unpack[Hos
 
 
 async def disable(connection: AsyncConnection, host_ids: Sequence[int], reason: str) -> None:
-    """Let these hosts take no new servers; those that take none already keep their reason."""
+    """Disable these hosts for new servers; those that are disabled already keep their reason."""
     taking = sa.select(hosts.c.id).where(hosts.c.id.in_(host_ids), hosts.c.enabled).order_by(hosts.c.id)
     found = list(await connection.scalars(taking.with_for_update()))
     change = hosts.update().where(hosts.c.id.in_(found))

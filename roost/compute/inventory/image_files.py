@@ -1,6 +1,6 @@
 """The data of images: one file each, in the folder that all API processes share.
 
-Data is written under another name and gets the image's name in the transaction that makes the image active. So a
+Data is written under a temporary name and gets the image's name in the transaction that makes the image active. So a
 file that a crash left behind belongs to no image, and the sweep removes it.
 """
 
@@ -23,7 +23,7 @@ _FORGOTTEN_SECONDS = 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class ReceivedData:
-    """What came of an upload, under its first name."""
+    """Data that was uploaded, under its temporary name."""
 
     path: Path
     size: int
@@ -34,7 +34,7 @@ class ReceivedData:
 
 @dataclass(frozen=True, slots=True)
 class ImageFiles:
-    """The folder of images; None where the operator has named none."""
+    """The folder of images; None where none is configured."""
 
     folder: Path | None
 
@@ -44,7 +44,7 @@ class ImageFiles:
         return cls(Path(settings.images.folder) if settings.images.folder else None)
 
     async def receive(self, pieces: AsyncGenerator[bytes], most: int) -> ReceivedData:
-        """Write down what comes, no more than `most` bytes of it."""
+        """Store what is uploaded, at most `most` bytes."""
         if self.folder is None:
             raise Invalid("This Roost keeps no image data: its operator has not set [images] folder.")
         path = self.folder / f"{uuid.uuid4()}.part"
@@ -73,7 +73,7 @@ class ImageFiles:
         return ReceivedData(path, size, md5.hexdigest(), sha512.hexdigest())
 
     def keep(self, received: ReceivedData, image_id: str) -> None:
-        """Give what came the name of its image."""
+        """Rename uploaded data to the name of its image."""
         received.path.replace(received.path.with_name(image_id))
 
     def find(self, image_id: str) -> Path | None:
@@ -87,7 +87,7 @@ class ImageFiles:
             (self.folder / image_id).unlink(missing_ok=True)
 
     def sweep(self, known: set[str]) -> int:
-        """Remove what belongs to no image and has not been written to for a day; how many files."""
+        """Remove files that belong to no image and have not been written to for a day; returns how many."""
         if self.folder is None or not self.folder.is_dir():
             return 0
         old = time.time() - _FORGOTTEN_SECONDS

@@ -20,7 +20,7 @@ from roost.store.uuids import is_uuid
 MOST = 128
 """Tags, properties and members that one image can have."""
 STATUSES = ("pending", "accepted", "rejected")
-"""Of the sharing of an image, as its member answers."""
+"""What a member can answer when an image is shared with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class StoredImage:
 
 
 class ImageValues(TypedDict, total=False):
-    """What is said of an image when it is made or changed; what is left out stays as it is."""
+    """What can be set when an image is made or changed; what is left out stays as it is."""
 
     id: str
     name: str
@@ -185,7 +185,7 @@ async def change(connection: AsyncConnection, image: StoredImage, values: ImageV
 
 
 async def complete(connection: AsyncConnection, image: StoredImage, data: ReceivedData, most: int) -> None:
-    """Make an image that waits for its data active. The images of a project take up `most` bytes at most."""
+    """Activate an image that waits for its data. The images of a project take up `most` bytes at most."""
     await hold(connection, f"images of {image.project_id}")
     if data.size > await room(connection, image.project_id, most):
         raise TooLarge(f"The images of a project may take up {most} bytes altogether.")
@@ -242,12 +242,12 @@ async def share(connection: AsyncConnection, image: StoredImage, member_id: str)
 
 
 async def answer(connection: AsyncConnection, image: StoredImage, member_id: str, status: str) -> ImageMember:
-    """Note what a member makes of an image that is shared with it."""
+    """Record a member's answer to the sharing of an image."""
     mine = image_members.c.image_id == image.id, image_members.c.member_id == member_id
     answered = image_members.update().where(*mine).values(status=status, updated_at=sa.func.now())
     return ImageMember(**(await connection.execute(answered.returning(image_members))).one()._mapping)
 
 
 async def unshare(connection: AsyncConnection, image: StoredImage, member_id: str) -> None:
-    """Share an image with a project no longer."""
+    """Stop sharing an image with a project."""
     await rows.remove(connection, image_members, image_id=image.id, member_id=member_id)

@@ -1,9 +1,9 @@
 """The fleet as one process knows it: loaded once, then brought up to date by numbered changes.
 
 Where hosts belong (zones, aggregates, up or down) is followed by generation. How much room they have left comes with
-the claims of all processes (`claim_changes`), as it is after each claim, with a version: whatever the order in which
-two counts arrive, the later one stays. What this process has decided on and not yet claimed is reserved, and taken off
-the room that its next decisions see. The claim itself looks at the truth under lock.
+the claims of all processes (`claim_changes`), as it is after each claim, with a version: in whichever order two counts
+arrive, the later one is kept. What this process has decided on and not yet claimed is reserved, and taken off the room
+that its next decisions see. The claim itself checks the database under lock.
 """
 
 import asyncio
@@ -40,11 +40,12 @@ _NOTHING_YET = 1 << 62
 Room = tuple[int, int, int, int, int]
 """A host's id, the version of its room, and how much is used of each resource."""
 Joined = tuple[str, int, list[tuple[int, int | None, int]], list[tuple[str, int]]]
-"""A group's id, its version after the claim, where how many members came, with their partition, and of which users."""
+"""A group's id, its version after the claim, how many members came to each host and partition, and how many each user
+made."""
 
 
 class Unseen(TypedDict):
-    """From where on changes are new to a process."""
+    """Which changes are new to a process."""
 
     generation: int
     seen: int
@@ -60,7 +61,7 @@ class ClaimNews(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class FleetHost:
-    """What a decision needs to know of a host beside the columns."""
+    """What a decision needs to know of a host besides the columns."""
 
     id: int
     name: str
@@ -89,13 +90,13 @@ _HOSTS = sa.select(*(hosts.c[name] for name in _StoredHost._fields))
 
 @dataclass(slots=True)
 class LiveFleet:
-    """All hosts, in memory, kept true."""
+    """All hosts, in memory, kept up to date."""
 
     fleet: Fleet = field(default_factory=Fleet)
     generation: int = -1
     feed: Feed = field(default_factory=Feed)
     joined: Callable[[Joined], None] | None = None
-    """Hears of the members that claims added to groups."""
+    """Called with the members that claims added to groups."""
     _hosts: dict[int, FleetHost] = field(default_factory=dict)
     _indexes: dict[int, int] = field(default_factory=dict)
     _memberships: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -113,7 +114,7 @@ class LiveFleet:
         return self._hosts[index]
 
     def indexes(self, host_ids: Iterable[int | None]) -> list[int]:
-        """The places of those of these hosts that there are."""
+        """The places of those of these hosts that are known."""
         found = (self._indexes.get(host_id) for host_id in host_ids if host_id is not None)
         return [index for index in found if index is not None]
 
@@ -143,7 +144,7 @@ class LiveFleet:
         self.fleet.claim(self._indexes[host_id], resources)
 
     def unreserve(self, wanted: Iterable[tuple[int, Resources]], rooms: Iterable[Room] = ()) -> None:
-        """End reservations, for the claim has an answer: with these rooms, if it has won."""
+        """End reservations once the claim has an answer; if it won, `rooms` says what room is left."""
         for host_id, resources in wanted:
             left = _minus(self._reserved[host_id], resources)
             self._reserved[host_id] = left
@@ -157,7 +158,7 @@ class LiveFleet:
         self._settled.set()
 
     async def reservations_ended(self) -> bool:
-        """Wait until some of the reservations that there are have ended; whether there were any."""
+        """Wait until a reservation ends; returns whether there were any."""
         if not self._reserved:
             return False
         self._settled.clear()
@@ -234,13 +235,13 @@ class LiveFleet:
         return not short
 
     async def read_room(self, connection: AsyncConnection) -> None:
-        """Read again how much room every host has left: before a request is refused for lack of it."""
+        """Read again how much room every host has left, before a request is refused for lack of it."""
         for room in await connection.execute(sa.select(*_ROOM)):
             self.put_room(*room)
 
     async def _load(self, connection: AsyncConnection) -> None:
         """Read everything. A host that is known keeps its place in the columns: others may be deciding on it."""
-        # The numbers first: what commits between the reads is then read again, not missed.
+        # The numbers are read first: what commits between the reads is then read again instead of missed.
         generation = await latest_generation(connection)
         self.feed.start(await feed.newest(connection, claim_changes))
         self.generation = -1
@@ -299,7 +300,7 @@ async def memberships(connection: AsyncConnection, host_ids: Collection[int] | N
         scopes, scopes.c.id == aggregate_hosts.c.scope_id
     )
     if host_ids is not None:
-        # Said although the join says it too: the index has only what is in a scope.
+        # The join implies the first condition, but only with it can the partial index be used.
         query = query.where(aggregate_hosts.c.scope_id != 0, aggregate_hosts.c.host_id.in_(host_ids))
     found: dict[int, dict[str, str]] = {}
     for host_id, scope, aggregate_id in await connection.execute(query):
@@ -317,7 +318,7 @@ _ANNOUNCE = claim_changes.insert().from_select(
 
 
 async def announce_claims(connection: AsyncConnection, host_ids: Iterable[int]) -> None:
-    """Say what room these hosts have now, for the processes that keep it in memory."""
+    """Publish what room these hosts have now, for the processes that keep it in memory."""
     changed = sorted(set(host_ids))
     if changed:
         await connection.execute(_ANNOUNCE, {"host_ids": changed})

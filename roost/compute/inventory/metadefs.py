@@ -41,7 +41,7 @@ class MetadefNamespace:
 
 
 class NamespaceValues(TypedDict, total=False):
-    """What is said of a namespace when it is made or changed; its name always is."""
+    """What can be set when a namespace is made or changed; its name always is."""
 
     namespace: str
     project_id: str
@@ -105,14 +105,14 @@ def check_unprotected(row: MetadefNamespace) -> None:
 
 
 async def keep(connection: AsyncConnection, row: MetadefNamespace, column: str, held: Definitions) -> None:
-    """Write all that a locked namespace has of one kind."""
+    """Replace everything of one kind in a locked namespace."""
     if len(held) > MOST:
         raise Invalid(f"A namespace has at most {MOST} of each.")
     await rows.change(connection, table, {column: held}, namespace=row.namespace)
 
 
 async def resource_types(connection: AsyncConnection, viewer: Viewer) -> list[str]:
-    """The names of the resource types that the namespaces which the viewer sees are about."""
+    """The names of the resource types of all namespaces that the viewer sees."""
     named = sa.func.jsonb_object_keys(table.c.resource_types)
     query = sa.select(named).where(_sees(viewer)).distinct().limit(1000)
     return sorted((await connection.scalars(query)).all())

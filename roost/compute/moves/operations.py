@@ -130,7 +130,7 @@ async def _start_resize(
 
 
 async def confirm(connection: AsyncConnection, server: Server, actor: Actor) -> None:
-    """Keep the server where, and as, it was moved or resized to."""
+    """Confirm a move or a resize: the server keeps its new host and flavor."""
     servers.check(server, "confirmResize", frozenset({"resized"}), actor)
     kept = _kept(server)
     await _give_back(connection, server, kept.source, stays=server.host_id)
@@ -140,7 +140,7 @@ async def confirm(connection: AsyncConnection, server: Server, actor: Actor) -> 
 
 
 async def revert(connection: AsyncConnection, server: Server, actor: Actor) -> None:
-    """Put the server back where, and as, it was."""
+    """Revert a move or a resize: the server gets its old host and flavor back."""
     servers.check(server, "revertResize", frozenset({"resized"}), actor)
     kept = _kept(server)
     back: ServerValues = {"host_id": kept.source, "flavor": kept.flavor.to_json()}
@@ -190,7 +190,7 @@ async def _end_resize(
 
 
 async def reset(connection: AsyncConnection, server: Server, vm_state: str) -> None:
-    """Set the state of a server by hand. What was under way with it is over: it keeps its host and its flavor."""
+    """Set the state of a server by hand. Whatever was under way is dropped: it keeps its host and its flavor."""
     held = await claims.held_by(connection, server.id)
     freed = await claims.give_up(connection, [(server.id, host_id) for host_id in held if host_id != server.host_id])
     if server.host_id is not None:

@@ -1,8 +1,8 @@
 """How a repair or a drain is carried out: live migrations, step by step, within its budget.
 
 Every step is a row, and an engine that takes a repair up goes on from what the rows say. A `Mover` moves the servers:
-the embedded cloud starts a migration in the transaction that records it, a Nova is called after that. Each migration
-is scheduled under the group's rules when it starts, so a plan that time has overtaken can fail, but never break a rule.
+the embedded cloud starts a migration in the transaction that records it, a Nova is called after that. Each migration is
+scheduled under the group's rules when it starts, so an outdated plan can fail, but never breaks a rule.
 """
 
 import logging

@@ -55,8 +55,8 @@ class PendingRequest:
 
 
 class SearchNeeded(Exception):
-    """A request cannot be decided in a moment. The search for it takes no part in any transaction: it is made on the
-    fleet and members as they were, and what it finds is checked when it is claimed."""
+    """A request cannot be decided in a moment. The search for it runs outside any transaction, on the fleet and members
+    as they were, and what it finds is checked when it is claimed."""
 
     def __init__(self, pending: PendingRequest, fleet: Fleet, request: Request) -> None:
         super().__init__("the request needs the exact search")
@@ -102,7 +102,7 @@ class Attempt:
 
     @property
     def lacks_room(self) -> bool:
-        """Whether more room somewhere might have made another decision."""
+        """Whether more room somewhere might have led to another decision."""
         decision = self.decision
         if decision is None or len(self.host_ids) == len(self.wanted):
             return False
@@ -137,7 +137,7 @@ class Attempt:
         searched = self.pending.searched
         if searched and still_holds(fleet, searched[-1], request.members):
             return searched[-1]
-        # A refusal is believed once it was found twice: the first time, the room may not have been read again.
+        # A refusal counts only when it was found twice: the first time, the room may not have been read again.
         if len(searched) == _SEARCHES or (len(searched) > 1 and not searched[-1]):
             return quick if quick else searched[-1]
         raise SearchNeeded(self.pending, fleet.snapshot(), request)
@@ -193,6 +193,6 @@ def _booting(host_id: int) -> Transition:
 
 
 def _hostname(name: str, server_id: str) -> str:
-    """A name that a guest can bear: of the server's own where its letters allow it, else of its id."""
+    """A valid host name for the guest: made from the server's name where its letters allow it, else from its id."""
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name.lower())
     return plain.strip("-")[:63].strip("-") or f"server-{server_id}"

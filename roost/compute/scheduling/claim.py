@@ -1,7 +1,7 @@
 """Claiming in one round trip: the database takes what was decided, or says what has changed since.
 
 `roost_claim` (migration 0015) locks, compares, writes and commits in one call, so that no lock is held while this
-process thinks. Nothing is an error here: a claim that lost brings what its sender must know to decide again.
+process thinks. A claim that lost is not an error: its answer says what has to be known to decide again.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What becomes of servers without a request: the engine finishes the steps that are due.
+"""What the engine does with servers: it finishes the steps that are due.
 
 A step is recorded in the transaction that starts it: `due_at` says when it ends and `step`
 what is then true. Finishing is one transaction for the servers of a project that are due, so that no project waits for
@@ -36,7 +36,7 @@ _BATCH = 100
 """Steps of a project that share a transaction, which holds their hosts while it lasts."""
 _POLL_SECONDS = 0.05
 _IDLE_SECONDS = 0.1
-"""Between two looks while no server has anything before it."""
+"""Between two looks while no step is pending."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Requests for new servers: what can be asked for, and whether what they name is there."""
+"""Requests for new servers: what can be asked for, and whether what they name exists."""
 
 import re
 import uuid
@@ -33,7 +33,7 @@ class NewServer:
     id: str | None = None
     """The id that the server is to have, where something was reserved under it or it must be found by it."""
     token: str | None = None
-    """Names this server across attempts: asked for again, it is found and not made again."""
+    """Identifies this server across attempts: a repeated request finds it and does not make another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class CreateRequest:
     target: str | None = None
     """The one host to use, by name."""
     target_must_exist: bool = False
-    """Refuse a target that is not there; else the servers are made, and in ERROR."""
+    """Refuse a target that does not exist; otherwise the servers are made in ERROR."""
     hints: Hints = field(default_factory=dict)
     group_id: str | None = None
     same_host: tuple[str, ...] | None = None
@@ -145,7 +145,7 @@ class References:
         return flavor
 
     def check(self, request: CreateRequest, flavor: Flavor) -> None:
-        """Raise `Invalid` for anything else that is named and is not there."""
+        """Raise `Invalid` for anything else that is named and does not exist."""
         if request.image_id is not None:
             image = self.images.get(request.image_id)
             if image is None:
