@@ -143,6 +143,9 @@ export class Clusters {
   async _byZone(nodes) {
     const zoneOf = (/** @type {any} */ node) =>
       this._fleet.find(node.physical_id)?.aggregate.zone ?? node.data?.placement?.zone ?? this._zones.get(node.physical_id);
+    // Nodes come and go all day: what is known of those that went is forgotten.
+    const servers = new Set(nodes.map((node) => node.physical_id));
+    for (const id of this._zones.keys()) if (!servers.has(id)) this._zones.delete(id);
     const unknown = nodes.filter((node) => node.physical_id && !zoneOf(node));
     await Promise.all(unknown.slice(0, MOST_ASKED).map((node) => this._ask(node.physical_id)));
     const counts = new Map();

@@ -137,6 +137,8 @@ export class Fleet {
     if (!fleet) return;
     this._take(fleet);
     this.aggregates = this.named ? fleet.aggregates : numbered(fleet);
+    const ids = new Set(this.aggregates.map((each) => each.id));
+    if (this.opened) this.opened = new Set([...this.opened].filter((each) => ids.has(each)));
     this._forget();
     this._changed();
   }

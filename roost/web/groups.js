@@ -18,6 +18,8 @@ const GROUPS = "/compute/v2.1/os-server-groups";
 const MEANINGS = "/compute/v2.1/os-rule-meanings";
 const CHANGES = { create: "it grows by", lose: "we lose", drain: "we drain" };
 const MOST_MEMBERS = 100;
+/** Of how many different rules it is remembered what they mean. */
+const MOST_MEANINGS = 200;
 /** @type {Record<string, string>} */
 const SHORT = { availability_zone: "zone" };
 
@@ -370,6 +372,7 @@ const meanings = new Map();
 /** A group with what its rules mean. @param {any} group */
 async function explainRules(group) {
   const asked = JSON.stringify(group.policies);
+  if (meanings.size > MOST_MEANINGS) meanings.clear();
   if (!meanings.has(asked)) meanings.set(asked, (await post(MEANINGS, { groups: [group.policies] })).meanings[0]);
   return { ...group, meaning: meanings.get(asked) };
 }

@@ -120,7 +120,7 @@ class Page {
     this._stop = follow(`/compute/v2.1/os-fleet/events?scope=${encodeURIComponent(this.fleet.scope)}`, {
       changed: (change) => {
         // The first change says that anything may have happened before we listened; we have only just looked.
-        performance.mark("roost:told");
+        timed("roost:told");
         if (change.aggregates !== undefined) this.fleet.refresh(change.aggregates).catch(failed);
         this._count();
         if (this._missed) this._route();
@@ -157,7 +157,7 @@ class Page {
     repaint(this._panel);
     this._explain();
     this.map.show(this.fleet.scope, this.fleet.aggregates, this.fleet.groups);
-    performance.mark("roost:drawn");
+    timed("roost:drawn");
     part("trouble").hidden = true;
     const broken = this.fleet.violationCount;
     if (this._broken !== undefined && broken !== this._broken) say(broken ? `${count(broken, "rule")} broken` : "Every rule holds");
@@ -231,6 +231,12 @@ class Page {
     else location.hash = target;
     if (narrow.matches) this._panel.scrollIntoView();
   }
+}
+
+/** Note the time for those who measure; of the same thing the last time only, since a tab stays open for days. @param {string} name */
+function timed(name) {
+  performance.clearMarks(name);
+  performance.mark(name);
 }
 
 /** Two changes as one: of each kind the ids, or null for all of them. @param {any} before @param {any} after */

@@ -553,3 +553,33 @@ def test_what_happened_is_listed_and_linked(visit: Visit, world: World) -> None:
     page.get_by_label("Show").select_option("host_disabled")
     page.get_by_role("link", name="zone3-rack4-host4").first.wait_for()
     assert faults(page) == []
+
+
+def test_a_tab_forgets_what_is_gone(visit: Visit, world: World) -> None:
+    """It stays open all day, while servers and groups come and go."""
+    page = visit(world.admin)
+    page.evaluate("""async () => {
+        const { Fleet } = await import("/web/fleet.js");
+        const forget = Fleet.prototype._forget;
+        Fleet.prototype._forget = function () { window.fleet = this; return forget.call(this); };
+    }""")
+    group = world.demo.group("passing", {"name": "anti-affinity", "scope": "host"})
+    (server,) = world.demo.boot("passing", 1, group)
+    page.locator(f"[data-server='{server}']").wait_for()
+    assert page.evaluate("id => window.fleet.groups.has(id)", group)
+    world.demo.ask("DELETE", f"/compute/v2.1/servers/{server}")
+    page.locator(f"[data-server='{server}']").wait_for(state="detached")
+    assert not page.evaluate("id => window.fleet.groups.has(id)", group)
+    assert page.evaluate("performance.getEntriesByType('mark').length") <= 2
+
+
+def test_a_cluster_s_page_forgets_the_zones_of_nodes_that_are_gone(visit: Visit, world: World) -> None:
+    page = visit(None)
+    left = page.evaluate("""async () => {
+        const { Clusters } = await import("/web/clusters.js");
+        const clusters = new Clusters({ map: {}, fleet: { find: () => null } });
+        clusters._ask = async id => void clusters._zones.set(id, "zone1");
+        for (let n = 0; n < 50; n++) await clusters._byZone([{ physical_id: `server-${n}` }, { physical_id: "stays" }]);
+        return [...clusters._zones.keys()].sort();
+    }""")
+    assert left == ["server-49", "stays"]
