@@ -1,8 +1,8 @@
-"""Moves of repairs in a Nova: Roost asks for live migrations as its own user, and sees in Nova what becomes of them.
+"""Moves of repairs in a Nova: Roost asks for live migrations as its own user, and follows them in Nova.
 
 A move is written down as running before Nova is asked, and the id of the request when it has answered. A move without
-one may or may not have been asked for: where its server is and what is done with it tells. To ask twice does no harm,
-for Nova moves a server once at a time, and not to where it is.
+one may or may not have been asked for: the state of its server shows which. Asking twice does no harm, since Nova moves
+a server once at a time, and never to the host that it is on.
 """
 
 from dataclasses import dataclass, replace

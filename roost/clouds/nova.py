@@ -32,16 +32,16 @@ _NEWEST_SECONDS = 60.0
 """How long it is remembered which microversions Nova has."""
 _PAGE = 1000
 VIA = "1.1 roost"
-"""What each request to Nova says of where it came through, so that a Roost which asks itself notices it."""
+"""Marks each request to Nova as coming through Roost, so that a Roost that would call itself notices."""
 PLACE = "roost_place"
 """The scheduler hint by which a server asks the plug-in for a place of an applied plan, and the key of its metadata by
 which Roost finds the server where Nova's answer was lost."""
 NODE_ID = "cluster_node_id"
 """The key of a server's metadata that names its node; profiles set it too."""
 _VERSION = "2.87"
-"""Of what Roost itself asks: servers tell their flavor's size, groups their rules."""
+"""The version of Roost's own requests: with it, servers show the size of their flavor, and groups their rules."""
 _PINS_VERSION = "2.96"
-"""From this one on, servers tell the zone that they were asked for in."""
+"""From this version on, servers show the zone that they were requested in."""
 _REFUSALS: Mapping[int, type[RoostError]] = {
     400: Invalid,
     401: Unauthorized,
@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What Nova said."""
+    """An answer of Nova."""
 
     status: int
     headers: Mapping[str, str]
@@ -118,11 +118,11 @@ class Nova:
     async def relay(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, *, urgent: bool = False
     ) -> Answer:
-        """One request with these headers of the caller's and no others. An urgent one waits for no other."""
+        """One request with only these headers of the caller's. An urgent one does not wait for others."""
         return await self._send(method, path, headers, body, authenticated=False, urgent=urgent)
 
     async def root(self) -> str:
-        """Where Nova is, as its own links say it."""
+        """Where Nova is, as its own links have it."""
         return await self._run(_root)
 
     async def newest_version(self) -> str:
@@ -176,7 +176,7 @@ class Nova:
         return (await self.ask("GET", f"/v2.1{path}?{urlencode(given)}", headers=headers)).accepted().json()
 
     async def _asking_for_servers(self) -> dict[str, str]:
-        """The header that lets servers tell their zones, if this Nova can."""
+        """The header with which servers show their zones, if this Nova supports it."""
         major, minor = map(int, (await self.newest_version()).split("."))
         known = (major, minor) >= tuple(map(int, _PINS_VERSION.split(".")))
         return {"OpenStack-API-Version": f"compute {_PINS_VERSION if known else _VERSION}"}
@@ -263,7 +263,7 @@ class Nova:
         return there, {row["id"] for row in rows if row["status"] in _GONE}
 
     async def servers_by_id(self, server_ids: Sequence[str]) -> tuple[list[mirror.NovaServer], set[str]]:
-        """These servers, and the ids of those of them that are not there any more."""
+        """These servers, and the ids of those that no longer exist."""
         headers = await self._asking_for_servers() if server_ids else {}
         asked = [self.ask("GET", _server_path(server_id), headers=headers) for server_id in server_ids]
         answers = await asyncio.gather(*asked)
@@ -302,7 +302,7 @@ class Nova:
         return str(answer.json()["server_group"]["id"])
 
     async def delete_group(self, token: str, group_id: str) -> None:
-        """Delete a group; one that is gone is gone."""
+        """Delete a group, unless it is gone already."""
         answer = await self.ask("DELETE", f"/v2.1/os-server-groups/{quote(group_id, safe='')}", token=token)
         if answer.status != 404:
             answer.accepted()
@@ -317,13 +317,13 @@ class Nova:
         return str(answer.accepted().json()["server"]["id"])
 
     async def delete_server(self, token: str | None, server_id: str) -> None:
-        """Delete a server, as the caller or as Roost's own user; one that is gone is gone."""
+        """Delete a server, unless it is gone already, as the caller or as Roost's own user."""
         answer = await self.ask("DELETE", _server_path(server_id), token=token)
         if answer.status != 404:
             answer.accepted()
 
     async def set_scope(self, token: str, aggregate_id: int, scope: str | None) -> None:
-        """Say in an aggregate's metadata which scope it belongs to."""
+        """Write into an aggregate's metadata which scope it belongs to."""
         body = {"set_metadata": {"metadata": {SCOPE: scope}}}
         await self._post(f"/v2.1/os-aggregates/{aggregate_id}/action", body, token)
 
@@ -336,7 +336,7 @@ class Nova:
         return answer.headers["X-OpenStack-Request-ID"]
 
     async def disable(self, host: str, reason: str) -> None:
-        """Let a host take no new servers; one that takes none already keeps its reason."""
+        """Disable a host for new servers; one that is disabled already keeps its reason."""
         for service in (await self._get("/os-services", host=host, binary="nova-compute"))["services"]:
             if service["status"] == "enabled":
                 body = {"status": "disabled", "disabled_reason": reason}
@@ -348,7 +348,7 @@ class Nova:
         return any(row["status"] in _MIGRATING for row in answer["migrations"])
 
     async def why_failed(self, server_id: str, request_id: str) -> str | None:
-        """What Nova says of why it did not do what it was asked to, if it says it."""
+        """Nova's reason for a refusal, if it gives one."""
         answer = await self.ask("GET", f"{_server_path(server_id)}/os-instance-actions/{quote(request_id, safe='')}")
         events = [] if answer.status == 404 else answer.accepted().json()["instanceAction"]["events"]
         return next((event["details"] for event in events if event["result"] == "Error" and event["details"]), None)
@@ -422,7 +422,7 @@ def _group(row: Mapping[str, Any]) -> mirror.NovaGroup:
 
 
 def _is_complete(row: Mapping[str, Any]) -> bool:
-    """Whether Nova says where a server is: not while the cell that it is in does not answer."""
+    """Whether Nova knows where a server is: it does not while the server's cell does not answer."""
     return bool(row["status"] != "UNKNOWN")
 
 

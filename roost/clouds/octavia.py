@@ -1,7 +1,7 @@
 """Load balancers of a real OpenStack.
 
 Octavia locks a load balancer for each change, so its parts are made one after the other. It is found again by a tag,
-and its parts by what they belong to: a creation that was cut off is continued, never begun a second time.
+and its parts by what they belong to: a creation that was interrupted is continued, never started again.
 """
 
 import asyncio
@@ -101,8 +101,8 @@ class Octavia:
     async def add_member(
         self, balancer: LoadBalancer, server_id: str, port: int, subnet: str | None, weight: int
     ) -> str:
-        """By the server's address on the subnet, else by its first; a server that is a member already stays the one
-        it is."""
+        """By the server's address on the subnet, else by its first; a server that is a member already stays the same
+        member."""
 
         def add(connection: Any) -> str:
             found = connection.network.find_subnet(subnet, ignore_missing=False) if subnet else None
@@ -144,7 +144,7 @@ class Octavia:
                     raise CloudError(f"The load balancer is busy: {busy}") from busy
 
     async def _settled(self, balancer: str, timeout: float = _TIMEOUT) -> None:
-        """Wait until nothing is being changed; a load balancer that is not there is settled."""
+        """Wait until nothing is being changed; one that does not exist is not waited for."""
         until = time.monotonic() + timeout
         for pause in _pauses():
             shown = await self._shown(balancer)

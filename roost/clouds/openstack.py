@@ -56,9 +56,9 @@ _IN_A_QUESTION = 50
 """How many tags one request names: its address must not become too long."""
 _BUILD_SECONDS = 600.0
 _CUT_SECONDS = 2.0
-"""How long Nova may still be at work on a request whose connection was cut."""
+"""How long Nova may still work on a request whose connection was cut."""
 _ATTEMPTS = 4
-"""How often a server is created: a connection may be cut, and a host may be taken by somebody else."""
+"""How often a server's creation is tried: a connection may be cut, and a host may be taken by somebody else."""
 _HOSTS_TRIED = 40
 """How often, where Nova must not choose by itself because it does not know the rules, and may refuse a host."""
 _NO_HOST = re.compile("No valid host|Exceeded max|exhausted|violat", re.IGNORECASE)
@@ -66,7 +66,7 @@ _OWN_MICROVERSION = "2.1003"
 """Several policies in one group can only be asked of Roost's own compute API."""
 _MESSAGE_SECONDS = 300
 _TURN_SECONDS = 0.5
-"""Between two looks at whether it is one's turn in a group."""
+"""Between two checks for a turn in a group."""
 _SILENT_SECONDS = 15.0
 """How long a transaction that holds a turn is silent: less than a patient one may be."""
 
@@ -207,7 +207,7 @@ class OpenStackCloud:
             return await _Creation(self, requests).run()
 
     async def delete_servers(self, server_ids: Sequence[str], *, force: bool = False) -> dict[str, str]:
-        """Side by side, then wait until they are gone. Nova lets an administrator delete what is locked: we do not."""
+        """Side by side, then wait until they are gone. Nova lets an administrator delete locked servers: we do not."""
         there = await self.show_servers(server_ids)
         refused = {
             server.id: f"Instance {server.id} is locked"
@@ -244,7 +244,7 @@ class OpenStackCloud:
         return await self._reason(lambda connection: ports.check(connection, self.project_id, wanted))
 
     async def release_ports(self, node_ids: Sequence[str], others: Sequence[str] = ()) -> None:
-        """By what they are called."""
+        """By their names."""
         await self._ask(lambda connection: ports.release(connection, self.project_id, node_ids, others))
 
     async def find_servers(self, node_ids: Sequence[str]) -> dict[str, CloudServer]:
@@ -563,7 +563,7 @@ class _Creation:
         await self.cloud._ask(create)
 
     async def _settle(self) -> None:
-        """Wait until none of the servers is being built any more."""
+        """Wait until no server is being built."""
         awaited = [node_id for node_id in self.requests if node_id not in self.refused]
         until = time.monotonic() + _BUILD_SECONDS
         for pause in _pauses():
@@ -593,7 +593,7 @@ def _alike(request: ServerRequest) -> tuple[Demand, str | None]:
 
 
 async def _gathered(work: Iterator[Any]) -> list[Any]:
-    """All answers, once all have come: nothing is left under way when one of them was an error."""
+    """All answers, once all have come, so that nothing is left running when one of them is an error."""
     answers = await asyncio.gather(*work, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):
@@ -610,17 +610,17 @@ def _pauses() -> Iterator[float]:
 
 
 def usable_flavor(connection: Any, flavor: Any, project_id: str) -> bool:
-    """Whether a flavor is for everybody, or was given to the project."""
+    """Whether a flavor is public, or was given to the project."""
     if flavor.is_public:
         return True
     try:
         return any(row["tenant_id"] == project_id for row in connection.compute.get_flavor_access(flavor.id))
     except exceptions.ForbiddenException:
-        return True  # Who may not ask is shown only what is its own.
+        return True  # A user who may not ask is shown only its own.
 
 
 def usable_image(connection: Any, image: Any, project_id: str) -> bool:
-    """Whether an image is for everybody, the project's own, or shared with it."""
+    """Whether an image is public, the project's own, or shared with it."""
     if image.visibility in ("public", "community") or image.owner_id == project_id:
         return True
     shared = image.visibility == "shared"
@@ -628,7 +628,7 @@ def usable_image(connection: Any, image: Any, project_id: str) -> bool:
 
 
 def usable_network(network: Any, project_id: str) -> bool:
-    """Whether a network is for everybody, or the project's own."""
+    """Whether a network is shared with all, or the project's own."""
     return bool(network.is_shared or network.is_router_external or network.project_id == project_id)
 
 
@@ -740,7 +740,7 @@ def _policy(rule: Rule) -> dict[str, Any]:
 
 
 def _flavor_name(connection: Any, operation: str, params: Mapping[str, Any]) -> str | None:
-    """What the flavor of a resize is called: of a server Nova only tells the name of its flavor."""
+    """The name of the flavor to resize to: Nova shows only the name of a server's flavor."""
     return str(connection.compute.get_flavor(params["flavor"]).name) if operation == "resize" else None
 
 

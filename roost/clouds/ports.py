@@ -1,8 +1,8 @@
 """Ports that Roost makes in Neutron for servers whose profile asks for more than Nova makes by itself: a subnet, a kind
 of port, security groups of the port, a floating address.
 
-A port is called after its node and its place among the node's networks, and so is a floating address in its
-description: what was made before is found again, and what a node leaves behind is found when it goes.
+A port is named after its node and its place among the node's networks, and so is the description of a floating address:
+what was made before is found again, and what a node leaves behind is found when it goes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -108,7 +108,7 @@ def _expose(connection: Any, project_id: str, wanted: Mapping[str, Any], port_id
 
 
 def _floating_address(connection: Any, project_id: str, wanted: Mapping[str, Any]) -> Any | None:
-    """A given address is one that the project has: which ones it gets is not for it to choose."""
+    """A given address must be one that the project has: it cannot choose which new ones it gets."""
     given = wanted.get("floating_ip")
     if not given:
         return None

@@ -1,6 +1,6 @@
 """How often, and after how long, calls to a cloud are retried before they count as unanswered.
 
-Calls that only read, or may be repeated, are retried whatever went wrong. Calls that create are retried only where
+Calls that only read, or may be repeated, are retried after any failure. Calls that create are retried only where
 nothing can have been done: the connection was never made, or the answer says to come back later (429, 503).
 """
 

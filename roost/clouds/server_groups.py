@@ -27,7 +27,7 @@ Find = Callable[[AsyncConnection], Awaitable[Group]]
 
 
 class Groups(Protocol):
-    """What the compute API does to groups, and what a Nova behind it has to know; `token` is the caller's."""
+    """What the compute API does with groups, and what a Nova behind it is asked; `token` is the caller's."""
 
     async def create(
         self, token: str, *, name: str, policies: Sequence[GroupPolicy], project_id: str, user_id: str
@@ -44,19 +44,19 @@ class Groups(Protocol):
         ...
 
     async def adopt_servers(self, connection: AsyncConnection, token: str, server_ids: Sequence[str]) -> None:
-        """Know these servers, which are to become members; raises `NotFound`."""
+        """Read these servers, which are to become members, from Nova; raises `NotFound`."""
         ...
 
     async def adopt_group(self, group_id: str) -> None:
-        """Know a group that was made elsewhere; raises `NotFound`."""
+        """Take over a group that was made elsewhere; raises `NotFound`."""
         ...
 
     async def read_group(self, group_id: str) -> None:
-        """See where the members of a group are now."""
+        """Read where the members of a group are now."""
         ...
 
     async def set_scope(self, token: str, aggregate_ids: Iterable[int], scope: str | None) -> None:
-        """Say which scope these aggregates belong to."""
+        """Record which scope these aggregates belong to."""
         ...
 
     async def disable_hosts(self, names: Sequence[str], reason: str) -> None:

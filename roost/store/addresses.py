@@ -31,7 +31,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """Read a URL or a list of key=value. Raises `Invalid` with a sentence for what cannot work."""
+        """Read a URL or a list of key=value. Raises `Invalid` with a message for what cannot work."""
         text = re.sub(r"^postgresql\+\w+:", "postgresql:", text)
         try:
             parameters = {name: value for name, value in conninfo_to_dict(text).items() if value is not None}

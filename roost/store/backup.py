@@ -1,8 +1,8 @@
 """Backups: the whole database as it was at one moment, in one file that can be trusted later.
 
-The file is a ZIP archive of a dump, as `pg_dump` writes it, and a manifest that says what it holds. It is written
-beside its place and put there when it is whole. A restore fills a new database, brings its schema up to date,
-and only then exchanges it for the one that was there: whatever fails before leaves everything as it was.
+The file is a ZIP archive of a dump, as `pg_dump` writes it, and a manifest that says what it holds. It is written under
+a temporary name and renamed when it is complete. A restore fills a new database, brings its schema up to date, and only
+then swaps it with the old one: a failure before that changes nothing.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a backup says of itself."""
+    """The manifest of a backup."""
 
     roost: str
     """The release that made it."""
@@ -47,11 +47,11 @@ class Manifest:
 
 
 Tell = Callable[[str], None]
-"""Hears how much has been written or read."""
+"""Called with how much has been written or read."""
 
 
 def _quiet(done: str) -> None:
-    """For callers that do not want to hear it."""
+    """For callers that do not need the progress."""
 
 
 def make(url: str, file: Path, tell: Tell = _quiet) -> Manifest:
@@ -89,7 +89,8 @@ def _dump(command: list[str], url: str, archive: zipfile.ZipFile, tell: Tell) ->
 
 @contextmanager
 def _written_whole(file: Path) -> Iterator[IO[bytes]]:
-    """A file for its owner alone (there are secrets in it) that appears, or replaces an older one, when it is whole."""
+    """A file that only its owner can read (there are secrets in it), and that appears, or replaces an older one, when
+    it is complete."""
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         out = os.fdopen(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b")
@@ -110,7 +111,7 @@ def _written_whole(file: Path) -> Iterator[IO[bytes]]:
 
 
 def restore(url: str, file: Path, *, force: bool = False, tell: Tell = _quiet) -> Manifest:
-    """Put what a backup holds in the place of the database, which must be empty unless `force`, and unused."""
+    """Replace the database, which must be unused and, without `force`, empty, with what a backup holds."""
     manifest = check(file)
     if manifest.revision > schema.expected():
         raise Invalid(
@@ -140,7 +141,7 @@ def restore(url: str, file: Path, *, force: bool = False, tell: Tell = _quiet) -
 
 
 def check(file: Path) -> Manifest:
-    """What a backup says of itself, after having looked whether it is whole."""
+    """Read the manifest of a backup, and check that the backup is complete."""
     with _opened(file) as archive:
         digest = hashlib.sha256()
         with archive.open(_DUMP) as dump:
@@ -181,7 +182,7 @@ def _load(url: str, file: Path, tell: Tell) -> None:
     with _opened(file) as archive, archive.open(_DUMP) as dump, tempfile.TemporaryFile() as said:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said, env=_environment(url)) as process:
             assert process.stdin is not None
-            # If it does not read to the end, it says why.
+            # Where it stops before the end, it says why.
             with suppress(BrokenPipeError), process.stdin:
                 total, read = archive.getinfo(_DUMP).file_size / _PIECE, 0
                 while piece := dump.read(_PIECE):

@@ -35,7 +35,7 @@ Connection: TypeAlias = AsyncConnection
 _POOL_SECONDS = 5.0
 """How long to wait for a connection that others use."""
 _ANSWER_SECONDS = 2.0
-"""Beyond the server's own limit on a statement: a server that says nothing by then does not work."""
+"""Beyond the server's own limit on a statement: a server that has not answered by then is considered broken."""
 _CANCEL_SECONDS = 1.0
 _ROWS_AT_A_TIME = 50
 _LISTENING_SECONDS = 5.0
@@ -56,12 +56,12 @@ class Limits:
     lock: float = 10
     """Waiting for a lock."""
     idle: float = 4
-    """Silence in the middle of a transaction: what the session held is let go."""
+    """Silence in the middle of a transaction, after which the session is ended."""
 
 
 class GuardedConnection(psycopg.AsyncConnection[Any]):
-    """A connection that gives up on a server that does not answer, and does not take a commit that was not replicated
-    for one that was."""
+    """A connection that gives up on a server that does not answer, and reports a commit that was not replicated as
+    failed."""
 
     answer_seconds: float | None = None
     _unreplicated = False
@@ -86,7 +86,7 @@ class GuardedConnection(psycopg.AsyncConnection[Any]):
         return result
 
     async def cancel_safe(self, *, timeout: float = 30.0) -> None:
-        """Cancel what the server is doing; a server that does not take even that is given up."""
+        """Cancel what the server is doing; give up on a server that does not even accept that."""
         try:
             await super().cancel_safe(timeout=min(timeout, _CANCEL_SECONDS))
         except Exception:
@@ -99,7 +99,7 @@ class GuardedConnection(psycopg.AsyncConnection[Any]):
             own.shutdown(socket.SHUT_RDWR)
 
     def notice(self, diagnostic: Diagnostic) -> None:
-        """A wait for a standby that is cut short ends with a warning, and as if all were well."""
+        """PostgreSQL ends an interrupted wait for a standby with a warning only, as if it had succeeded."""
         if diagnostic.source_function == "SyncRepWaitForLSN":
             self._unreplicated = True
 
@@ -207,7 +207,7 @@ class Database:
 
     @property
     def connections_in_use(self) -> int:
-        """How many connections of the pool are out at this moment."""
+        """How many connections of the pool are in use."""
         pool = self._engine.pool
         assert isinstance(pool, sa.QueuePool)
         return pool.checkedout()
@@ -277,19 +277,19 @@ async def patient(connection: AsyncConnection) -> None:
     await connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = '60s'"))
 
 
-# It goes the whole way of a write, to the standby that a commit waits for, and leaves no row behind.
+# It takes the same path as a write, including the standby that a commit waits for, and leaves no row behind.
 _WRITE = sa.text(
     "SELECT current_setting('transaction_read_only') = 'off', pg_logical_emit_message(true, 'roost.readiness', '')"
 )
 
 
 async def can_write(connection: AsyncConnection) -> bool:
-    """Whether a write goes through; raises what a write would raise if it fails."""
+    """Check that a write goes through; raises what a failing write would raise."""
     return bool(await connection.scalar(_WRITE))
 
 
 async def now(connection: AsyncConnection) -> datetime:
-    """What time it is. Clocks of machines differ and are set; this is the one that all processes share."""
+    """The time by the database's clock, which all processes share: those of machines differ and are changed."""
     moment: datetime = (await connection.execute(sa.select(sa.func.clock_timestamp()))).scalar_one()
     return moment
 
@@ -301,7 +301,7 @@ async def notify(connection: AsyncConnection, *messages: tuple[str, str]) -> Non
 
 
 def violated(error: DBAPIError) -> str | None:
-    """The name of the constraint that the database refused to break, if that is what happened."""
+    """The name of the constraint that a statement violated, if that is what happened."""
     cause = error.orig
     return cause.diag.constraint_name if isinstance(cause, psycopg.errors.IntegrityError) else None
 

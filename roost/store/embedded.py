@@ -47,7 +47,7 @@ class EmbeddedPostgres:
 
     folder: Path
     settings: Mapping[str, str] = field(default_factory=dict)
-    """More settings of PostgreSQL, by name; data that may be lost need not be waited for, say."""
+    """More settings of PostgreSQL, by name; for example not to wait for the disk where data may be lost."""
     _process: subprocess.Popen[bytes] | None = None
     _lock: IO[str] | None = None
 
@@ -91,8 +91,8 @@ class EmbeddedPostgres:
             raise
 
     def stop(self, seconds: float = 30) -> None:
-        """Disconnect everyone, write everything down, and end. What has not ended in time is killed: nothing that was
-        committed is lost, and the next start takes a little longer."""
+        """Disconnect everyone, write everything to disk, and end. A server that has not ended in time is killed:
+        nothing that was committed is lost, and the next start takes a little longer."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -105,7 +105,7 @@ class EmbeddedPostgres:
             self._lock = None
 
     def kill(self) -> None:
-        """End the server and all its backends at once, also those that do not listen to signals any more."""
+        """End the server and all its backends at once, including those that no longer respond to signals."""
         if self._process is not None:
             # Each backend leads its own group: to kill the group of the server would leave them all.
             for process in (self._process.pid, *_children(self._process.pid)):
@@ -138,7 +138,8 @@ class EmbeddedPostgres:
         self._lock = lock
 
     def _make(self) -> None:
-        """Make the data beside its place, and put it there when it is whole: this may be cut off at any moment."""
+        """Make the data under a temporary name and rename it when it is complete: this may be interrupted at any
+        moment."""
         unfinished = self.folder / "postgres.new"
         shutil.rmtree(unfinished, ignore_errors=True)
         _make_private(unfinished)
@@ -231,7 +232,8 @@ def reach(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Let signals wait: one that came between the start of a process and our knowing it would leave it behind."""
+    """Hold signals back: one that came right after the start of a process, before we have noted it, would leave it
+    behind."""
     ours = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield

@@ -1,6 +1,6 @@
 """Calls that arrive while others are being answered are answered together by the next round.
 
-Under load a round has many calls and costs little more than one; a single call waits for nothing.
+Under load a round has many calls and costs little more than one; a single call does not wait.
 """
 
 import asyncio

@@ -14,7 +14,7 @@ from roost.errors import Invalid
 
 _LONGEST = 255
 _PLAIN = re.compile(r"[\w -]*")
-# The pattern is itself judged in time in proportion to its length: what was taken once is not taken in another way.
+# Checking a pattern takes time in proportion to its length: atomic groups keep it from backtracking.
 _ATOM = r"(?>\\[^\w]|\\[dws]|\[\^?+\]?+[^\]\[\\]*+\]|[^\\\[\](){}|*+?^$])[*+?]?+"
 _CHOICE = rf"\((?:{_ATOM})*(?:\|(?:{_ATOM})*)*\)(?![*+?])"
 _ALTERNATIVE = rf"\^?(?:{_ATOM}|{_CHOICE})*\$?"

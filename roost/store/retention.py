@@ -26,7 +26,8 @@ _BATCH = 500
 async def purge(database: Database, days: int, *, notifications: bool) -> Counter[str]:
     """Forget what ended more than so many days ago; how many rows of which table.
 
-    Notifications are for those deployments that send none any more: elsewhere each one is sent, however late."""
+    Notifications are only forgotten in deployments that no longer send any: elsewhere each one is sent, however
+    late."""
     purged: Counter[str] = Counter()
     for table, forget in batches(datetime.now(UTC) - timedelta(days=days), notifications=notifications):
         gone = _BATCH

@@ -11,7 +11,7 @@ from roost.store.tables import metadata
 
 
 def _ours(name: str | None, kind: str, parents: object) -> bool:
-    """The queue's tables are procrastinate's own business."""
+    """The queue's tables belong to procrastinate."""
     return not (kind == "table" and (name or "").startswith("procrastinate_"))
 
 
