@@ -28,7 +28,7 @@ from roost.store.tables.clusters import cluster_policies, clusters, nodes
 logger = logging.getLogger(__name__)
 
 _THREADS = ThreadPoolExecutor(64, "policy")
-"""Plain hooks run here: one that blocks holds up neither the event loop nor what other threads are for."""
+"""Plain hooks run here, so that one that blocks holds up neither the event loop nor other threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ async def call(policy: Policy, hook: Callable[[str, ActionView], Any], view: Act
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():
             raise HookFailed(f"it did not answer within {policy.deadline:g} seconds") from None
-        # A third party's mistake must not look like ours, nor leave the action hanging.
+        # A mistake of a third party's policy must not look like ours, nor leave the action hanging.
         logger.exception("a policy failed", extra={"policy": policy.type})
         raise HookFailed(f"it failed with {type(error).__name__}: {error}") from error
 

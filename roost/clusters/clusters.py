@@ -53,7 +53,7 @@ class RequestContext:
     permit_rules: Callable[[Sequence[Rule]], None]
     """Raises `Forbidden` unless the caller may have a server group with these rules."""
     warnings: list[str] = field(default_factory=list)
-    """What is done as asked, and may not be what was meant."""
+    """Warnings for the caller: what is done as requested, but may not be what was meant."""
 
     async def find(self, identity: str, *, lock: bool = True) -> ClusterRecord:
         """The cluster that an address names."""
@@ -212,7 +212,7 @@ async def scale(request: RequestContext, identity: str, action: ActionName, coun
 
 
 async def _refuse_while_cooling(request: RequestContext, cluster: ClusterRecord, action: str) -> None:
-    """A scaling policy that rests answers at once, not in an action that fails later."""
+    """A scaling policy in its cooldown refuses at once, not in an action that fails later."""
     for binding in await state.bindings(request.connection, cluster.id):
         policy = request.plugins.restore_policy(binding.policy)
         left: Callable[..., float] | None = getattr(policy, "seconds_to_rest", None)
@@ -321,7 +321,7 @@ async def _resolve_nodes(request: RequestContext, given: Sequence[str]) -> tuple
 
 
 async def _refuse_if_busy(request: RequestContext, action: str, node_ids: Sequence[str]) -> None:
-    """A node that something is being done to, or about to be, cannot join."""
+    """Refuse nodes that have an action under way, or waiting."""
     targets = state.among(actions.c.target, node_ids)
     busy = await request.connection.scalar(sa.select(actions.c.target).where(targets, unfinished).limit(1))
     if busy is not None:
@@ -369,7 +369,7 @@ async def change_policy(
 
 
 async def check(request: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
-    """Have every node looked at; on request, older checks are forgotten."""
+    """Have every node checked; on request, older checks are forgotten."""
     cluster = await request.find(identity)
     if given.get("delete_check_action"):
         old = actions.delete().where(
@@ -382,7 +382,7 @@ async def check(request: RequestContext, identity: str, given: Mapping[str, Any]
 
 
 async def recover(request: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
-    """Have nodes that are not well brought back."""
+    """Have unhealthy nodes recovered."""
     cluster = await request.find(identity)
     return await request.accept(ActionName.CLUSTER_RECOVER, cluster, recovery(given, ("check_capacity",)))
 
@@ -446,6 +446,6 @@ def check_operation(plugins: Plugins, kind: str, operation: str, params: Mapping
 
 
 async def complete_lifecycle(request: RequestContext, identity: str, token: str) -> str:
-    """Let a node go whose deletion waits."""
+    """Complete the deletion of a node that waits for it."""
     cluster = await request.find(identity, lock=False)
     return await control.complete_lifecycle(request.connection, cluster.id, token)

@@ -31,7 +31,7 @@ async def run(settings: Settings, database: Database, clouds: Clouds, rounds: Ro
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(rounds.every(settings.clusters.heartbeat, partial(_live, engine, alive)))
-            await alive.wait()  # other engines take over from one that never gave a sign of life
+            await alive.wait()  # other engines take over the work of one without a heartbeat
             group.create_task(rounds.every(_WATCH_SECONDS, partial(_watch, engine), woken=fallen))
             group.create_task(watch.follow(database, partial(_hear, engine, fallen)))
             worker = Worker(engine, runner.carry_out)

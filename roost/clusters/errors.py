@@ -1,4 +1,4 @@
-"""Refusals in the clustering API's own words. The class's name is part of the answer: once set, it is set."""
+"""Refusals in the clustering API's own words. The class's name is part of the answer, so it never changes."""
 
 from roost.errors import Conflict, Forbidden, Invalid, NotFound
 

@@ -49,6 +49,6 @@ _INSERT = bulk.insert(events, *(column for column in events.c if column.name != 
 
 
 async def record(connection: AsyncConnection, happened: Sequence[Event]) -> None:
-    """Write events down, in the transaction that did what they tell of."""
+    """Write events down, in the transaction that did what they describe."""
     if happened:
         await connection.execute(_INSERT, {"rows": [asdict(event) for event in happened]})

@@ -1,7 +1,7 @@
 """Health checks of clusters: when nodes are checked, how failures are detected, and how they lead to recoveries.
 
-Which clusters are watched is a table; whichever engine moves a row's time on does the looking, so that engines share
-the work. Nodes found ill are marked, and one CLUSTER_RECOVER makes them well, governed by all policies of the cluster.
+Which clusters are watched is a table; the engine that moves a row's time on does the check, so that engines share the
+work. Unhealthy nodes are marked, and one CLUSTER_RECOVER recovers them, governed by all policies of the cluster.
 """
 
 import asyncio
@@ -39,16 +39,16 @@ from roost.store.tables.clusters import actions, clusters, health_registry, node
 logger = logging.getLogger(__name__)
 
 LIFECYCLE_SECONDS = 5
-"""How often a cloud is asked what has become of its servers, where a policy wants to hear of it at once. The embedded
-cloud also tells of itself: see `hurry`."""
+"""How often a cloud is asked for the state of its servers, where a policy wants to react at once. The embedded cloud
+also reports changes by itself: see `hurry`."""
 _AT_ONCE = 32
 
 Ill = dict[str, str]
-"""Nodes, by id, and why they are taken to be ill."""
+"""Nodes, by id, and why they are considered unhealthy."""
 
 
 async def change(connection: AsyncConnection, cluster_id: str, policy: Policy | None, what: str) -> None:
-    """Begin or end the watch over a cluster (register, unregister), or look away for a while (pause, resume)."""
+    """Start or stop watching a cluster (register, unregister), or suspend that (pause, resume)."""
     if what in ("pause", "resume"):
         update = health_registry.update().where(health_registry.c.cluster_id == cluster_id)
         await connection.execute(update.values(enabled=what == "resume"))
@@ -152,7 +152,7 @@ async def _settled(connection: AsyncConnection, cluster_id: str, since: timedelt
 
 
 async def _recover(connection: AsyncConnection, watched: Watched, ill: Ill) -> None:
-    """Mark the nodes and have the cluster recovered; if something else is at work on it by now, next time."""
+    """Mark the nodes and have the cluster recovered; if another action is under way by now, next time."""
     cluster = watched.cluster
     await connection.execute(sa.select(clusters.c.id).where(clusters.c.id == cluster.id).with_for_update())
     reason = sa.case(ill, value=nodes.c.id, else_=nodes.c.status_reason)
@@ -168,7 +168,7 @@ async def _recover(connection: AsyncConnection, watched: Watched, ill: Ill) -> N
     logger.info("nodes are ill and will be recovered", extra={"cluster": cluster.id, "nodes": len(ill)})
 
 
-# What makes a node ill
+# What makes a node unhealthy
 
 
 async def diagnose(
@@ -180,7 +180,7 @@ async def diagnose(
     owner: str = "",
     private_urls: bool = False,
 ) -> Ill:
-    """The nodes that any mode of the policy finds ill, or that all modes do, as the policy has it."""
+    """The nodes that any mode of the policy finds unhealthy, or that all modes do, as the policy has it."""
     findings = [
         await _by_url(members, mode["options"], owner, private_urls)
         if mode["type"] == NODE_STATUS_POLL_URL
@@ -230,8 +230,8 @@ _MODES: Mapping[str, Callable[[Profile, Cloud, Sequence[NodeView]], Awaitable[Il
 
 
 async def poll_url(node_name: str, options: Mapping[str, Any], *, owner: str = "", private: bool = False) -> str | None:
-    """Why the node's URL says that it is ill, if it still does after all retries. One that may not be asked says
-    nothing."""
+    """Why the node's URL reports it as unhealthy, if it still does after all retries. A URL that may not be called
+    reports nothing."""
     url = options["poll_url"].replace("{nodename}", node_name)
     reason = None
     for attempt in range(options["poll_url_retry_limit"] + 1):

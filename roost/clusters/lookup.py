@@ -131,7 +131,7 @@ async def read_page(
 async def delete_unused(
     connection: AsyncConnection, resource: Resource[Any], identity: str, caller: Caller, *, unless: str
 ) -> None:
-    """Delete what nothing refers to any more; else raise `ResourceInUse`, which says what stands against it."""
+    """Delete what nothing refers to any more; else raise `ResourceInUse`, which says what still does."""
     table, found = resource.table, await find(connection, resource, identity, caller, lock=True)
     try:
         async with connection.begin_nested():

@@ -7,7 +7,7 @@ from typing import Any
 
 DEFAULT = "node-$8R"
 FORMAT = "node.name.format"
-"""The item of a cluster's configuration that says how its nodes are called."""
+"""The item of a cluster's configuration that says how its nodes are named."""
 
 _MIXED = string.ascii_letters + string.digits
 _LOWER = string.ascii_lowercase + string.digits

@@ -113,12 +113,12 @@ async def delete(request: RequestContext, identity: str, *, force: bool) -> str:
 
 
 async def check(request: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
-    """Have a node looked at."""
+    """Have a node checked."""
     return await _accept(request, ActionName.NODE_CHECK, await find(request, identity), dict(given))
 
 
 async def recover(request: RequestContext, identity: str, given: Mapping[str, Any]) -> str:
-    """Have a node brought back."""
+    """Have a node recovered."""
     node = await find(request, identity)
     inputs = recovery(given, ("delete_timeout", "force_recreate"))
     if inputs.pop("force_recreate", None):

@@ -1,4 +1,4 @@
-"""Policies and profiles whose type is not installed any more, and the clusters that use them."""
+"""Policies and profiles whose type is no longer installed, and the clusters that use them."""
 
 from dataclasses import dataclass
 

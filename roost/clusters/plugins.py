@@ -10,7 +10,7 @@ and the configuration names more of them, without an installation, as long as th
     [clusters]
     policies = acme.curfew:CurfewPolicy
 
-Either way a class that does not conform is refused when the process starts, with a sentence that says why.
+Either way a class that does not conform is refused when the process starts, with the reason.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -68,7 +68,8 @@ ACTIONS: Mapping[str, Trigger] = {
 def check_action(action: str) -> None:
     """Refuse what cannot be triggered."""
     if action not in ACTIONS:
-        # One that exists and cannot be triggered is no slip: its nearest neighbour may be the deletion of the cluster.
+        # An action that exists but cannot be triggered gets no suggestion: the most similar name may be the deletion of
+        # the cluster.
         meant = "" if action in set(ActionName) else did_you_mean(action, ACTIONS)
         raise BadRequest(f"Illegal action '{action}' specified{meant or '.'}")
 
@@ -128,7 +129,7 @@ async def find(request: RequestContext, identity: str) -> ReceiverRecord:
 
 
 async def update(request: RequestContext, identity: str, given: Mapping[str, Any]) -> ReceiverRecord:
-    """Change what a receiver is called, or what it triggers."""
+    """Change the name of a receiver, or what it triggers."""
     row = await find(request, identity)
     changes = {key: value for key, value in given.items() if value != getattr(row, key)}
     if not changes:

@@ -11,13 +11,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from roost.store.tables.clusters import services
 
 BINARY = "senlin-engine"
-"""What the clustering API's clients know the program that carries out actions as."""
+"""The name under which clients of the clustering API know the program that carries out actions."""
 
 _FORGOTTEN = timedelta(days=1)
 
 
 async def heartbeat(connection: AsyncConnection, engine_id: str) -> None:
-    """Say that an engine is alive, and forget those that have not been for long."""
+    """Record that an engine is alive, and forget those that have been dead for long."""
     row = {"id": engine_id, "host": socket.gethostname(), "binary": BINARY, "topic": BINARY}
     alive = (
         insert(services).values(**row).on_conflict_do_update(index_elements=["id"], set_={"updated_at": sa.func.now()})
@@ -27,7 +27,7 @@ async def heartbeat(connection: AsyncConnection, engine_id: str) -> None:
 
 
 async def leave(connection: AsyncConnection, engine_id: str) -> None:
-    """An engine that stops in order is not a dead one."""
+    """Remove an engine that stops in an orderly way, so that it does not count as dead."""
     await connection.execute(services.delete().where(services.c.id == engine_id))
 
 
@@ -41,13 +41,13 @@ class EngineService:
     topic: str
     disabled_reason: str | None
     updated_at: datetime
-    """Its last sign of life."""
+    """Its last heartbeat."""
     status: str
     state: str
 
 
 def is_up(dead_after: float) -> sa.ColumnElement[bool]:
-    """Whether an engine has given a sign of life within so many seconds."""
+    """Whether the last heartbeat of an engine is at most so many seconds old."""
     return services.c.updated_at > sa.func.now() - timedelta(seconds=dead_after)
 
 

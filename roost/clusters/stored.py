@@ -1,5 +1,5 @@
 """Values that are kept as JSON. Each is a frozen dataclass: it writes itself with `to_json`, and `from_json` reads it
-back or says in one sentence what is wrong. Keys that a class does not know are ignored: a newer release, or a
+back or raises an error that says what is wrong. Keys that a class does not know are ignored: a newer release, or a
 third-party policy type, may have written them."""
 
 import types
@@ -13,7 +13,7 @@ Reader = Callable[[Any, str], Any]
 
 
 class MalformedData(ValueError):
-    """Something that was kept as JSON is not what it should be."""
+    """Something that was kept as JSON is malformed."""
 
 
 class Stored:

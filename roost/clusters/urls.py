@@ -36,7 +36,7 @@ _DOCUMENTATION = ipaddress.IPv6Network("3fff::/20")
 
 
 class ForbiddenAddress(Exception):
-    """It leads to this machine or into a private network, which the operator does not allow."""
+    """The address is of this machine or of a private network, which the operator does not allow."""
 
     def __init__(self) -> None:
         super().__init__(self.__doc__)
@@ -108,7 +108,8 @@ def _fetch(url: str, body: bytes | None, private: bool, verify: bool, seconds: f
 
 
 class _Deadline:
-    """Ends the connections that are open when the time is over: a byte now and then would make a read last for ever."""
+    """Ends the connections that are open when the time is over: a server that sends a byte now and then could hold a
+    read for ever."""
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds

@@ -110,7 +110,8 @@ async def _call_detach(one: Bound, view: ActionView) -> tuple[bool, object]:
 
 
 async def let_go(work: Work, one: Bound, view: ActionView) -> Event | None:
-    """Detach a policy from a cluster that goes. What cannot be undone does not keep the cluster: it is an event."""
+    """Detach a policy from a cluster that is being deleted. What cannot be undone is recorded as an event, and does not
+    stop the deletion."""
     if isinstance(one.policy, MissingPolicy):
         return _skipped(work, f"{one.policy.sentence} {one.policy.left_over}")
     try:

@@ -109,7 +109,7 @@ async def scale_in(context: PlanningContext) -> ActionPlan:
 
 
 async def resize(context: PlanningContext) -> ActionPlan:
-    """Whatever it takes to get the size asked for, and the new bounds."""
+    """As many new nodes, or as many nodes fewer, as lead to the requested size; and the new bounds."""
     work = context.work
     wanted = sizes.resize(work.inputs, context.cluster.sizes, context.count, work.engine.settings.max_nodes)
     if isinstance(wanted, str):
@@ -132,7 +132,7 @@ def _count(context: PlanningContext, decided: int | None, direction: str) -> int
 
 
 def grow(context: PlanningContext, count: int, places: Iterator[Place] | None = None) -> ActionPlan:
-    """That many new nodes, each in the next place that the policies gave; and nodes that move elsewhere, made anew
+    """That many new nodes, each in the next place that the policies gave; nodes that move elsewhere get a replacement
     before they go."""
     decided = context.work.decisions
     taken = itertools.islice(places or placements(decided), count + len(decided.rebalance))
@@ -220,7 +220,7 @@ def leave(context: PlanningContext, node_ids: Sequence[str], *, destroy: bool) -
 
 
 async def add_nodes(context: PlanningContext) -> ActionPlan:
-    """Nodes that were in no cluster join."""
+    """Add nodes that were in no cluster."""
     given = AddInputs.from_json(context.work.inputs).nodes
     await _refuse_strangers(context, given)
     context.check_size(context.count + len(given))
@@ -304,13 +304,14 @@ async def replace_nodes(context: PlanningContext) -> ActionPlan:
 
 
 async def check(context: PlanningContext) -> ActionPlan:
-    """Every node is looked at."""
+    """Check every node."""
     steps = tuple(NodeStep.new(ActionName.NODE_CHECK, node.id) for node in await context.all_members())
     return ActionPlan(Program(), steps, busy=ClusterStatus.CHECKING)
 
 
 async def recover(context: PlanningContext) -> ActionPlan:
-    """Nodes that are not well are made well; with `check_capacity`, missing ones are made or surplus ones removed."""
+    """Recover the nodes that are not well; with `check_capacity`, make those that are missing or remove surplus
+    ones."""
     inputs, decided = RecoverInputs.from_json(context.work.inputs), context.work.decisions
     broken = [node for node in await context.all_members() if inputs.check or node.status != NodeStatus.ACTIVE]
     given = recovery(NodeInputs.from_json(context.work.inputs), decided)

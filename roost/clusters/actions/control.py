@@ -35,7 +35,8 @@ async def change_status(connection: AsyncConnection, row: ActionRecord, status: 
 
 
 async def cancel(connection: AsyncConnection, row: ActionRecord, *, force: bool = False) -> None:
-    """End an action: at once if no engine is at it or by force, else as soon as its engine has finished a batch."""
+    """End an action: at once if no engine is working on it or by force, else as soon as its engine has finished a
+    batch."""
     if row.status not in UNFINISHED:
         raise ActionImmutable(row.id, row.status)
     if row.status == ActionStatus.RUNNING and not force:
@@ -45,8 +46,8 @@ async def cancel(connection: AsyncConnection, row: ActionRecord, *, force: bool 
 
 
 async def end_now(connection: AsyncConnection, row: ActionRecord, reason: str) -> None:
-    """Cancel an action and its steps here and now; an engine that is at it may write no more. It stays the owner until
-    it has found out, and has cleared away what it made in vain."""
+    """Cancel an action and its steps at once; an engine that is working on it may not write any more. The engine stays
+    the owner until it has noticed, and has cleared away what it made in vain."""
     mine = sa.or_(actions.c.id == row.id, actions.c.parent_id == row.id)
     ended = await connection.execute(
         actions.update()
@@ -78,7 +79,8 @@ async def _suspend(connection: AsyncConnection, row: ActionRecord) -> None:
 
 
 async def complete_lifecycle(connection: AsyncConnection, cluster_id: str, token: str) -> str:
-    """Let the node of this cluster go whose deletion waits under this token; the id of that deletion."""
+    """Let the deletion of a node of this cluster that waits under this token go on; returns the id of that
+    deletion."""
     query = sa.select(actions).where(actions.c.id == token, actions.c.cluster_id == cluster_id).with_for_update()
     row = (await connection.execute(query)).one_or_none()
     if row is None:

@@ -25,7 +25,7 @@ _AT_ONCE = 8
 
 
 def message(step: NodeStep) -> dict[str, str | None]:
-    """What the owner of a node needs to know to let it go."""
+    """What the owner of a node needs to know to complete its deletion."""
     return {"lifecycle_action_token": step.id, "node_id": step.node_id, "lifecycle_transition_type": "termination"}
 
 

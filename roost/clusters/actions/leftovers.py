@@ -53,7 +53,7 @@ async def _clear(engine: Engine, action: ActionRecord) -> None:
 
 
 async def let_go(engine: Engine, action_id: str, owner: str | None) -> None:
-    """Nothing is left of an action that was ended by force."""
+    """Note that nothing is left of an action that was ended by force."""
     mine = (actions.c.id == action_id) & (actions.c.owner == owner) & abandoned
     async with engine.database.autocommit() as connection:
         await connection.execute(actions.update().where(mine).values(owner=None))

@@ -123,7 +123,7 @@ class NodeInputs(Stored):
         return (self.operation or Recovery.RECREATE).upper()
 
 
-# What is going to be done
+# The plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ async def _consult(work: Work, context: PlanningContext) -> None:
 
 
 async def _conclude(work: Work, context: PlanningContext) -> Ending:
-    """What it all came to, read from the steps."""
+    """The result of the action, read from its steps."""
     report = work.report = await work.engine.journal.report(work)
     if work.planned.undo_failures and report.unmade:
         await steps.forget_unmade(work, context, report.unmade)
@@ -175,7 +175,8 @@ async def _consult_after(work: Work, succeeded: bool) -> bindings.Consultation |
 
 
 async def _detach_all(work: Work) -> list[Event]:
-    """Let go of the policies of a cluster whose nodes are all gone, before its row goes; what could not be undone."""
+    """Detach the policies of a cluster whose nodes are all gone, before its row is deleted; returns what could not be
+    undone."""
     context = await work.engine.journal.context(work)
     if context.found is None or not context.bound:
         return []

@@ -276,7 +276,7 @@ async def _check(batch: NodeBatch) -> list[StepResult]:
     outcomes = await batch.profile.check(batch.cloud, batch.nodes)
     results = _results(outcomes, "Check: Node is ACTIVE.")
     for result in results:
-        # To find that a node is not well is what a check is for: the check itself succeeded.
+        # A check that finds a node unhealthy has succeeded: that is what it is for.
         result.ok, result.reason = True, ""
     return results
 
@@ -401,7 +401,7 @@ class Report:
         return [ended.step.node_id for ended in self.failed if ended.step.action is ActionName.NODE_CREATE]
 
     def outputs(self, before: Outputs) -> Outputs:
-        """Which nodes came, which went, and with which it failed."""
+        """Which nodes were added, which were removed, and which failed."""
         return replace(
             before,
             nodes_added=self._done(ActionName.NODE_CREATE, ActionName.NODE_JOIN),
@@ -417,7 +417,7 @@ class Report:
         )
 
     def events(self, work: Work) -> list[Event]:
-        """One event for each node with which it failed, up to a number that people still read."""
+        """One event for each node that failed, up to a number that people still read."""
         if not work.action.on_cluster:
             return []
         return [
@@ -507,9 +507,8 @@ async def release_nodes(connection: AsyncConnection, node_ids: Sequence[str], re
 
 
 async def clear_away(work: Work) -> None:
-    """Unmake what this attempt made for nodes that are gone or going: it was overtaken while the cloud was at it.
-
-    A node that is to stay now, and is deleted later, is deleted with what was made here.
+    """Delete what this attempt made for nodes that are gone or going: it was overtaken while the cloud was working.
+    What was made for a node that stays is deleted with that node.
     """
     batch = work.in_hand
     if batch is None:
@@ -523,7 +522,7 @@ async def clear_away(work: Work) -> None:
 
 
 def hook_events(work: Work, plan: ActionPlan) -> list[Event]:
-    """For each node that waits, what its owner needs to know to let it go."""
+    """For each node that waits, what its owner needs to know to complete its deletion."""
     if plan.program.hooks is None:
         return []
     asked = plan.program.hooks.to_json()

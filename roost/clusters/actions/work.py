@@ -1,7 +1,7 @@
 """One attempt at one action: what it is about, and when it must stop.
 
-Every write checks that this attempt is still the current one. An engine that was taken for dead, and whose work another
-has taken over, finds out at its next write and does nothing more.
+Every write checks that this attempt is still the current one. An engine that was considered dead, and whose work
+another has taken over, notices at its next write and stops.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Engine:
     clouds: Clouds
     journal: "Journal"
     errands: set["asyncio.Task[None]"] = field(default_factory=set)
-    """What it does on the side, and no action waits for."""
+    """Background work that no action waits for."""
 
 
 class Superseded(Exception):

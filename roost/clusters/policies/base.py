@@ -153,7 +153,7 @@ class Effects:
     cluster_data: dict[str, Any] = field(default_factory=dict)
     """Items to merge into the cluster's `data`; None removes an item."""
     health: Literal["register", "unregister", "pause", "resume"] | None = None
-    """What becomes of the watch over the cluster's health: see `roost.clusters.health`."""
+    """How watching over the cluster's health changes: see `roost.clusters.health`."""
 
 
 @dataclass(slots=True)
@@ -234,11 +234,11 @@ class Policy(SpecType):
         return []
 
     def clashes(self, other: "Policy", cluster: ClusterView) -> "list[Objection]":
-        """What this policy and another on the same cluster contradict each other in; asked of either of the two."""
+        """How this policy and another on the same cluster contradict each other; either of the two is asked."""
         return []
 
     def attach(self, cluster_id: str, action: ActionView) -> Verdict | Awaitable[Verdict]:
-        """Get ready to govern a cluster; what is returned beside True is kept in the binding."""
+        """Get ready to govern a cluster; the binding keeps what is returned beside True."""
         return True, self.bound({})
 
     def detach(self, cluster_id: str, action: ActionView) -> Verdict | Awaitable[Verdict]:

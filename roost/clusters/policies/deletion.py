@@ -82,7 +82,7 @@ class DeletionPolicy(Policy):
             raise InvalidSpec("A hook of type 'webhook' needs a 'url' in its 'params'.")
 
     async def validate(self, cloud: Cloud, settings: ClusterSettings) -> str | None:
-        """A webhook leads no further than the operator allows."""
+        """A webhook's address is one that the operator allows."""
         return urls.refusal(self.spec_data["hooks"]["params"]["url"], private=settings.private_urls)
 
     def pre_op(self, cluster_id: str, action: ActionView) -> None:

@@ -210,12 +210,12 @@ class HealthPolicy(Policy):
         )
 
     def detach(self, cluster_id: str, action: ActionView) -> Verdict:
-        """Watch no longer."""
+        """Stop watching."""
         action.effects.health = "unregister"
         return True, ""
 
     def pre_op(self, cluster_id: str, action: ActionView) -> None:
-        """Look away while nodes come and go, and say how to recover."""
+        """Pause the checks while nodes come and go, and say how to recover."""
         if action.action == ActionName.CLUSTER_RESIZE:
             wanted = change(action)
             if isinstance(wanted, str):
@@ -241,5 +241,5 @@ class HealthPolicy(Policy):
         ]
 
     def post_op(self, cluster_id: str, action: ActionView) -> None:
-        """Look again."""
+        """Resume the checks."""
         action.effects.health = "resume"

@@ -146,7 +146,7 @@ class LoadBalancingPolicy(Policy):
     }
 
     def check_spec(self) -> None:
-        """A load balancer has an address somewhere, and an existing one has a pool."""
+        """A load balancer needs a network for its address, and an existing one needs a pool."""
         self.deadline = 60.0 + self.spec_data["lb_status_timeout"]
         vip, pool = self.spec_data["vip"], self.spec_data["pool"]
         if not vip["subnet"] and not vip["network"]:

@@ -46,7 +46,7 @@ class RegionPlacementPolicy(Policy):
     }
 
     def check_spec(self) -> None:
-        """Regions are named once, and have weights."""
+        """Each region is named once and has a weight."""
         spreading.check_places("region", self.spec_data["regions"])
 
     @property

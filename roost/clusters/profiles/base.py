@@ -1,7 +1,7 @@
 """What a profile type is: the base class `Profile`, which makes and keeps the things that nodes stand for.
 
-Every method takes all nodes of a batch at once and answers with one outcome a node, in the same order. That something
-could not be done to a node is an outcome; an exception is only for a cloud that did not answer at all.
+Every method takes all nodes of a batch at once and answers with one outcome a node, in the same order. A failure for
+one node is an outcome; an exception means that the cloud did not answer at all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,11 +48,11 @@ class Profile(SpecType):
         raise NotImplementedError
 
     async def delete(self, cloud: Cloud, nodes: Sequence[NodeView], *, force: bool = False) -> list[NodeOutcome]:
-        """Unmake what these nodes stand for; what is not there counts as unmade."""
+        """Delete what these nodes stand for; what does not exist counts as deleted."""
         raise NotImplementedError
 
     async def check(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[NodeOutcome]:
-        """Whether what these nodes stand for is there and well."""
+        """Whether what these nodes stand for exists and is healthy."""
         raise NotImplementedError
 
     async def details(self, cloud: Cloud, nodes: Sequence[NodeView]) -> dict[str, Mapping[str, Any]]:
@@ -89,7 +89,7 @@ class Profile(SpecType):
         return [NodeOutcome(node.id, True, node.physical_id) for node in nodes]
 
     async def leave(self, cloud: Cloud, nodes: Sequence[NodeView]) -> list[NodeOutcome]:
-        """Note on what these nodes stand for that they are members of no cluster any more."""
+        """Note on what these nodes stand for that they no longer belong to a cluster."""
         return [NodeOutcome(node.id, True, node.physical_id) for node in nodes]
 
     @classmethod

@@ -102,7 +102,7 @@ async def find(
     service_uuid: str | None = None,
     lock: bool = False,
 ) -> ComputeHost | None:
-    """One host, by whichever of its names is given; locked against other changes if asked."""
+    """One host, by the name or the id that is given; locked against other changes if asked."""
     given = {"name": name, "id": host_id, "uuid": uuid, "service_uuid": service_uuid}
     query = sa.select(*_COLUMNS).where(*(hosts.c[key] == value for key, value in given.items() if value is not None))
     row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
