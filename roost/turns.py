@@ -128,7 +128,8 @@ class RestingTurns(FairTurns):
         return owner not in self._resting and super()._may_work(owner)
 
 
-_PIECE_SECONDS = 0.001
+_PIECE_SECONDS = 0.0003
+"""A request comes back to the event loop some ten times, and finds such a piece of another's before it each time."""
 
 
 async def spread(work: Callable[[T], R], items: Sequence[T]) -> list[R]:

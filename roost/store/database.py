@@ -37,7 +37,7 @@ _POOL_SECONDS = 5.0
 _ANSWER_SECONDS = 2.0
 """Beyond the server's own limit on a statement: a server that has not answered by then is considered broken."""
 _CANCEL_SECONDS = 1.0
-_ROWS_AT_A_TIME = 50
+_ROWS_AT_A_TIME = 15
 _LISTENING_SECONDS = 5.0
 """How often a listener asks whether its server is still there, and may be written to."""
 

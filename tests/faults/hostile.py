@@ -3,8 +3,8 @@
 A neighbour does ordinary things: first alone, then while attackers of another project send everything that is known to
 be expensive, and afterwards alone again. Quiet is what the neighbour saw alone, before and after together. The
 attackers are one process of low priority with its own address (127.0.0.2), so that what is measured is the
-service and not the machine that it shares with them. What was measured is printed, with the verdict at the end, and
-written to build/hostile.json.
+service and not the machine that it shares with them; that they are refused shows that they ask for more than they may
+have. What was measured is printed, with the verdict at the end, and written to build/hostile.json.
 """
 
 import argparse
@@ -58,6 +58,8 @@ CALM_SECONDS = 5.0
 QUIET = ("alone", "alone again")
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
 ANSWER_SECONDS = 60.0
+LIMITED = ("explain", "plan", "repair")
+"""What the attackers ask for more often than is answered."""
 
 
 def topology() -> str:
@@ -353,12 +355,14 @@ def _policy(text: str) -> dict[str, str]:
     return {"name": name, "scope": scope}
 
 
-async def attack(apis: list[str], seconds: float, servers: int) -> None:
-    """The process of the attackers: says when it begins, and at the end what it saw."""
+async def attack(apis: list[str], seconds: float, servers: int, group: str | None) -> None:
+    """The process of the attackers, in a group of its own: says when it begins, and at the end what it saw."""
     async with tenant(apis, "demo", Connections()) as hostile:
         attackers = Attackers(hostile)
         await attackers.set_up(servers)
         hostile.seen = Seen()
+        if group is not None:
+            (Path(group) / "cgroup.procs").write_text(str(os.getpid()))
         if sys.platform == "linux":
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         print("attacking", flush=True)
@@ -393,6 +397,8 @@ class Trial:
     """A neighbour alone, under attack, and alone again."""
 
     deployment: Deployment
+    apart: Path | None = None
+    """Where the attackers are weighed, apart from the service."""
     phases: dict[str, Seen] = field(default_factory=dict)
     attackers: Seen = field(default_factory=Seen)
     memory: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -400,7 +406,8 @@ class Trial:
     async def run(self, quiet: float, attacked: float, servers: int) -> None:
         """So many seconds alone, before and after, and so many under attack."""
         apis = [f"http://{api.command[-1]}" for api in self.deployment.apis]
-        asked = json.dumps({"apis": apis, "seconds": attacked, "servers": servers})
+        apart = None if self.apart is None else str(self.apart)
+        asked = json.dumps({"apis": apis, "seconds": attacked, "servers": servers, "group": apart})
         with suppress(PermissionError):  # the neighbour has its own machine, as far as that can be had
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -15)
         async with tenant(apis, "alt") as neighbour:
@@ -422,7 +429,8 @@ class Trial:
                 await process.wait()
             await asyncio.sleep(CALM_SECONDS)
             await self._phase("alone again", neighbour, quiet)
-        self.attackers = Seen(reported["latencies"], reported["statuses"], Counter(reported["failures"]))
+        statuses = {kind: {int(each): n for each, n in seen.items()} for kind, seen in reported["statuses"].items()}
+        self.attackers = Seen(reported["latencies"], defaultdict(Counter, statuses), Counter(reported["failures"]))
 
     async def _phase(self, name: str, neighbour: Tenant, seconds: float) -> None:
         neighbour.seen = self.phases[name] = Seen()
@@ -449,6 +457,9 @@ class Trial:
         for what, times in self.attackers.failures.items():
             if "no answer" not in what:
                 yield f"attackers: {what} ({times} times)"
+        for kind in LIMITED:
+            if not self.attackers.statuses[kind].keys() & {429, 503}:
+                yield f"attackers: {kind} was never refused, {dict(self.attackers.statuses[kind])}"
         for name, compared in (("under attack", QUIET), ("alone again", ("alone",))):
             now, quiet = self._p99(name), self._p99(*compared)
             if now > max(TIMES_QUIET * quiet, bearable):
@@ -477,7 +488,7 @@ class Trial:
         for who, seen in (("neighbour", self.phases["under attack"]), ("attackers", self.attackers)):
             failed: Counter[str] = Counter()
             for kind, statuses in seen.statuses.items():
-                failed.update({f"{kind} {status}": n for status, n in statuses.items() if int(status) >= 500})
+                failed.update({f"{kind} {status}": n for status, n in statuses.items() if status >= 500})
             yield f"5xx to the {who}: {dict(failed) or 'none'}"
 
     def summary(self) -> dict[str, Any]:
@@ -503,11 +514,13 @@ def _all(seen: Seen) -> list[float]:
     return [each for kind, times in seen.latencies.items() if kind != "sign in" for each in times]
 
 
-def try_it(folder: Path, *, quiet: float, attacked: float, servers: int) -> tuple[Trial, list[str]]:
+def try_it(
+    folder: Path, *, quiet: float, attacked: float, servers: int, apart: Path | None = None
+) -> tuple[Trial, list[str]]:
     """A deployment, with the limits that everybody gets who sets none."""
     deployment = Deployment(folder, SETTINGS, topology(), proxied=False)
     deployment.start()
-    trial = Trial(deployment)
+    trial = Trial(deployment, apart)
     try:
         deployment.await_(trial.run(quiet, attacked, servers))
     finally:
@@ -516,23 +529,31 @@ def try_it(folder: Path, *, quiet: float, attacked: float, servers: int) -> tupl
 
 
 @contextmanager
-def one_machine() -> Iterator[None]:
-    """Let the kernel weigh all processes of the trial together. Where it groups tasks by session, as for desktops, it
-    gives each backend of PostgreSQL as much as all of Roost, and priorities mean nothing between them."""
-    group, mine = CPU_GROUPS / f"roost-hostile-{os.getpid()}", str(os.getpid())
+def one_machine() -> Iterator[Path | None]:
+    """Let the kernel weigh all processes of the trial together, and the attackers apart, since they belong to another
+    machine: in the same group, what they use would be taken from the service when others want the CPU too. Where it
+    groups tasks by session, as for desktops, it gives each backend of PostgreSQL as much as all of Roost, and
+    priorities mean nothing between them."""
     if not os.access(CPU_GROUPS, os.W_OK):
-        yield
+        yield None
         return
-    group.mkdir()
-    (group / "cpu.shares").write_text(str(1024 * (os.cpu_count() or 1) * 4))
-    (group / "cgroup.procs").write_text(mine)
+    service, apart = (CPU_GROUPS / f"roost-hostile-{os.getpid()}{more}" for more in ("", "-attackers"))
+    for group, shares in ((service, 1024 * (os.cpu_count() or 1) * 4), (apart, 1024)):
+        group.mkdir()
+        (group / "cpu.shares").write_text(str(shares))
+    (service / "cgroup.procs").write_text(str(os.getpid()))
+    priority = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(PermissionError):  # in the group, priorities are to be as far apart as they are where Roost runs
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
     try:
-        yield
+        yield apart
     finally:
-        for left in (group / "cgroup.procs").read_text().split():
-            with suppress(OSError):  # it has ended meanwhile
-                (CPU_GROUPS / "cgroup.procs").write_text(left)
-        group.rmdir()
+        os.setpriority(os.PRIO_PROCESS, 0, priority)
+        for group in (service, apart):
+            for left in (group / "cgroup.procs").read_text().split():
+                with suppress(OSError):  # it has ended meanwhile
+                    (CPU_GROUPS / "cgroup.procs").write_text(left)
+            group.rmdir()
 
 
 def main() -> int:
@@ -546,8 +567,9 @@ def main() -> int:
         return 0
     seconds = given.minutes * 60
     folder = Path(tempfile.mkdtemp(prefix="roost-hostile-")) / "hostile"
-    with one_machine():
-        trial, failed = try_it(folder, quiet=max(30, min(150, seconds / 4)), attacked=seconds, servers=1000)
+    with one_machine() as apart:
+        quiet = max(30, min(150, seconds / 4))
+        trial, failed = try_it(folder, quiet=quiet, attacked=seconds, servers=1000, apart=apart)
     wrong = [*trial.wrong(flat=seconds >= 300), *failed]
     summary = {"minutes": given.minutes, **trial.summary(), "wrong": wrong}
     WRITTEN.parent.mkdir(exist_ok=True)
