@@ -1,4 +1,4 @@
-"""The engine: what must go on without a request. Any number of engines may run on one database."""
+"""The engine: the work that goes on without a request. Any number of engines may run on one database."""
 
 import asyncio
 import shutil

@@ -37,7 +37,7 @@ class Unauthorized(RoostError):
 
 
 class Forbidden(RoostError):
-    """The caller is known, and may not do this."""
+    """The caller is known, but may not do this."""
 
 
 class OverQuota(Forbidden):

@@ -17,7 +17,7 @@ def set_up(level: str, style: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if style == "json" else _Text())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # One line a request is ours to write, with its id; these would write it again without.
+    # We write a line for each request, with its id; these loggers would repeat it without the id.
     for name in ("uvicorn.access", "uvicorn.error", "httpx", "alembic", "keystoneauth"):
         logging.getLogger(name).setLevel(logging.WARNING)
 

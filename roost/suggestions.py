@@ -1,4 +1,4 @@
-"""What a refusal says of a name that is not known: which names are, and which of them was probably meant."""
+"""What a refusal says about an unknown name: which names are known, and which of them was probably meant."""
 
 import difflib
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ def nearest(wrong: str, known: Iterable[str]) -> str:
 
 
 def explained(error: ValidationError) -> str:
-    """What a JSON schema has against a value, in jsonschema's words and with what was probably meant."""
+    """Why a JSON schema refuses a value, in jsonschema's words and with what was probably meant."""
     schema = error.schema if isinstance(error.schema, dict) else {}
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
         known = schema.get("properties", {})

@@ -1,4 +1,4 @@
-"""Fair turns: few work at once, and callers take turns, so none of them keeps the others out."""
+"""Fair turns: few callers work at once, and they take turns, so that none of them keeps the others out."""
 
 import asyncio
 import math

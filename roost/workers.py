@@ -102,7 +102,7 @@ class _Worker:
             raise
 
     def end(self) -> None:
-        """End the process, whatever it does; whoever asked it something hears that."""
+        """End the process, whatever it does; a caller that waits for its answer gets an error."""
         self._ended = True
         if self._process is not None:
             self._process.kill()

@@ -40,7 +40,7 @@ USERS = (
 
 
 def fill(settings: Settings, passwords: dict[str, str], topology: str | None) -> None:
-    """Add what is missing; what is there is left as people made it."""
+    """Add what is missing; what exists is left as it is."""
     asyncio.run(_fill(settings, passwords, topology))
 
 

@@ -12,7 +12,7 @@ from roost.errors import Conflict, Unavailable
 from roost.placement.phrases import counted
 
 PREFIX = "roost-demo-"
-"""Everything that the demo makes is called so, and nothing else is removed."""
+"""The names of everything that the demo makes begin like this, and nothing else is removed."""
 
 _SECONDS = 120.0
 _POLL_SECONDS = 0.3

@@ -1,4 +1,4 @@
-"""`roost front`: what Roost keeps of a Nova that it stands in front of, and Nova has no more."""
+"""`roost front`: what Roost keeps of the Nova behind it although Nova no longer has it."""
 
 import asyncio
 

@@ -13,9 +13,9 @@ from roost.errors import RoostError
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run one command; an error that a person can mend is one sentence, not a traceback."""
+    """Run one command; an error that the user can fix is one sentence, not a traceback."""
     options = parser().parse_args(arguments)
-    # Until a process listens to its signals itself, an end must still end what has been started so far.
+    # Until a process handles signals itself, ending it must still end what it has started so far.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         sys.exit(options.run(options))

@@ -17,7 +17,7 @@ class Progress:
         self._next = 0.0
 
     def __call__(self, done: str) -> None:
-        """Say how far it has come; too often is as good as often enough."""
+        """Report progress; it may be called too often."""
         now = time.monotonic()
         if self._shown and now >= self._next:
             self._next = now + _EVERY_SECONDS

@@ -104,7 +104,7 @@ class Listening(Protocol):
         """Hand connections on to these members from now on."""
 
     async def close(self) -> None:
-        """Serve no longer."""
+        """Stop serving."""
 
 
 @dataclass(slots=True)

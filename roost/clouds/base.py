@@ -30,7 +30,7 @@ class CloudError(Unavailable):
 
 
 class CloudRefused(Invalid):
-    """The cloud understood, and said no."""
+    """The cloud understood the request and refused it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ServerRequest:
 
 @dataclass(frozen=True, slots=True)
 class ServerOutcome:
-    """What became of one server: there it is, or why it is not. A server with both an id and an error is broken."""
+    """The outcome for one server: its id, or why there is none. A server with both an id and an error is broken."""
 
     node_id: str
     server_id: str | None
@@ -163,7 +163,7 @@ class Cloud(Protocol):
 
     @property
     def batch_size(self) -> int:
-        """How many servers are best asked for at once."""
+        """How many servers should be requested at once."""
         ...
 
     @property

@@ -63,7 +63,7 @@ _STATES = {
     "rebuild": "rebuild",
 }
 _NOTHING_TO_DO = ("change_password", "rescue", "unrescue")
-"""What changes nothing that can be seen of a simulated server."""
+"""Operations with no visible effect on a simulated server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,8 @@ class EmbeddedCloud:
         )
 
     async def _reasons(self, kind: Sequence[ServerRequest]) -> dict[str, str]:
-        """Why the servers that were not made found no place: one asked for alone is made in error and says."""
+        """Why the servers that were not made found no place: one that is requested alone is made in ERROR, with the
+        reason."""
         there = await self.find_servers([request.node_id for request in kind])
         missing = [request for request in kind if request.node_id not in there]
         if not missing:
@@ -484,7 +485,7 @@ class EmbeddedCloud:
     # Messages
 
     async def post_message(self, queue: str, body: Mapping[str, Any]) -> None:
-        """There are none here; the event that holds the same has been written."""
+        """There are no queues here; an event with the same content has been written."""
         raise CloudRefused("The embedded cloud has no queues: use a hook of type webhook, or read the node's events.")
 
 

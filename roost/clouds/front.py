@@ -1,4 +1,4 @@
-"""Roost in front of a Nova: what it reads of Nova to keep its own tables true, again and again and when it matters.
+"""Roost in front of a Nova: what it reads from Nova to keep its own tables up to date, regularly and when it matters.
 
 Hosts, aggregates, groups and where members are come from Nova. A round reads what changed, in a number of requests that
 does not grow with the number of servers; one engine does it at a time. Between rounds, a group is read again before a
@@ -44,7 +44,7 @@ _LOOKS = (0.0, 1.0, 2.0, 4.0)
 """Seconds before each look for servers whose creation was not answered: Nova may still be at work on it."""
 _FEW = 10
 _SHARE = 0.1
-"""More groups than these, and than this share of all, do not vanish between two looks: then Nova is not believed."""
+"""If more groups than this, and than this share of all, vanish between two looks, Nova is not believed."""
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class Front:
                 await self.nova.delete_server(None, server_id)
 
     async def _raise_alarm(self, error: mirror.Implausible) -> None:
-        """Say that Nova is not believed: in the log and the metrics each time, as a notification once."""
+        """Report that Nova is not believed: in the log and the metrics each time, as a notification once."""
         mirror.REFUSED.inc()
         logger.error("Nova is not believed: %s", error)
         if not self._alarmed and notifications.wanted(self.settings):
@@ -167,7 +167,7 @@ class Front:
         self._read[group_id] = time.monotonic()
 
     async def read_servers(self, server_ids: Sequence[str]) -> list[mirror.NovaServer]:
-        """Servers as they are now; without those that are not there any more."""
+        """Servers as they are now; without those that no longer exist."""
         at = await self._now()
         servers, gone = await self.nova.servers_by_id(server_ids)
         async with self.database.begin() as connection:

@@ -59,7 +59,7 @@ class Haproxy:
         self._written = wanted
 
     async def close(self) -> None:
-        """Serve no longer."""
+        """Stop serving."""
         running = [process for process in self._processes if process.returncode is None]
         for process in running:
             with suppress(ProcessLookupError):
@@ -108,7 +108,7 @@ def _is_port(number: int) -> bool:
 
 
 def _ends_with_us() -> list[str]:
-    """How a process is started that does not outlive an engine that was killed, where the system offers that."""
+    """Arguments that keep a process from outliving an engine that was killed, where the system offers that."""
     found = shutil.which("setpriv") if os.name == "posix" else None
     return [found, "--pdeathsig", "TERM", "--"] if found else []
 

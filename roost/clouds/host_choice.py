@@ -62,7 +62,7 @@ def names_a_host(request: ServerRequest) -> bool:
 
 
 def is_known(request: ServerRequest) -> bool:
-    """Whether Roost knows of everything that this request asks of a host; what hints mean, Nova's filters know."""
+    """Whether Roost knows of everything that this request asks of a host; only Nova's filters know what hints mean."""
     return set(request.scheduler_hints) <= {"group"}
 
 

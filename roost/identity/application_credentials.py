@@ -15,7 +15,7 @@ from roost.store.tables.identity import access_rules, application_credentials
 from roost.store.tables.identity import users as users_table
 
 _MOST, _MOST_RULES = 100, 1000
-"""Of one user: lists of them come in one piece."""
+"""How many one user may have: lists of them are not paged."""
 
 
 async def create(
@@ -53,7 +53,7 @@ async def create(
 
 
 async def _check_number(connection: AsyncConnection, user_id: str) -> None:
-    """One at a time for each user, so that none is counted too late."""
+    """One at a time for each user, so that the count is right."""
     await rows.find(connection, users_table, lock=True, id=user_id)
     for table, most in ((application_credentials, _MOST), (access_rules, _MOST_RULES)):
         query = sa.select(sa.func.count()).select_from(table).where(table.c.user_id == user_id)
@@ -75,7 +75,7 @@ async def show(connection: AsyncConnection, user_id: str, credential_id: str) ->
 
 
 async def delete(connection: AsyncConnection, user_id: str, credential_id: str) -> None:
-    """Forget one; tokens that were issued for it are worthless."""
+    """Forget one; tokens that were issued for it become invalid."""
     await show(connection, user_id, credential_id)
     await rows.remove(connection, application_credentials, id=credential_id)
     await tokens.recheck(connection)

@@ -43,7 +43,7 @@ class Grant:
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name in self.table.c}
 
     def missing(self, role_id: str) -> NotFound:
-        """What to say where it was not given."""
+        """The error for a role that was not given."""
         return NotFound(
             f"Could not find role assignment with role: {role_id}, user or group: {self.user_id or self.group_id}, "
             f"project, domain, or system: {self.project_id or self.domain_id or 'system'}."
@@ -51,7 +51,7 @@ class Grant:
 
 
 async def grant(connection: AsyncConnection, given: Grant) -> None:
-    """Give a role; to give it twice is to give it once."""
+    """Give a role; giving it twice changes nothing."""
     try:
         async with connection.begin_nested():
             await connection.execute(insert(given.table).values(**given.row()).on_conflict_do_nothing())

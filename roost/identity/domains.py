@@ -1,4 +1,4 @@
-"""Domains: what users, groups and projects are in. One is always there."""
+"""Domains: what users, groups and projects are in. One always exists."""
 
 import uuid
 from collections.abc import Sequence

@@ -58,7 +58,7 @@ async def members(connection: AsyncConnection, group_id: str) -> Sequence[Any]:
 
 
 async def put(connection: AsyncConnection, group_id: str, user_id: str) -> None:
-    """Take a user into a group; to do it twice is to do it once."""
+    """Add a user to a group; doing it twice changes nothing."""
     await show(connection, group_id)
     await users_of.show(connection, user_id)
     if await rows.ensure(connection, group_users, {"group_id": group_id, "user_id": user_id}):

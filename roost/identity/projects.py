@@ -91,7 +91,7 @@ async def create(connection: AsyncConnection, values: dict[str, Any]) -> Any:
 
 
 async def update(connection: AsyncConnection, project_id: str, changes: dict[str, Any]) -> Any:
-    """Change a project; tokens of a disabled one are worthless."""
+    """Change a project; tokens of a disabled one become invalid."""
     await show(connection, project_id)
     if changes:
         taken = Conflict(duplicate("project", str(changes.get("name"))))

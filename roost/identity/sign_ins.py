@@ -1,10 +1,9 @@
-"""Signing in with a password or an application credential: who was guessed at too often must wait, whichever process
-is asked.
+"""Signing in with a password or an application credential: after too many wrong guesses the next one must wait, in all
+processes.
 
 Failures are counted for each user, by its name or by its id alike, for each application credential, and for each name
-or id that no user has, so that the limit does not reveal which exist. What is right meanwhile is refused too, or
-guessing could go on. Only failures are written down: a sign-in that succeeds costs no write more than it did without a
-limit.
+or id that no user has, so that the limit does not reveal which exist. Meanwhile, the right password is refused too, or
+guessing could go on. Only failures are written down: the limit costs a sign-in that succeeds no additional write.
 """
 
 import hashlib
@@ -26,7 +25,7 @@ from roost.turns import FairTurns
 
 @dataclass(frozen=True, slots=True)
 class SignInLimit:
-    """How many failures within how many seconds are borne; 0 failures: any number."""
+    """How many failures are allowed within how many seconds; 0 failures: any number."""
 
     failures: int
     seconds: int
@@ -76,7 +75,8 @@ async def prove(
     name: str = "",
     known: bool = True,
 ) -> Proof | None:
-    """Whose password this is, if it is right; nobody's, if the user is not `known`. Raises `TooManyFailures`."""
+    """The proof that this password is right; None if it is not, or if the user is not `known`. Raises
+    `TooManyFailures`."""
     async with database.autocommit() as connection:
         tried = await _look(connection, user_id, name)
     _check(limit, tried.failures, tried.lasts)
@@ -142,7 +142,7 @@ async def forget(connection: AsyncConnection, user_id: str) -> None:
 
 
 async def purge(connection: AsyncConnection) -> int:
-    """Forget failures that count no more; how many there were."""
+    """Forget failures that no longer count; returns how many there were."""
     return (await connection.execute(failed.delete().where(failed.c.ends_at < sa.func.now()))).rowcount
 
 
@@ -162,12 +162,12 @@ async def _look(connection: AsyncConnection, user_id: str | None, name: str) -> 
 
 
 def _key(word: sa.ColumnElement[str]) -> sa.ColumnElement[bytes]:
-    """People type passwords where their names belong: what is kept does not tell."""
+    """People type passwords into the field for names, so only a digest is kept."""
     return sa.func.sha256(sa.func.convert_to(word, "UTF8"))
 
 
 async def _count(connection: AsyncConnection, key: bytes, seconds: int) -> _Failures:
-    """One failure more; the first after a while starts a new count."""
+    """Count a failure; the first after a while starts a new count."""
     ends_at = sa.func.now() + timedelta(seconds=seconds)
     row = insert(failed).values(key=key, failures=1, ends_at=ends_at)
     counted = row.on_conflict_do_update(

@@ -143,13 +143,13 @@ async def find(connection: AsyncConnection, secret: str, *, hold: bool = False) 
 
 
 async def revoke(connection: AsyncConnection, secret: str) -> None:
-    """Make a token worthless, in every process at once."""
+    """Revoke a token, in every process at once."""
     await connection.execute(tokens.delete().where(tokens.c.digest == digest(secret)))
     await notify(connection, (REVOCATIONS, digest(secret).hex()))
 
 
 async def revoke_all(connection: AsyncConnection, user_id: str) -> None:
-    """Make all tokens of a user worthless: the password changed, or the user was disabled."""
+    """Revoke all tokens of a user: the password changed, or the user was disabled."""
     await connection.execute(tokens.delete().where(tokens.c.user_id == user_id))
     await recheck(connection)
 
@@ -160,7 +160,7 @@ async def recheck(connection: AsyncConnection) -> None:
 
 
 async def purge(connection: AsyncConnection) -> int:
-    """Forget expired tokens; how many there were."""
+    """Forget expired tokens; returns how many there were."""
     return (await connection.execute(tokens.delete().where(tokens.c.expires_at < sa.func.now()))).rowcount
 
 

@@ -1,4 +1,4 @@
-"""Whether nodes and servers belong together: what Roost's nodes say, held against what Nova has."""
+"""Whether nodes and servers match: compares Roost's nodes with what Nova has."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ _NODES = (
 
 
 async def compare(connection: AsyncConnection, servers: Iterable[NodeServer]) -> list[str]:
-    """What is not as it should be, a sentence each: nodes without their server first, then servers without a node."""
+    """What does not match, a sentence each: nodes without their server first, then servers without a node."""
     there = {server.id: server for server in servers}
     found, known = [], set()
     for node in await connection.execute(_NODES):

@@ -1,4 +1,4 @@
-"""What comes from Senlin is written into Roost's tables: all of it in one transaction, and never a second time."""
+"""Writes what comes from Senlin into Roost's tables: all of it in one transaction, and never a second time."""
 
 import json
 import secrets

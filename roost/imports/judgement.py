@@ -1,6 +1,6 @@
-"""What of a Senlin database comes to Roost, what cannot and why, and what Roost does otherwise than Senlin did.
+"""What of a Senlin database comes to Roost, what cannot and why, and what Roost does differently from Senlin.
 
-Nothing is read or written here. A row comes if Roost has never had it and has, or gets, all that it refers to.
+Nothing is read or written here. A row is taken over if Roost has never had it and has, or gets, all that it refers to.
 """
 
 import json
@@ -204,7 +204,7 @@ class _Court:
         return Ruling(Fate.COMES, notes=_settled(row, NodeStatus.WARNING))
 
     def _made_of(self, row: SenlinRow) -> Ruling | None:
-        """What stands against a cluster or a node because of its profile."""
+        """Why a cluster or a node cannot come because of its profile."""
         refused = self.without(PROFILE, row["profile_id"])
         if refused:
             return refused

@@ -23,7 +23,7 @@ from roost.store.tables import clusters as tables
 _SENLINS_WORDS = {"user_id": "user", "project_id": "project", "domain_id": "domain", "metadata": "meta_data"}
 _UNFINISHED = ("INIT", "READY", "WAITING", "RUNNING", "WAITING_LIFECYCLE_COMPLETION", "SUSPENDED")
 _DEAD_AFTER = timedelta(seconds=132)
-"""How long Senlin itself waits for a sign of life before it takes an engine for dead."""
+"""How long Senlin itself waits for a heartbeat before it considers an engine dead."""
 _PORTION = 2000
 
 SenlinRow = dict[str, Any]
@@ -105,7 +105,7 @@ def _engine(url: str) -> sa.Engine:
 
 
 def read(connection: sa.Connection) -> SenlinData:
-    """All that can be brought, and what stands against it."""
+    """All that can be taken over, and what prevents it."""
     return SenlinData(
         profiles=_rows(connection, "profile", tables.profiles),
         policies=_rows(connection, "policy", tables.policies),

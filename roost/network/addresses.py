@@ -19,7 +19,7 @@ from roost.store.tables.network import port_addresses, subnets
 ROUTER = "network:router_interface"
 """The owner of a port by which a router is connected to a subnet."""
 PRIVATE, PUBLIC = "5b7d9ca4-8a11-4f0c-9d43-3f6f6f0d5a01", "5b7d9ca4-8a11-4f0c-9d43-3f6f6f0d5a02"
-"""The networks that are always there."""
+"""The networks that always exist."""
 PRIVATE_SUBNET, PUBLIC_SUBNET = "5b7d9ca4-8a11-4f0c-9d43-3f6f6f0d5b01", "5b7d9ca4-8a11-4f0c-9d43-3f6f6f0d5b02"
 
 _BLOCK = 64
@@ -39,17 +39,17 @@ class AddressTaken(Conflict):
 
 @dataclass(slots=True)
 class AddressPool:
-    """What this process has taken of the private subnet and not given out yet."""
+    """Addresses of the private subnet that this process has taken and not given out yet."""
 
     database: Database
     _free: list[str] = field(default_factory=list)
 
     async def take(self, count: int) -> list[str]:
-        """So many addresses that are, and stay, unused by others."""
+        """So many addresses that no other process uses or will be given."""
         while len(self._free) < count:
             async with self.database.begin() as connection:
                 block = await _block(connection)
-            # Others have taken some meanwhile: what is left now is added to, not what was left before.
+            # Others have taken some meanwhile: add to what is left now, not to what was left before.
             self._free.extend(block)
         taken, self._free = self._free[:count], self._free[count:]
         return taken

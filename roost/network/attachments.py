@@ -1,7 +1,7 @@
 """What servers are plugged into: ports, made before a server and bound to it in the statement that makes it.
 
 A server that names no network gets an address of the private one from the pool of this process, and its port is made by
-the trigger on `servers`. Whatever is named is looked up and reserved first, and given back if no server comes of it.
+the trigger on `servers`. What is named is looked up and reserved first, and given back if the server is not made.
 """
 
 import uuid
@@ -42,7 +42,7 @@ async def reserve(
     count: int,
 ) -> ReservedPorts:
     """Addresses for so many servers of a project on the networks and with the security groups that were named; raises
-    `Invalid` for what is not there."""
+    `Invalid` for what does not exist."""
     if wanted == "none":
         return ReservedPorts(({},) * count)
     plain = groups is None or set(groups) <= {"default"}
@@ -55,7 +55,7 @@ async def reserve(
 
 
 async def release(database: Database, reserved: ReservedPorts) -> None:
-    """Give back what was reserved for servers that did not come to be."""
+    """Give back what was reserved for servers that were not made."""
     if not reserved.port_ids:
         return
     ports = tables.ports
@@ -66,7 +66,7 @@ async def release(database: Database, reserved: ReservedPorts) -> None:
 
 
 async def forget_pending(connection: AsyncConnection) -> int:
-    """Give back what was reserved by processes that ended before they made the server; how much there was."""
+    """Give back what was reserved by processes that ended before they made the server; returns how much there was."""
     ports = tables.ports
     since = sa.func.now() - sa.text("interval '10 minutes'")
     old = sa.and_(ports.c.device_owner == PENDING, ports.c.updated_at < since)
@@ -219,7 +219,7 @@ async def ports_of(connection: AsyncConnection, server_id: str) -> Sequence[Any]
 async def plug(
     connection: AsyncConnection, server: Any, asked: Mapping[str, Any], fixed: Sequence[Mapping[str, str]] | None
 ) -> Any:
-    """Plug a server into one port more: a given one, or a new one on a network."""
+    """Plug a server into another port: a given one, or a new one on a network."""
     try:
         if asked.get("port"):
             network, port = await _given_port(connection, server.project_id, str(asked["port"]))
@@ -273,7 +273,7 @@ _NAMES = sa.text("""
 
 
 async def change_groups(connection: AsyncConnection, server: Any, name: str, *, add: bool) -> None:
-    """Give all ports of a server a security group more or less."""
+    """Add a security group to all ports of a server, or remove one."""
     (group_id,) = await group_ids_of(connection, server.project_id, [name])
     default = await security.default_group(connection, server.project_id)
     for port in await ports_of(connection, server.id):

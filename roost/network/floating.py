@@ -35,7 +35,7 @@ async def create(connection: AsyncConnection, network: Any, values: Mapping[str,
 
 
 async def point(connection: AsyncConnection, floating: Any, port: Any | None, fixed: str | None = None) -> None:
-    """Put a floating address in front of a port's address: a given one, or its first; or in front of none."""
+    """Associate a floating address with a port's address (a given one, or its first), or with none."""
     before = floating.port_id
     address = None
     if port is not None:

@@ -79,7 +79,7 @@ async def limits(connection: AsyncConnection, project_id: str) -> dict[str, int]
 
 
 async def all_limits(connection: AsyncConnection) -> dict[str, dict[str, int]]:
-    """What each project may have for which it was set."""
+    """What each project may have, for those with quotas of their own."""
     found: dict[str, dict[str, int]] = {}
     for row in await rows.index(connection, network_quotas, "project_id"):
         found.setdefault(row.project_id, dict(QUOTAS))[row.resource] = row.limit
@@ -93,7 +93,7 @@ async def set_limit(connection: AsyncConnection, project_id: str, resource: str,
 
 
 async def reset_limits(connection: AsyncConnection, project_id: str) -> None:
-    """Let a project have the usual quotas again."""
+    """Give a project the default quotas again."""
     await rows.remove(connection, network_quotas, project_id=project_id)
 
 
@@ -129,7 +129,7 @@ async def keep_within(connection: AsyncConnection, project_id: str, resource: st
 
 
 def subnet_values(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A subnet that is asked for, with what follows from its range."""
+    """A requested subnet, with what follows from its range."""
     try:
         network = ipaddress.ip_network(body["cidr"], strict=False)
     except ValueError:
@@ -158,7 +158,7 @@ def _pools(first: int, last: int, gateway: str | None, version: int) -> list[dic
 
 
 async def add_subnet(connection: AsyncConnection, network: Any, values: Mapping[str, Any]) -> Any:
-    """Make a subnet, whose range none of the network's others has a part of."""
+    """Make a subnet, whose range must not overlap with others of the network."""
     await connection.execute(sa.select(networks.c.id).where(networks.c.id == network.id).with_for_update())
     wanted = ipaddress.ip_network(values["cidr"])
     for other in await rows.index(connection, subnets, network_id=network.id):
@@ -294,7 +294,7 @@ async def _unplug(connection: AsyncConnection, port: Any) -> None:
 
 
 async def unplug(connection: AsyncConnection, port: Any) -> None:
-    """Take a port out of its server; one that was made for it is gone."""
+    """Unplug a port from its server; one that was made for the server is deleted."""
     await _unplug(connection, port)
     if port.of_server:
         await rows.remove(connection, ports, id=port.id)

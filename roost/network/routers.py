@@ -1,5 +1,5 @@
-"""Routers: what clients make between networks. All networks of this cloud reach each other anyway, so a router keeps
-what it was given and no more: its gateway, its interfaces and its routes, with ports that hold their addresses."""
+"""Routers: what clients make between networks. All networks of this cloud reach each other anyway, so a router only
+records what it was given: its gateway, its interfaces and its routes, with ports that hold their addresses."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ GATEWAY, INTERFACE = "network:router_gateway", ROUTER
 async def set_gateway(
     connection: AsyncConnection, router: Any, network: Any | None, fixed: Any = None, *, snat: bool = True
 ) -> None:
-    """Lead a router to an external network, or to none."""
+    """Set the gateway of a router to an external network, or to none."""
     if network is not None and not network.external:
         raise Invalid(f"Network {network.id} is not an external network")
     await rows.remove(connection, ports, device_id=router.id, device_owner=GATEWAY)
@@ -49,7 +49,7 @@ async def add_port(connection: AsyncConnection, router: Any, port: Any) -> Any:
 
 
 async def remove_interface(connection: AsyncConnection, router: Any, which: Mapping[str, str]) -> tuple[Any, str]:
-    """Take a router off the subnet or port that is named; the port that it had, and its subnet."""
+    """Disconnect a router from the subnet or port that is named; returns the port that it had, and its subnet."""
     for port in await rows.index(connection, ports, "created_at", device_id=router.id, device_owner=INTERFACE):
         for held in (await networks.addresses_of(connection, [port.id])).get(port.id, ()):
             if port.id == which.get("port_id") or held["subnet_id"] == which.get("subnet_id"):

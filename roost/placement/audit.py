@@ -14,7 +14,7 @@ from roost.placement.rules import Kind, Rule, inside
 
 
 class Breach(StrEnum):
-    """How a rule is broken. The codes are public: once set, they are set."""
+    """How a rule is broken. The codes are public and do not change."""
 
     OUTSIDE_SCOPE = "outside_scope"
     OUTSIDE_TARGET = "outside_target"

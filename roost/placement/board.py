@@ -18,7 +18,7 @@ from roost.placement.rules import AVAILABILITY_ZONE, HOST, Kind, Rule
 
 ANY: Final = 0
 SHARED: Final = -1
-"""What an aggregate is for, beside the number of a partition: for any that comes first, or, for now, for none."""
+"""What an aggregate is for, besides the number of a partition: for any that comes first, or, for now, for none."""
 
 _SHORTAGES: Final = (Refusal.TOO_FEW_VCPUS, Refusal.TOO_LITTLE_MEMORY, Refusal.TOO_LITTLE_DISK)
 

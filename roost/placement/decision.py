@@ -73,7 +73,7 @@ class Request:
 
 
 class Refusal(StrEnum):
-    """Why a host was not considered further. The codes are public: once set, they are set."""
+    """Why a host was not considered further. The codes are public and do not change."""
 
     DISABLED = "disabled"
     OUTSIDE_ZONE = "outside_zone"
@@ -160,7 +160,7 @@ class RefusalCount:
 
 
 class Verdict(StrEnum):
-    """How a decision ended. The codes are public: once set, they are set."""
+    """How a decision ended. The codes are public and do not change."""
 
     PLACED = "placed"
     REFUSED = "refused"

@@ -1,8 +1,8 @@
 """What would help: the smallest changes, one at a time, that would turn a refusal into a placement.
 
-Each is found by deciding again with the change made, on the fleet that refused, so that what is promised holds. All
-these decisions together have one budget (`PROBES` of them, and the work of one request for the exact search): what is
-not found within it is not offered.
+Each is found by deciding again with the change made, on the fleet that refused, so that its promise holds. All these
+decisions together have one budget (`PROBES` of them, and the work of one request for the exact search): what is not
+found within it is not offered.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ _MOST_NEW_HOSTS: Final = 4000
 
 
 class RemedyKind(StrEnum):
-    """What could be changed. The codes are public: once set, they are set."""
+    """What could be changed. The codes are public and do not change."""
 
     RAISE_LIMIT = "raise_limit"
     RAISE_SKEW = "raise_skew"
@@ -248,7 +248,7 @@ def _capacity(probe: _Probe) -> Iterator[Remedy]:
     tried = set()
     for _, host, lacking in sorted(lacks):
         kind = _kind(fleet, request, host)
-        if kind in tried:  # to the rules it is like one that did not help
+        if kind in tried:  # the rules count it as one that did not help
             continue
         tried.add(kind)
         larger = fleet.snapshot()

@@ -166,7 +166,7 @@ class _Standing:
         return Migration(name, source, target)
 
     def by_aggregate(self, rule: Rule, names: Iterable[str]) -> dict[int, list[str]]:
-        """Members by the aggregate they are in."""
+        """Members by the aggregate that they are in."""
         column = self.fleet.division(rule.scope).column
         found: dict[int, list[str]] = {}
         for name in names:
@@ -174,7 +174,7 @@ class _Standing:
         return found
 
     def least(self) -> int:
-        """No fewer moves than this can do: each rule by itself, and the most demanding one of each group."""
+        """A lower bound on the moves: of each rule by itself, and the most demanding one of each group."""
         total = 0
         for group in self.groups:
             needs: dict[tuple[Rule, bool], int] = {}
@@ -261,7 +261,7 @@ def _allowed(fleet: Fleet, rule: Rule, aggregate: int) -> int | None:
 
 
 def _place_each(standing: _Standing, leavers: Sequence[str]) -> list[Migration]:
-    """Let the scheduler place the leavers, again and again while one move makes room for another."""
+    """Let the scheduler place the leavers, and repeat that while one move makes room for another."""
     leaving, moves = set(leavers), []
     targets = {group: _kept_hosts(standing, group, leaving) for group in standing.groups}
     waiting, progress = list(leavers), True

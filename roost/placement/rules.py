@@ -171,8 +171,8 @@ class Rule:
     def limit(self) -> int | None:
         """How many members one aggregate may hold; None where nothing bounds it.
 
-        A skew alone lifts the default of 1, which would otherwise never let it be felt; and so do partitions, whose
-        own members may share.
+        A skew alone lifts the default of 1, under which it would have no effect; so do partitions, whose own members
+        may share.
         """
         if self.soft or self.kind is Kind.AFFINITY or self.identifier is not None:
             return None
@@ -219,7 +219,7 @@ def _whole_number(limit: Limit, value: object) -> int:
 
 
 class ContradictionKind(StrEnum):
-    """Why rules can never hold. The codes are public: once set, they are set."""
+    """Why rules can never hold. The codes are public and do not change."""
 
     LIMIT_OF_NONE = "limit_of_none"
     TWO_TARGETS = "two_targets"

@@ -52,7 +52,7 @@ class _State:
 
 @dataclass(slots=True)
 class _Filled:
-    """Servers placed one after another, as far as that went."""
+    """Servers placed one after another, as many as found a place."""
 
     ranking: Ranking
     hosts: list[int] = field(default_factory=list)
@@ -331,7 +331,7 @@ class BoardOfSeveral(Board):
         return ranks
 
     def _fill_kinds(self, quotas: _Quotas) -> _Filled:
-        """Place the servers with a quota for each kind; the skews hold at the end by the quotas' making."""
+        """Place the servers with a quota for each kind; the quotas are such that the skews hold at the end."""
         state, limit = self._state(), quotas.limit
         state.skews.clear()
         state.limits.append(limit)

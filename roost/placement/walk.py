@@ -230,7 +230,7 @@ class _Walk:
         self._steps -= 1
 
     def _hosts(self) -> Iterator[int]:
-        """The hosts that can come into question, in the order of headroom, each a step."""
+        """The candidate hosts in the order of headroom; each counts as a step."""
         for host in self._in_order(self._smallest_pool()):
             self._step()
             yield host
@@ -369,7 +369,7 @@ class _Walk:
         return True
 
     def _held_by(self, parts: _Parts, number: int) -> Iterator[int]:
-        """The enabled hosts of a partition's aggregates, each a step."""
+        """The enabled hosts of a partition's aggregates; each counts as a step."""
         held = [place for place, holder in parts.holders.items() if holder == number and place != NOWHERE]
         pools = {} if parts.counted.column is None else self._fleet.pools(parts.counted.scope)
         for place in held:

@@ -1,4 +1,4 @@
-"""Work that is done again and again: by one engine at a time where it must be, and in spite of failures.
+"""Periodic work: by one engine at a time where it must be, and in spite of failures.
 
 Every periodic loop of the engine is declared with `every`.
 """
@@ -40,8 +40,8 @@ class Rounds:
     ) -> None:
         """Do `work` every so many seconds, or as soon as `woken` is set, until cancelled; 0 seconds is never.
 
-        With a `turn`, one engine does it at a time, and the others pass. The work may return after how many seconds it
-        wants to be done again. After a failure it waits longer, up to five seconds beyond what is usual.
+        With a `turn`, one engine does it at a time, and the others pass. The work may return the seconds until it is to
+        be done again. After a failure it waits longer, up to five seconds beyond what is usual.
         """
         pause, name = 0.0, getattr(getattr(work, "func", work), "__qualname__", str(work))
         while seconds:
@@ -107,7 +107,7 @@ async def each(items: Iterable[T], work: Callable[[T], Awaitable[object]], what:
 
 
 def _report(error: Exception, message: str, about: object) -> None:
-    """In the log with what is needed to mend it: nothing more than the reason where that is known to pass."""
+    """Logs a failure with what is needed to fix it: only the reason, where the failure is known to pass by itself."""
     if isinstance(error, RoostError) or is_unavailable(error):
         logger.warning(message, about, extra={"error": str(error.__cause__ or error)})
     else:

@@ -1,9 +1,10 @@
-"""The schema's versions: bring a database up to date while others use it, or say whether it goes with this program.
+"""The schema's versions: bring a database up to date while others use it, or check whether it fits this program.
 
-A migration adds; what it adds, programs that do not know it can live with. So the schema may be newer than a program,
-and old and new processes may share a database while an upgrade goes on. What no program needs any more is removed by a
-migration of a later release, which says since which release it is unused (`unused_since`). The database remembers the
-newest of these, as the comment on the table `alembic_version`: programs of earlier releases cannot work with it.
+A migration only adds, and only what programs that do not know it can live with. So the schema may be newer than a
+program, and old and new processes may share a database while an upgrade goes on. What no program needs any more is
+removed by a migration of a later release, which says since which release it is unused (`unused_since`). The database
+remembers the newest of these, as the comment on the table `alembic_version`: programs of earlier releases cannot work
+with it.
 """
 
 import functools
@@ -46,7 +47,7 @@ class Status:
 
     @property
     def problem(self) -> str | None:
-        """Why the schema and this program do not go together, and what to do; None if they do."""
+        """Why the schema and this program do not fit together, and what to do; None if they do."""
         if self.current is None or self.current < self.expected:
             return f"The schema is at {self.current or 'nothing'}, this program needs {self.expected}: roost db upgrade"
         if release(__version__) < release(self.oldest):

@@ -78,7 +78,7 @@ class Watcher:
         self._woken.set()
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """End the watch: nothing more will come."""
         self._closed = True
         self._woken.set()
 

@@ -36,7 +36,7 @@ _DETACHED: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class BlockDevice:
-    """A volume that a server is to have: one that is there, or one to be made of an image, a snapshot or nothing."""
+    """A volume that a server is to have: an existing one, or one to be made from an image, a snapshot or nothing."""
 
     source: str
     source_id: str | None
@@ -50,7 +50,7 @@ class BlockDevice:
 
 @dataclass(frozen=True, slots=True)
 class BlockDevices:
-    """What the block devices of a request mean: the image on a local disk, if there is one, and the volumes."""
+    """The block devices of a request: the image on a local disk, if there is one, and the volumes."""
 
     image_id: str | None
     volumes: tuple[BlockDevice, ...]
@@ -118,7 +118,7 @@ def _device(name: str) -> str:
 async def reserve(
     database: Database, owner: VolumeOwner, wanted: Sequence[BlockDevice], server_ids: Sequence[str]
 ) -> None:
-    """Give servers to be their volumes, all of them or none."""
+    """Give servers that are being made their volumes, all of them or none."""
     if not wanted:
         return
     if len(server_ids) > 1 and any(device.source == "volume" for device in wanted):
@@ -180,7 +180,7 @@ async def _bind(connection: AsyncConnection, volume: Any, server_id: str, device
 
 
 async def release(database: Database, server_ids: Sequence[str]) -> None:
-    """Give back what was reserved for those of these servers that did not come to be."""
+    """Give back what was reserved for those of these servers that were not made."""
     if not server_ids:
         return
     async with database.begin() as connection:
@@ -205,7 +205,7 @@ async def _release(connection: AsyncConnection, which: sa.ColumnElement[bool]) -
 async def attached(connection: AsyncConnection, server_ids: Sequence[str]) -> dict[str, list[Any]]:
     """The volumes of servers, by server, in the order of their devices."""
     found: dict[str, list[Any]] = {}
-    # One array: of a parameter for each server, the statement of a page would be written and read at length.
+    # One array: with a parameter for each server, the statement of a page would be long, and slow to parse.
     theirs = table.c.server_id == sa.any_(sa.literal(list(server_ids), sa.ARRAY(table.c.server_id.type)))
     query = sa.select(table).where(theirs).order_by(table.c.device)
     for row in await connection.execute(query) if server_ids else ():
@@ -216,7 +216,7 @@ async def attached(connection: AsyncConnection, server_ids: Sequence[str]) -> di
 async def attach(
     connection: AsyncConnection, server: Any, owner: VolumeOwner, volume_id: str, device: str | None, **values: Any
 ) -> Any:
-    """Give a locked server one volume of its project more."""
+    """Attach another volume of its project to a locked server."""
     volume = await volumes.find(connection, owner, volume_id, lock=True)
     if volume.project_id != server.project_id:
         raise NotFound(f"Volume {volume_id} could not be found.")
@@ -241,7 +241,7 @@ async def find(connection: AsyncConnection, server: Any, volume_id: str) -> Any:
 
 
 async def change(connection: AsyncConnection, held: Any, delete_on_termination: bool) -> None:
-    """Say whether an attached volume is deleted with its server."""
+    """Set whether an attached volume is deleted with its server."""
     await rows.change(connection, table, {"delete_on_termination": delete_on_termination}, id=held.id)
 
 

@@ -56,7 +56,7 @@ async def allow(connection: AsyncConnection, row: Any, project_id: str) -> None:
 
 
 async def disallow(connection: AsyncConnection, row: Any, project_id: str) -> None:
-    """Let a project no longer use a private type."""
+    """Stop a project from using a private type."""
     if not await rows.remove(connection, volume_type_projects, **_access(row, project_id)):
         raise NotFound(f"Volume type access not found for {row.id} / {project_id} combination.")
 

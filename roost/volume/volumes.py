@@ -27,7 +27,7 @@ QUOTAS: Mapping[str, int] = {
     "backup_gigabytes": 0,
     "groups": 0,
 }
-"""What a project may have of each, unless an admin has said otherwise."""
+"""What a project may have of each, unless an admin has set other quotas."""
 LARGEST = 2**31 - 1
 DEFAULT_TYPE = "__DEFAULT__"
 
@@ -185,7 +185,7 @@ async def delete_snapshots(connection: AsyncConnection, **equal: Any) -> None:
 async def create_snapshot(
     connection: AsyncConnection, owner: VolumeOwner, volume: Any, values: Mapping[str, Any]
 ) -> Any:
-    """Keep a locked volume as it is, within the quotas of the project."""
+    """Make a snapshot of a locked volume, within the quotas of the project."""
     await keep_within(connection, volume.project_id, snapshots=1, gigabytes=volume.size)
     taken = {key: getattr(volume, key) for key in ("project_id", "size", "bootable", "image_metadata")}
     row = {"volume_id": volume.id, "user_id": owner.user_id, **taken, **values}

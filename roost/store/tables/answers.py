@@ -13,7 +13,7 @@ plans = sa.Table(
     sa.Column("number", sa.BigInteger, sa.Identity(), primary_key=True),
     sa.Column("group_id", sa.ForeignKey(server_groups.c.id, ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("change", JSONB, nullable=False),
-    # What decides between equals: the same again when the plan is applied.
+    # What decides between equals; the same is used when the plan is applied.
     sa.Column("seed", sa.BigInteger, nullable=False),
     sa.Column("outcome", JSONB, nullable=False),
     created_at(),

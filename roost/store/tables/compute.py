@@ -202,7 +202,7 @@ keypairs = sa.Table(
     created_at(),
 )
 
-# What was set by hand, for a project or (user_id) one user in it; what was not follows the configuration.
+# Limits that were set, for a project or (user_id) one user in it; others follow the configuration.
 quotas = sa.Table(
     "quotas",
     metadata,

@@ -1,4 +1,4 @@
-"""What happened: events that outlive the servers and hosts they tell of, and figures taken every minute."""
+"""What happened: events that outlive the servers and hosts they describe, and figures taken every minute."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import UUID

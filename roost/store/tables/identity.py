@@ -91,7 +91,7 @@ roles = sa.Table(
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("name", sa.Text, nullable=False, unique=True),
     sa.Column("description", sa.Text),
-    # The five that Roost's own permissions speak of; they stay as they are.
+    # The five that Roost's own permissions name; they cannot be changed.
     sa.Column("fixed", sa.Boolean, nullable=False, server_default=sa.false()),
     _extra(),
     created_at(),
