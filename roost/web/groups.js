@@ -2,7 +2,7 @@
 
 import { button, explained, moveList, placementList, ruleChanges, strandedList, toMap, violationList } from "./answers.js";
 import { distribution } from "./charts.js";
-import { html, refill, set } from "./dom.js";
+import { html, refill, renew, set } from "./dom.js";
 import { swatch } from "./looks.js";
 import { titleOf } from "./map.js";
 import { followMoves, isUnderWay } from "./moves.js";
@@ -144,7 +144,9 @@ export class Groups {
       html("p", { class: "rules" }, group.meaning.sentence),
       html("p", { class: "muted" }, count(group.members.length, "member")),
     );
-    this._seen?.replaceChildren(
+    if (!this._seen) return;
+    // What is opened in it stays open.
+    renew(this._seen, [
       html("h3", {}, "Broken rules"),
       audit.violations.length ? violationList(audit.violations) : html("p", { class: "good" }, "None: every rule holds."),
       ...failedMembers(own.rows.filter((/** @type {any} */ each) => each.status === "ERROR")),
@@ -154,7 +156,7 @@ export class Groups {
       auditTable(group, audit, this._names, where),
       ...(past ? [past] : []),
       ...(mayChange() ? [removal(group)] : []),
-    );
+    ]);
   }
 
   /** @param {string} id */

@@ -17,7 +17,7 @@ import { count } from "./words.js";
 
 const SCOPE = "roost-scope";
 const BETWEEN_COUNTS = 3_000;
-/** Nobody tells of an engine that has died: then it is counted again. */
+/** Nobody tells of an engine that has died: then it is counted, and shown, again. */
 const COUNTED_ANYWAY = 60_000;
 const AGAIN = 2_000;
 /** How long a view rests between two changes, unless it says so itself. */
@@ -215,7 +215,9 @@ class Page {
       this._count(COUNTED_ANYWAY);
       // Without an answer the title stays: what failed is said elsewhere.
       this._wrong = (await loadTroubles().catch(() => ({ total: this._wrong }))).total;
-      if (page === this) this._name(this._view?.title ?? "Roost");
+      if (page !== this) return;
+      this._name(this._view?.title ?? "Roost");
+      if (pause === COUNTED_ANYWAY) this._tell({ drawn: null });
     };
     this._counting = setTimeout(next, Math.max(0, this._counted + pause - performance.now()));
   }
