@@ -154,6 +154,8 @@ def test_the_map_is_saved_as_it_looks(visit: Visit, world: World, tmp_path: Path
     other.goto((tmp_path / "map.svg").as_uri())
     assert other.locator(".mark").count() == marks
     assert other.evaluate(look_of) == here
+    drawn = page.evaluate("document.querySelector('svg.map g.zones').getBBox().height")
+    assert other.evaluate("document.documentElement.viewBox.baseVal.height") >= drawn > 100
 
 
 _LOOKS = """Object.fromEntries([...document.querySelectorAll('svg.map .mark')].map(each => [
@@ -502,7 +504,6 @@ def test_an_action_is_paused_resumed_and_cancelled_from_its_page(visit: Visit, w
         page.get_by_role("button", name="Cancel…").click()
         page.get_by_text(re.compile("openstack cluster action update --status CANCELLED ")).wait_for()
         page.get_by_role("button", name="Cancel it by force").click()
-        page.get_by_text("It is cancelled.").wait_for()
         page.locator(".facts").get_by_text("cancelled", exact=True).wait_for()
 
 

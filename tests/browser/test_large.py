@@ -1,5 +1,6 @@
 """The console over 10,000 hosts and 20,000 servers in a real browser."""
 
+import re
 from typing import TYPE_CHECKING
 
 from tests.browser.conftest import Client, Visit, counted, faults, picture
@@ -70,3 +71,32 @@ def test_the_large_cloud_is_searched_and_listed(visit: Visit, large: Client) -> 
     page.get_by_role("heading", name="20,000 servers").wait_for()
     page.get_by_role("link", name="Next page").click()
     page.get_by_role("link", name="First page").wait_for()
+
+
+def test_every_group_is_found_and_the_map_says_which_have_no_look_of_their_own(visit: Visit, large: Client) -> None:
+    """By any case, and beyond those that the page shows."""
+    page = visit(large, "#/groups", site=str(large.http.base_url).rstrip("/"))
+    page.get_by_role("link", name="and 4,800 more").wait_for()
+    page.get_by_label("Find").fill("GROUP-4999")
+    page.get_by_role("link", name="group-4999", exact=True).wait_for()
+    key = page.get_by_role("list", name="Signs on the map")
+    assert "more groups" not in key.inner_text()
+    for opened in range(1, 5):
+        page.locator("svg.map .aggregate:not(.open)").first.click()
+        counted(page, "svg.map .aggregate.open", opened)
+    key.get_by_text("in one of many more groups").wait_for()
+    own = page.evaluate("""[...document.querySelectorAll('svg.map .mark[class*=hue-]')].map(each => each.dataset.said)
+        .map(said => /group (.*)/.exec(said)[1])""")
+    assert len(set(own)) == 120
+    assert faults(page) == []
+
+
+def test_lists_of_a_large_cloud_are_filtered_and_groups_sorted(visit: Visit, large: Client) -> None:
+    page = visit(large, "#/lists/servers?zone=zone1&project=demo", site=str(large.http.base_url).rstrip("/"))
+    page.get_by_role("heading", name=re.compile("^[1-9][0-9,]* servers$")).wait_for()
+    assert all("zone1" in row for row in page.locator("tbody tr").all_inner_texts())
+    page.evaluate("location.hash = '#/lists/groups?sort=members:desc'")
+    page.get_by_role("heading", name="5,000 groups").wait_for()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Export as CSV").click()
+    assert len(saved.value.path().read_text().splitlines()) == 5001
