@@ -1,4 +1,4 @@
-"""Access rules: the only requests that a token of a restricted application credential is good for."""
+"""Access rules: the only requests that a token of a restricted application credential may make."""
 
 import functools
 import re
@@ -11,8 +11,8 @@ _LONGEST_PATH = 2048
 
 
 def allow(rules: Sequence[Sequence[str]] | None, service: str, method: str, path: str) -> bool:
-    """Whether a request is among those that the rules name; without rules, all are. A token may always be looked at
-    and given up."""
+    """Whether a request is among those that the rules name; without rules, all are. A token may always be shown and
+    revoked."""
     if rules is None or (service == "identity" and path == "/v3/auth/tokens"):
         return True
     return any(kind == service and verb == method and _pattern(wanted).matches(path) for kind, wanted, verb in rules)

@@ -60,7 +60,7 @@ _EVENTS = "/os-server-external-events"
 _LONGEST_MESSAGE = 16_384
 """Messages quote what was sent."""
 _SHARES = 8
-"""How many projects can have their whole share of a process at the same time."""
+"""How many projects can use their whole share of a process at the same time."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -180,7 +180,7 @@ class App:
         self._apis = [compute if api is COMPUTE_API else api for api in APIS if served.get(api.name, True)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one HTTP request. Life-cycle events are the server's business, not ours."""
+        """Answer one HTTP request. Life-cycle events are left to the server."""
         if scope["type"] != "http":
             return
         started = time.perf_counter()
@@ -196,10 +196,10 @@ class App:
         self._note(exchange, response, time.perf_counter() - started)
 
     async def _respond(self, exchange: _Exchange) -> Response:
-        """The answer, or what is said instead of one."""
+        """The answer, or an error in its place."""
         try:
-            # Whether this process is well is answered also when it has too much to do, and servers that are being made
-            # wait for what Neutron and Cinder tell Nova.
+            # Health checks are answered even when there is too much to do, and servers that are being made wait for the
+            # events that Neutron and Cinder send to Nova.
             urgent = exchange.api is SERVICE_API or (exchange.api is FRONT_API and exchange.path.endswith(_EVENTS))
             with nullcontext() if urgent else self._admission.work():
                 async with exchange.deadline:
@@ -241,7 +241,7 @@ class App:
         if scope["method"] not in _METHODS:
             return self._refuse_method(exchange, _METHODS)
         if "\x00" in exchange.path:
-            raise errors.NotFound(api.not_found)  # nothing has such a name, and the database cannot be asked for it
+            raise errors.NotFound(api.not_found)  # nothing has such a name, and the database would refuse it
         if api is FRONT_API and self._services.front is not None:
             self._services.front.must_not_ask_itself(exchange.headers.get("via"))
             if not _is_own(exchange):

@@ -24,10 +24,10 @@ _KEYSTONE_SECONDS = 10
 
 
 class Authenticator(Protocol):
-    """Turns a token into whom it speaks for."""
+    """Finds the caller that a token stands for."""
 
     sign_in_at: str | None
-    """Where tokens are to be had; None: here, at /identity."""
+    """Where tokens are issued; None: here, at /identity."""
 
     async def authenticate(self, secret: str, service: str | None = None, address: str = "") -> Caller:
         """Raise `Unauthorized` if the token is not valid now, or the token of a service beside it is not; `address` is
@@ -98,8 +98,8 @@ class KeystoneAuthenticator:
             raise Unavailable(missing) from None
         threads.import_eventlet()
         self._request = webob.Request
-        # The catalogue is not used here, and asked for all the same: other services that share the memcached would find
-        # the token there without one. What needs a token we decide ourselves.
+        # The catalogue is not used here but requested all the same: other services that share the memcached would
+        # otherwise find the token without one. Which requests need a token is decided here.
         ours = {"include_service_catalog": True, "delay_auth_decision": False}
         try:
             self._middleware = AuthProtocol(webob.Response(), {"oslo_config_config": settings.source, **ours})
@@ -113,7 +113,7 @@ class KeystoneAuthenticator:
     async def authenticate(self, secret: str, service: str | None = None, address: str = "") -> Caller:
         given = {"X-Auth-Token": secret, **({} if service is None else {"X-Service-Token": service})}
         if not all(token.isascii() and token.isprintable() for token in given.values()):
-            # No token looks like this, and a library that cannot send it might say in the log what it was.
+            # No token looks like this, and a library that cannot send it might write it into the log.
             raise Unauthorized(REFUSAL)
         # keystonemiddleware blocks while it asks Keystone, so it works off the event loop.
         return await asyncio.to_thread(self._ask, given)

@@ -50,7 +50,7 @@ def compute_body(status: int, message: str, kind: type[BaseException]) -> dict[s
 
 
 def identity_body(status: int, message: str, kind: type[BaseException]) -> dict[str, Any]:
-    """Keystone's; Glance's readers are content with it too."""
+    """Keystone's; clients of Glance understand it too."""
     return {"error": {"code": status, "title": HTTPStatus(status).phrase, "message": message}}
 
 

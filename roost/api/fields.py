@@ -11,7 +11,7 @@ from roost.api.versions import Version
 S = TypeVar("S", contravariant=True)
 
 OLDEST = Version(0, 0)
-"""Older than every version: what has this is shown in all of them."""
+"""Older than every version: a field since then is shown in all of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What makes an API of its own: a prefix, a table, a way to negotiate versions and to put errors into words."""
+"""What defines an API: a prefix, a table of routes, and its ways to negotiate versions and to report errors."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Api:
         raise NotFound(self.not_found)
 
     def not_in_version(self, version: Version) -> RoostError:
-        """What to say of a method that exists, but not in this version."""
+        """The message for a method that exists, but not in this version."""
         return NotFound(self.not_found)
 
     def headers(self, version: Version | None, request_id: str) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 _PROBE_SECONDS = 3.0
 _FRESH_SECONDS = 1.0
-"""For so long an answer is given again: anyone may ask, and a look writes to the database."""
+"""How long an answer is reused: anyone may ask, and a check writes to the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Readiness:
                 if not await can_write(connection):
                     return ["the database can only be read"]
         except Exception as error:
-            # Where the database is, and as whom it is asked, is for the operator's eyes.
+            # Only the operator may see where the database is, and which user connects to it.
             logger.warning("the database cannot be read and written", extra={"error": str(error.__cause__ or error)})
             return ["the database does not answer"]
         self._fresh_at = time.monotonic()

@@ -34,9 +34,9 @@ class Tls:
             self._read(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
             self._read(self.context)
         except Unavailable as error:
-            logger.error("the certificate is not replaced", extra={"reason": error.message})
+            logger.error("the certificate was not replaced", extra={"reason": error.message})
         else:
-            logger.info("the certificate is read again")
+            logger.info("the certificate was read again")
 
     def _read(self, context: ssl.SSLContext) -> None:
         certificate, key = self._files

@@ -56,7 +56,7 @@ async def _hear(engine: Engine, fallen: asyncio.Event, changes: list[WatchedChan
         async with engine.database.begin() as connection:
             concerned = await health.hurry(connection, nodes)
     except SQLAlchemyError:
-        logger.warning("could not act on news from the cloud, the next look will", exc_info=True)
+        logger.warning("could not react to a change in the cloud, the next check will", exc_info=True)
         return
     if concerned:
         fallen.set()
@@ -71,4 +71,4 @@ async def _leave(engine: Engine) -> None:
         async with engine.database.begin() as connection:
             await services.leave(connection, engine.id)
     except SQLAlchemyError:
-        logger.warning("could not say goodbye", exc_info=True)
+        logger.warning("could not remove this engine from the list of services", exc_info=True)

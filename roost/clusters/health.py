@@ -83,7 +83,7 @@ async def look(database: Database, clouds: Clouds, plugins: Plugins, *, private_
         try:
             await _look_at(database, clouds, plugins, cluster_id, private_urls)
         except (CloudError, RoostError):
-            logger.warning("could not look after a cluster", extra={"cluster": cluster_id}, exc_info=True)
+            logger.warning("could not check a cluster", extra={"cluster": cluster_id}, exc_info=True)
     return len(due)
 
 
@@ -165,7 +165,7 @@ async def _recover(connection: AsyncConnection, watched: Watched, ill: Ill) -> N
             await requests.accept(connection, owner, request)
     except Conflict:
         return
-    logger.info("nodes are ill and will be recovered", extra={"cluster": cluster.id, "nodes": len(ill)})
+    logger.info("nodes are unhealthy and will be recovered", extra={"cluster": cluster.id, "nodes": len(ill)})
 
 
 # What makes a node unhealthy

@@ -41,7 +41,7 @@ _NOUNS = (
 
 
 class ClusteringApi(Api):
-    """Says in its own words that a method is not in a version."""
+    """Has its own message for a method that a version does not have."""
 
     def not_in_version(self, version: Version) -> RoostError:
         """A bad request, not a missing resource."""

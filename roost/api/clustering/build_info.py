@@ -1,4 +1,4 @@
-"""What program this is."""
+"""The version of this program."""
 
 import roost
 from roost.api.permissions import READER, Permission

@@ -346,7 +346,7 @@ async def act(call: Call, request: RequestContext) -> Reply:
 
 
 def unsupported(version: Version) -> Invalid:
-    """What to say of a method that is not in a version."""
+    """The message for a method that a version does not have."""
     return MethodVersionNotFound(f"API version '{version}' is not supported on this method.")
 
 

@@ -1,4 +1,4 @@
-"""Request bodies: which fields they have, what each may be, and the clustering API's words for what it may not.
+"""Request bodies: which fields they have, which values each takes, and the clustering API's messages for others.
 
 A field that is null counts as not given, and numbers may come as text: its clients send both.
 """
@@ -76,7 +76,7 @@ def read(fields: Mapping[str, BodyField], given: Mapping[str, Any]) -> dict[str,
 
 
 def single(body: Any, noun: str, known: Sequence[str], *, end: str = ".") -> tuple[str, Any]:
-    """The one key of a body that says what to do, and its value; whether its sentences end in a dot is tradition."""
+    """The one key of a body that says what to do, and its value; some messages end in a full stop, as Senlin's do."""
     if not isinstance(body, dict) or not body:
         raise BadRequest(f"No {noun} specified{end}")
     if len(body) > 1:

@@ -1,4 +1,4 @@
-"""What most handlers begin and end with: a transaction to ask in, and an answer that names the action."""
+"""What most handlers begin and end with: a transaction, and an answer that names the action."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -60,7 +60,7 @@ def accepted(call: Call, action_id: str, body: Any) -> JSONResponse:
 
 
 def started(call: Call, action_id: str, warnings: Sequence[str] = ()) -> JSONResponse:
-    """Accepted, with the action as the whole answer, unless there is something to be warned of."""
+    """Accepted, with the action as the whole answer, unless there are warnings."""
     return accepted(call, action_id, {"action": action_id, **({"warnings": list(warnings)} if warnings else {})})
 
 

@@ -22,6 +22,6 @@ _SHAPE = Shape(
 
 @routes.get("", rule="services:index", response=thing({"services": array(_SHAPE.schema())}))
 async def index(call: Call, connection: Connection) -> Reply:
-    """All engines, with whether they give signs of life."""
+    """All engines, with whether they are alive."""
     known = await services.list_all(connection, call.services.settings.clusters.dead_after)
     return {"services": [_SHAPE.show(each) for each in known]}

@@ -1,4 +1,4 @@
-"""What answers look like: a record's fields, except what is kept back, and what is shown differently."""
+"""What answers look like: a record's fields, except those that are hidden or shown differently."""
 
 import types
 from collections.abc import Callable, Collection, Mapping
@@ -20,7 +20,7 @@ R = TypeVar("R", bound="DataclassInstance")
 MOMENT: Schema = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"}
 OBJECT: Schema = {"type": "object"}
 STARTED = thing({"action": UUID}, {"warnings": array(STRING)})
-"""What names the action that will do it."""
+"""The field that names the action."""
 
 _SCHEMAS: Mapping[Any, Schema] = {str: STRING, int: INTEGER, bool: TRUTH, datetime: MOMENT, list: array(UUID)}
 OWNER = {"user_id": "user", "project_id": "project", "domain_id": "domain"}

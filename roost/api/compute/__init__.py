@@ -92,4 +92,4 @@ _OWN = (
 )  # fmt: skip
 
 FRONT_API = replace(COMPUTE_API, table=Table().include(*(noun.routes for noun in _OWN)))
-"""What of it is Roost's own where everything else is a Nova's."""
+"""The part that Roost serves itself where Nova serves the rest."""

@@ -1,5 +1,5 @@
-"""External events: what a network service tells compute about ports. Ports are always up here, so there is nothing to
-do about them; what other services would tell is refused."""
+"""External events: what a network service reports to compute about ports. Ports are always up here, so there is nothing
+to do; events of other services are refused."""
 
 from typing import Any
 

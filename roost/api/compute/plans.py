@@ -1,7 +1,7 @@
 """Plans: what a change to a server group would come to, and the change itself if that still holds.
 
-The same request without and with a `generation` is a question and an order: what was answered to the question is what
-the order does, or it is refused with 409 and what has become different.
+A request without a `generation` asks for a plan; the same request with the plan's `generation` carries it out. If the
+outcome would be another by then, it is refused with 409 and the difference.
 """
 
 from collections.abc import Mapping, Sequence

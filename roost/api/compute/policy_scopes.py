@@ -135,7 +135,7 @@ def _part(call: Call, scope: Scope, aggregate: ScopePart, real: bool) -> ScopePa
 
 
 def _values(body: dict[str, Any]) -> ScopeValues:
-    """A body in the words of the table."""
+    """A body as columns of the table."""
     values: ScopeValues = {}
     if "name" in body:
         values["name"] = body["name"]

@@ -1,7 +1,8 @@
 """What is not Roost's own in front of a Nova: the request goes on to Nova, and Nova's answer comes back.
 
 Three things are changed on the way. A version that Nova does not have is asked for in Nova's newest. Nova's answer
-keeps Nova's request id, and Nova hears Roost's. Links in the answer lead to Roost, for clients may reach nothing else.
+keeps Nova's request id, and Nova is sent Roost's. Links in the answer lead to Roost, since clients may not be able to
+reach Nova.
 """
 
 import logging
@@ -29,7 +30,7 @@ _RETURNED = (
 )
 _INVENTORY = ("os-aggregates", "os-services", "os-hypervisors")
 EVENTS = "os-server-external-events"
-"""What Neutron and Cinder tell Nova: servers that are being made wait for it."""
+"""The events that Neutron and Cinder send to Nova: servers that are being made wait for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ async def relay(front: Front, asked: Relayed) -> Response:
 
 
 async def _read_inventory(front: Front) -> None:
-    """Know a change at once. It is made in Nova: where reading fails, the client must not hear that the change did, and
-    the next round sees it."""
+    """Read a change at once. Nova has made it already: where reading fails, the client must not be told that the change
+    failed, and the next round reads it."""
     try:
         await front.follow_inventory()
     except Exception as error:

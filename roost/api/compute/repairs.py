@@ -67,7 +67,7 @@ class ShownRepair:
 
 
 def _stored(name: str, schema: Schema, read: Callable[[Repair], Any], planned: Any = None) -> ShownField[ShownRepair]:
-    """What a stored repair has; a proposed one shows something else."""
+    """A field of stored repairs, for which a proposed one shows something else."""
     return ShownField(name, schema, lambda of: planned if of.stored is None else read(of.stored))
 
 

@@ -47,10 +47,10 @@ class Action:
     history: str | None = None
     """What instance actions call it, where that is not its name."""
     until: Version | None = None
-    """The last version that knows it."""
+    """The last version that has it."""
 
     def serves(self, version: Version) -> bool:
-        """Whether that version knows it."""
+        """Whether that version has it."""
         return self.bodies[0][0] <= version and (self.until is None or version <= self.until)
 
     def validator(self, version: Version) -> Validator:
@@ -155,7 +155,7 @@ async def _unlock(call: Call, connection: Connection, server: Server, value: Any
 
 
 async def _change_password(call: Call, connection: Connection, server: Server, value: Any) -> None:
-    """Nothing runs in a server of simulated hosts that would have a password."""
+    """The hosts are simulated: nothing that has a password runs in a server."""
     servers.check(server, "changePassword", frozenset({"active"}), actor(call))
     await servers.record(connection, server.id, "changePassword", actor(call), done=True)
 
@@ -434,7 +434,7 @@ async def act(call: Call) -> Reply:
     validator = action.validator(call.version)
     validator.check_body(value, schemas.nova_sentence)
     try:
-        # Where anything may be sent, nothing is meant by it.
+        # Where any value may be sent, it has no effect.
         answer = await _carry_out(call, action, value if validator.schema else None)
     except NoValidHost:
         async with call.services.database.begin() as connection:

@@ -278,7 +278,7 @@ def _written(text: str) -> GroupPolicy:
 
 
 def _object(policy: Mapping[str, Any]) -> GroupPolicy:
-    # Always shown, the scope need not be remembered as having been written out.
+    # The scope is always shown, so it need not be stored that it was written out.
     scope = policy.get("scope", placement.HOST)
     written = None if scope == placement.HOST else scope
     return _policy(policy["name"], written, policy.get("identifier"), policy.get("rules", {}))
@@ -316,7 +316,7 @@ async def identifiers(call: Call, connection: Connection, project_id: str) -> Id
     return Identifiers(await load_scopes(connection), project_id, real=sees_real_names(call))
 
 
-# The verbs
+# The routes
 
 _GROUPS = "/os-server-groups"
 _GROUP = "/os-server-groups/{server_group_id}"

@@ -91,7 +91,7 @@ async def create_image(call: Call, connection: Connection, server: Server, value
 
 
 async def console_output(call: Call, connection: Connection, server: Server, value: Any) -> Response:
-    """What a server would have printed: who it is, and that it is simulated."""
+    """What a server would have printed: its name, and that it is simulated."""
     _must_be_on_a_host(server)
     lines = [
         "[simulated] This server is on a simulated host: nothing runs in it.",

@@ -21,7 +21,7 @@ EXTENDED = "os_compute_api:os-extended-server-attributes"
 HOST_STATUS = "os_compute_api:servers:show:host_status"
 
 _WHOLE_UPDATES = Version(2, 75)
-"""Since when the answer to a change is as that to a look."""
+"""Since when the answer to a change is the same as to a show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def _whole_seconds(moment: datetime) -> str:
 
 
 def host_id(server: Server) -> str:
-    """What tells a tenant whether two of its servers share a host, and nothing more."""
+    """Shows a tenant whether two of its servers share a host, and nothing more."""
     if server.host is None:
         return ""
     return hashlib.sha224((server.project_id + server.host).encode()).hexdigest()

@@ -167,7 +167,7 @@ async def create(call: Call) -> Reply:
     try:
         owner = VolumeOwner(call.caller.project_id or "", call.caller.user_id)
         await block_devices.reserve(call.services.database, owner, devices.volumes, ids)
-        call.leave()  # the scheduler shares itself out, and claims for many requests at once
+        call.leave()  # the scheduler takes turns, and claims for many requests at once
         booted = await call.services.scheduler.create(_equipped(asked, reserved, ids))
         made = len(booted.server_ids)
     finally:

@@ -65,7 +65,7 @@ async def index(call: Call) -> Reply:
     """List services, of one host (`host`) or one kind (`binary`)."""
     if call.query.get("binary", BINARY) not in ("", BINARY):
         return {"services": []}
-    # Many rows take their time: no transaction waits for that.
+    # Many rows take a while: no transaction is kept open for that.
     async with call.services.database.autocommit() as connection:
         found = await hosts.index(connection, name=call.query.get("host") or None)
     return {"services": await spread(lambda host: _FIELDS.show(host, call.version), found)}

@@ -23,7 +23,7 @@ _UNKNOWN = (
     *("netmask_v6", "priority", "project_id", "rxtx_base", "share_address", "updated_at", "vlan"),
     *("vpn_private_address", "vpn_public_address", "vpn_public_port"),
 )
-"""What nova-network knew of a network, and no network service tells."""
+"""Attributes that nova-network had of a network, and no network service has."""
 _BRIEF = FieldTable[UsableNetwork](
     column("id", STRING), column("label", STRING, "name"), column("cidr", NULLABLE_STRING)
 )

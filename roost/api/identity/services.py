@@ -24,7 +24,7 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A noun of which rows are kept as they are given: how it is called, what it has, and what it refers to."""
+    """A noun whose rows are kept as they are given: its name, its fields, and what it refers to."""
 
     singular: str
     plural: str
@@ -427,5 +427,5 @@ async def _limit(call: Call, connection: Connection) -> Any:
     response=thing({"model": thing({"name": STRING, "description": STRING})}, {"links": {}}),
 )
 async def show_model(call: Call) -> Reply:
-    """How limits of projects in a tree bear on each other: not at all."""
+    """How limits of projects in a tree affect each other: not at all."""
     return {"model": {"name": "flat", "description": "Limits of projects do not bear on those below them."}}

@@ -14,17 +14,17 @@ PAGE = {"links": thing({"next": NULL, "self": STRING, "previous": NULL})}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"[\S]+"}
 TAGS: Schema = array({"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[^,/]*$"}, maxItems=80)
 OPTIONS: Schema = {"type": "object", "maxProperties": 0}
-"""Options change how users and roles are treated; none of them is known here, and none is taken and dropped."""
+"""Options change how users and roles are treated; none is supported, so all are refused instead of ignored."""
 
 
 def linked(**properties: Schema) -> Schema:
-    """A thing with an id, an address, and whatever else its maker wanted to be kept."""
+    """A thing with an id, an address, and any other attributes that it was made with."""
     address = thing({"self": STRING})
     return thing({"id": STRING, **properties, "links": address}, additionalProperties=True)
 
 
 class IdentityNoun:
-    """A noun: what it is called, and its fields besides its id, its address, and what else its maker had kept."""
+    """A noun: its name, and its fields besides its id, its address, and other attributes that it was made with."""
 
     def __init__(
         self, singular: str, plural: str, *fields: ShownField[Any], path: Callable[[Any], str] = lambda row: ""
@@ -56,7 +56,7 @@ def open_body(singular: str, known: Mapping[str, Schema], required: tuple[str, .
 
 
 def split(body: Mapping[str, Any], known: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a body says in columns of their own, and what else it wants to be kept."""
+    """The attributes of a body that have columns, and the others, which are kept together."""
     columns = set(known)
     return (
         {key: value for key, value in body.items() if key in columns},

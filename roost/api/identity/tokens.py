@@ -87,7 +87,7 @@ _ANSWER = schemas.thing({"token": _TOKEN})
 
 @dataclass(frozen=True, slots=True)
 class _SignedIn:
-    """Who has proved to be whom, and by what."""
+    """A user who has signed in, and by what."""
 
     user_id: str
     methods: tuple[str, ...]
@@ -133,7 +133,7 @@ async def show(call: Call) -> Reply:
 
 @routes.delete("/tokens", rule="identity:revoke_token", owned=True, status=204)
 async def delete(call: Call) -> Reply:
-    """Make the token in X-Subject-Token worthless."""
+    """Revoke the token in X-Subject-Token."""
     secret, token = await _subject(call)
     call.permit("identity:revoke_token", user_id=token.caller.user_id)
     async with call.services.database.begin() as connection:
@@ -164,7 +164,7 @@ async def _by_password(call: Call, given: dict[str, Any]) -> _SignedIn:
     wanted = given["user"]
     _check_reference(wanted, "user")
     named = {"user_id": wanted["id"]} if "id" in wanted else {"name": wanted["name"]}
-    # Also a user in a domain that is not its own takes the time of a password, and is nobody else.
+    # A user named in the wrong domain is unknown, but takes as long as a password does.
     async with call.services.database.autocommit() as connection:
         found = None if "id" in wanted else await users.find(connection, name=wanted["name"])
         known = (

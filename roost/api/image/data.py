@@ -18,7 +18,8 @@ RULES = (
 
 @routes.put("", rule="upload_image", owned=True, streamed=True, status=204)
 async def upload(call: Call) -> None:
-    """Take the data of an image, which makes it active. What ends early, or is too large, leaves nothing behind."""
+    """Take the data of an image, which makes it active. An upload that ends early, or is too large, leaves nothing
+    behind."""
     if call.headers.get("content-type", "").partition(";")[0] != "application/octet-stream":
         raise UnsupportedMedia("The data of an image is sent as application/octet-stream.")
     limits, files = call.services.settings.images, call.services.image_files

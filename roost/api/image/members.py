@@ -1,4 +1,4 @@
-"""Members: the projects that a shared image is shared with, and what they make of it."""
+"""Members: the projects that a shared image is shared with, and their answers."""
 
 from roost.api.fields import FieldTable, always, column
 from roost.api.image.images import CREATED, UPDATED, owned, viewer
@@ -54,7 +54,7 @@ async def show(call: Call, connection: Connection) -> Reply:
 
 @routes.post("", rule="add_member", owned=True, body=_NEW, response=_MEMBER)
 async def create(call: Call, connection: Connection) -> Reply:
-    """Share an image with a project; whether there is one with that id is not said."""
+    """Share an image with a project; the answer does not reveal whether a project with that id exists."""
     await _shared(call, connection)
     image = await owned(call, connection, "add_member")
     return _FIELDS.show(await images.share(connection, image, call.body["member"]))

@@ -1,6 +1,6 @@
 """Metadata definitions: namespaces of objects, properties and tags that describe what images and others may say.
 
-Admins write them, and all projects read those that are public. Nothing of them bears on images or servers.
+Admins write them, and all projects read those that are public. They have no effect on images or servers.
 """
 
 from dataclasses import dataclass
@@ -251,7 +251,7 @@ for _kind in KINDS:
 
 @routes.get("/resource_types", rule=_GET, response=thing({"resource_types": array(thing({"name": STRING}))}))
 async def index_types(call: Call, connection: Connection) -> Reply:
-    """The resource types that any namespace which the caller sees is about."""
+    """The resource types of all namespaces that the caller sees."""
     found = await metadefs.resource_types(connection, viewer(call))
     return {"resource_types": [{"name": name} for name in found]}
 

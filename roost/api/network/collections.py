@@ -31,7 +31,7 @@ RULES = tuple(
     for verb, word in (("get", "See"), ("create", "Make"), ("update", "Change"), ("delete", "Delete"))
 )
 
-# Attributes depend on what of Neutron is served, and clients ask for what they want.
+# Attributes depend on which parts of Neutron are served, and clients choose those that they want.
 _SHAPE = thing({"id": STRING, "project_id": STRING}, additionalProperties=True)
 _LISTED: Schema = {"type": "object"}
 
@@ -103,7 +103,7 @@ def _owner(call: Call, wanted: Values) -> str:
 
 
 def _plain(noun: Noun, values: Values) -> Values:
-    """Null means what is usual, where there is something usual."""
+    """Null means the default, where there is one."""
     keeps = (
         *("gateway_ip", "security_groups", "protocol", "port_range_min", "port_range_max", "port_id"),
         "external_gateway_info",

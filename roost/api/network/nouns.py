@@ -31,7 +31,8 @@ def viewer(call: Call) -> NetworkViewer:
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """One kind of thing: what it is called, what may be asked of it and changed, and what else becomes of it."""
+    """One kind of thing: its name, which of its attributes can be queried and changed, and what else happens with
+    it."""
 
     singular: str
     plural: str
@@ -56,7 +57,7 @@ class Noun:
         return f"{self.singular}_id"
 
     def missing(self, identifier: str) -> NotFound:
-        """What to say of one that is not there."""
+        """The error for one that does not exist."""
         return NotFound(f"{self.title} {identifier} could not be found.")
 
     async def find(self, call: Call, connection: Connection, identifier: str) -> Any:

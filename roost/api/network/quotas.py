@@ -37,7 +37,7 @@ async def show(call: Call, connection: Connection) -> Reply:
 
 @routes.get("/{project_id}/default", rule="get_quota", owned=True, response=_QUOTA)
 async def show_default(call: Call) -> Reply:
-    """The usual quotas."""
+    """The default quotas."""
     call.permit("get_quota", project_id=call.path["project_id"])
     return {"quota": dict(networks.QUOTAS)}
 

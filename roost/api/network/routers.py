@@ -112,7 +112,7 @@ async def add_interface(call: Call, connection: Connection) -> Reply:
     "/routers/{router_id}/remove_router_interface", rule="update_router", owned=True, body=_ONE_OF, response=_INTERFACE
 )
 async def remove_interface(call: Call, connection: Connection) -> Reply:
-    """Take a router off a subnet, or off a port, which is gone then."""
+    """Disconnect a router from a subnet, or from a port, which is deleted."""
     router = await ROUTERS.owned(call, connection, "update")
     port, subnet_id = await routers.remove_interface(connection, router, call.body)
     return _interface(router, port, subnet_id)

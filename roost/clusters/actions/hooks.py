@@ -74,4 +74,4 @@ async def _send(work: Work, kind: str, where: str, steps: Sequence[NodeStep]) ->
         async with engine.database.begin() as connection:
             await events.record(connection, failures)
     except SQLAlchemyError:
-        logger.warning("could not write down that a hook failed", exc_info=True)
+        logger.warning("could not record that a hook failed", exc_info=True)

@@ -464,7 +464,7 @@ async def forget_unmade(work: Work, context: PlanningContext, doomed: Sequence[s
         try:
             outcomes = await work.engine.plugins.restore_profile(row).delete(context.cloud, some)
         except CloudError as error:
-            logger.warning("what failed could not be cleared away", extra={"error": str(error)})
+            logger.warning("could not remove what a failed step left", extra={"error": str(error)})
             continue
         gone += [outcome.node_id for outcome in outcomes if outcome.ok]
     async with work.write() as connection:

@@ -100,7 +100,7 @@ async def _send_some(database: Database, send: Send) -> float:
         await asyncio.gather(batch, return_exceptions=True)
         raise
     except Exception as error:
-        logger.warning("notifications wait: they could not be sent", extra={"error": str(error)})
+        logger.warning("notifications could not be sent, trying again", extra={"error": str(error)})
         return _RETRY_SECONDS
 
 
@@ -111,7 +111,7 @@ async def _connect(settings: Settings) -> Send:
         try:
             return await asyncio.to_thread(sender, settings)
         except Exception as error:
-            logger.error("notifications wait: there is no way to send them", extra={"error": str(error)})
+            logger.error("there is no connection to send notifications, trying again", extra={"error": str(error)})
             await asyncio.sleep(_RETRY_SECONDS)
 
 
