@@ -51,6 +51,7 @@ class Page {
     /** What the view has not been told yet. @type {any} */
     this._news = null;
     this._telling = false;
+    this._closed = false;
     /** Ends the view's rest. @type {(woken?: any) => void} */
     this._wake = () => {};
     /** How many rules were broken when last drawn. @type {number|undefined} */
@@ -88,6 +89,7 @@ class Page {
   }
 
   close() {
+    this._closed = true;
     this._stop();
     clearTimeout(this._counting);
     window.removeEventListener("hashchange", this._routed);
@@ -139,7 +141,8 @@ class Page {
     this._news = merged(this._news, change);
     if (this._telling) return;
     this._telling = true;
-    while (this._news) {
+    // What comes after the user has signed out is asked for by nobody.
+    while (this._news && !this._closed) {
       const { drawn, ...news } = this._news;
       this._news = null;
       if (Object.keys(news).length) await this._view?.changed?.(news)?.catch(failed);
