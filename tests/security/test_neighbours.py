@@ -5,9 +5,10 @@ that is `expensive` is attacked here by one project while a neighbour does ordin
 """
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,12 @@ from tests.conftest import Api
 COSTS = Path(__file__).with_name("costs.txt")
 ATTACKERS = 31
 TIMES_QUIET, SECONDS = 10, 1.0
-"""The longest that a neighbour waits for an ordinary answer: so many times as long as alone, and so many seconds."""
+"""The longest that a neighbour waits for an ordinary answer: so many times as long as alone, and so many
+seconds."""
 QUIET_AGAIN = 5.0
 ROUNDS = 20
 TRIES = 3
-"""A machine that has more to do than this test is slow once; an attack that is felt is felt each time."""
+"""A machine that has more to do than this test is slow once; an attack that is felt is felt more often than not."""
 
 
 def declared() -> dict[str, str]:
@@ -145,19 +147,37 @@ async def test_a_neighbour_hardly_notices(cloud: Cloud, route: str) -> None:
         await cloud.boot(group=group)
     attack = await ATTACKS[route](cloud, group)
     await _neighbour(cloud, lambda: True)
-    measured = []
-    for _ in range(TRIES):
-        quiet = await _neighbour(cloud, lambda: True)
-        attacking = asyncio.create_task(_attack(cloud, attack))
-        slowest = await _neighbour(cloud, attacking.done)
-        answers = await attacking
-        assert {answer.status_code for answer in answers} <= {200, 429, 503}
-        assert all("retry-after" in answer.headers for answer in answers if answer.status_code != 200)
-        assert any(answer.status_code == 200 for answer in answers)
-        calmed = time.monotonic()
-        while await _neighbour(cloud, lambda: True) > TIMES_QUIET * quiet:
-            assert time.monotonic() - calmed < QUIET_AGAIN
-        measured.append((quiet, slowest))
-        if slowest <= min(TIMES_QUIET * quiet, SECONDS):
-            return
-    raise AssertionError(f"quiet, and under attack, the slowest answers took (seconds): {measured}")
+    tries = [await _tried(cloud, attack) for _ in range(TRIES)]
+    assert sum(each.is_felt for each in tries) <= TRIES // 2, tries
+
+
+@dataclass
+class Try:
+    """What a neighbour waited at most: before and after an attack, and under it, in seconds."""
+
+    before: float
+    attacked: float
+    after: float
+    busy: float = field(default_factory=lambda: max(1.0, os.getloadavg()[0] / 2 / (os.cpu_count() or 1)))
+    """By how much longer it may be on a machine that has much more to do than it can."""
+
+    @property
+    def is_felt(self) -> bool:
+        """Whether the attack was more than hardly noticed, or went on after its end."""
+        quiet = max(self.before, self.after)
+        longest = min(TIMES_QUIET * quiet, SECONDS) * self.busy
+        return self.attacked > longest or self.after > TIMES_QUIET * self.before * self.busy
+
+
+async def _tried(cloud: Cloud, attack: Attack) -> Try:
+    before = await _neighbour(cloud, lambda: True)
+    attacking = asyncio.create_task(_attack(cloud, attack))
+    attacked = await _neighbour(cloud, attacking.done)
+    answers = await attacking
+    assert {answer.status_code for answer in answers} <= {200, 429, 503}
+    assert all("retry-after" in answer.headers for answer in answers if answer.status_code != 200)
+    assert any(answer.status_code == 200 for answer in answers)
+    until = time.monotonic() + QUIET_AGAIN
+    while (after := await _neighbour(cloud, lambda: True)) > TIMES_QUIET * before and time.monotonic() < until:
+        pass
+    return Try(before, attacked, after)
