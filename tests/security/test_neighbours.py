@@ -5,10 +5,9 @@ that is `expensive` is attacked here by one project while a neighbour does ordin
 """
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ TIMES_QUIET, SECONDS = 10, 1.0
 seconds."""
 QUIET_AGAIN = 5.0
 ROUNDS = 20
-TRIES = 3
+TRIES = 5
 """A machine that has more to do than this test is slow once; an attack that is felt is felt more often than not."""
 
 
@@ -147,8 +146,10 @@ async def test_a_neighbour_hardly_notices(cloud: Cloud, route: str) -> None:
         await cloud.boot(group=group)
     attack = await ATTACKS[route](cloud, group)
     await _neighbour(cloud, lambda: True)
-    tries = [await _tried(cloud, attack) for _ in range(TRIES)]
-    assert sum(each.is_felt for each in tries) <= TRIES // 2, tries
+    tries: list[Try] = []
+    while max(felt := sum(each.is_felt for each in tries), len(tries) - felt) <= TRIES // 2:
+        tries.append(await _tried(cloud, attack))
+    assert felt <= TRIES // 2, tries
 
 
 @dataclass
@@ -158,15 +159,12 @@ class Try:
     before: float
     attacked: float
     after: float
-    busy: float = field(default_factory=lambda: max(1.0, os.getloadavg()[0] / 2 / (os.cpu_count() or 1)))
-    """By how much longer it may be on a machine that has much more to do than it can."""
 
     @property
     def is_felt(self) -> bool:
         """Whether the attack was more than hardly noticed, or went on after its end."""
         quiet = max(self.before, self.after)
-        longest = min(TIMES_QUIET * quiet, SECONDS) * self.busy
-        return self.attacked > longest or self.after > TIMES_QUIET * self.before * self.busy
+        return self.attacked > min(TIMES_QUIET * quiet, SECONDS) or self.after > TIMES_QUIET * self.before
 
 
 async def _tried(cloud: Cloud, attack: Attack) -> Try:
