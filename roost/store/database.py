@@ -277,6 +277,11 @@ async def patient(connection: AsyncConnection) -> None:
     await connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = '60s'"))
 
 
+async def briefly(connection: AsyncConnection) -> None:
+    """Have PostgreSQL end the statements of this transaction soon: how long they take is for a client to say."""
+    await connection.execute(sa.text("SET LOCAL statement_timeout = '3s'"))
+
+
 # It takes the same path as a write, including the standby that a commit waits for, and leaves no row behind.
 _WRITE = sa.text(
     "SELECT current_setting('transaction_read_only') = 'off', pg_logical_emit_message(true, 'roost.readiness', '')"

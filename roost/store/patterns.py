@@ -26,9 +26,14 @@ ALLOWED = (
 )
 
 
+def is_plain(pattern: str) -> bool:
+    """Whether this is text to look for, and no regular expression."""
+    return _PLAIN.fullmatch(pattern) is not None
+
+
 def matches(column: sa.ColumnElement[Any], pattern: str) -> sa.ColumnElement[bool]:
     """The rows in which the pattern occurs. Raises `Invalid` for a pattern that is not allowed."""
-    if _PLAIN.fullmatch(pattern):
+    if is_plain(pattern):
         return column.contains(pattern, autoescape=True)
     if len(pattern) > _LONGEST or not _SAFE.fullmatch(pattern):
         raise Invalid(f"Invalid regular expression '{pattern[:_LONGEST]}': use {ALLOWED}.")

@@ -14,8 +14,10 @@ import sqlalchemy as sa
 from roost.api.app import App, make_services
 from roost.api.auth import RoostAuthenticator
 from roost.config import Settings
+from roost.store import patterns
 from roost.store.addresses import Address
 from roost.store.database import Database, GuardedConnection, Limits, is_unavailable
+from tests.compute.cloud import Cloud
 from tests.conftest import Api
 from tests.faults.proxy import Proxy
 
@@ -223,3 +225,14 @@ async def test_a_request_to_a_server_that_hangs_is_answered_in_time(
     finally:
         proxy.heal()
         await database.close()
+
+
+async def test_a_pattern_of_a_client_is_not_looked_for_as_long_as_other_things(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cloud.boot(settle=False)
+    monkeypatch.setattr(patterns, "matches", lambda *_: sa.text("pg_sleep(20) IS NULL"))
+    started = time.monotonic()
+    answer = await cloud.ask("GET", "/servers?name=a.*b")
+    assert answer.status_code == 503
+    assert time.monotonic() - started < cloud.database.limits.statement / 2

@@ -25,6 +25,8 @@ from roost.compute.scheduling.servers import Actor, Filters, Server
 from roost.errors import Forbidden, Invalid, NotFound
 from roost.network import attachments
 from roost.network.attachments import ReservedPorts
+from roost.store.database import briefly
+from roost.store.patterns import is_plain
 from roost.turns import spread
 from roost.volume import block_devices
 from roost.volume.block_devices import BlockDevices
@@ -345,8 +347,11 @@ async def detail(call: Call) -> Reply:
 
 
 async def _list(call: Call, view: Callable[[Call, Server, Companions], dict[str, Any]]) -> Reply:
-    filters = _filters(call)
-    async with call.services.database.autocommit() as connection:
+    filters, database = _filters(call), call.services.database
+    pattern = filters.name is not None and not is_plain(filters.name)
+    async with database.begin() if pattern else database.autocommit() as connection:
+        if pattern:
+            await briefly(connection)
         rows = await _found(call, connection, filters)
         of = await server_view.companions(connection, rows) if view is server_view.detailed else {}
     shown = await spread(lambda row: view(call, row, of.get(row.id, server_view.ALONE)), rows)
