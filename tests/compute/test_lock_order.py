@@ -17,8 +17,10 @@ from roost.compute.groups import groups, members
 from roost.compute.groups.groups import Group, GroupPolicy
 from roost.compute.inventory import claims, scopes
 from roost.compute.scheduling import servers
+from roost.compute.scheduling.request import CreateRequest, NewServer
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
+from roost.errors import Invalid
 from roost.placement.rules import Rule
 from roost.store.database import Database
 from roost.store.tables.answers import plans as stored_plans
@@ -135,6 +137,41 @@ async def test_who_joins_a_divided_group_does_not_wait_for_a_member_without_a_nu
             joined = await members.add(other, house.settings, group, house.loose)
         await claims.lock_groups(connection, [house.group.id])
     assert joined.partitions == {house.member: None, house.loose: 2}
+
+
+async def test_who_joins_a_contended_group_waits_for_the_usage_of_the_project_first(house: House) -> None:
+    """A deletion has locked the usage, and the group is next."""
+    creating = scheduler(house)
+    creating.groups.contended([house.group.id])
+    asked = CreateRequest(
+        project_id="tenant", user_id="u", request_id="r", servers=(NewServer("s"),), flavor_id="1",
+        group_id=house.group.id,
+    )  # fmt: skip
+    async with house.database.begin() as connection:
+        # A cycle would end here: whoever creates would try again.
+        await connection.execute(sa.text("SET LOCAL deadlock_timeout = '10ms'"))
+        await claims.lock_usage(connection, "tenant")
+        creates = asyncio.create_task(creating.create(asked))
+        await until_waiting(house.database)
+        await claims.lock_groups(connection, [house.group.id])
+    assert len((await creates).server_ids) == 1
+
+
+async def test_who_joins_a_group_that_was_divided_meanwhile_gets_a_number(house: House) -> None:
+    await in_a_transaction(house, divide)
+    async with house.database.begin() as connection:
+        joined = await members.add(connection, house.settings, house.group, house.loose)
+    assert joined.partitions == {house.member: 1, house.loose: 2}
+
+
+async def test_who_asks_for_a_partition_of_a_group_that_has_none_any_more_is_refused(house: House) -> None:
+    await in_a_transaction(house, divide)
+    async with house.database.begin() as connection:
+        divided = await groups.find(connection, house.group.id)
+        await groups.update(connection, house.settings, divided, name=None, policies=APART)
+    with pytest.raises(Invalid, match="is not divided into partitions"):
+        async with house.database.begin() as connection:
+            await members.add(connection, house.settings, divided, house.loose, partition=1)
 
 
 @pytest.mark.parametrize("change", [divide, delete])

@@ -25,14 +25,16 @@ async def add(
     """
     server = await _lock_server(connection, group, server_id)
     await groups.lock(connection, group.id)
-    check_partition(group.id, [policy.rule for policy in group.policies], partition)
+    # Another transaction may have changed the policies after the group was read.
+    rules = (await groups.rules_of(connection, [group.id]))[group.id]
+    check_partition(group.id, rules, partition)
     if server.group_id == group.id:
         return group
     if server.group_id is not None:
         raise Conflict(f"Instance {server_id} is in server group {server.group_id}; remove it from there first.")
     await check_room(connection, settings, group.project_id, group.id, server.user_id)
     await _move(connection, server.id, group.id, group.id, partition)
-    if division_of([policy.rule for policy in group.policies]):
+    if division_of(rules):
         await groups.divide(connection, group.id)
     await announce_added(connection, settings, [(group.id, server.id)])
     return await groups.find(connection, group.id)

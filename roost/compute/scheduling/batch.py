@@ -126,8 +126,8 @@ class CreateBatch:
         self._references = None
 
     async def _queue(self, connection: AsyncConnection) -> None:
-        """Lock usage, where limits apply, and groups, in the order in which all do."""
-        if self._references is not None and self._shares_limited():
+        """Lock usage, unless no limit applies, and groups, in the order in which all do."""
+        if self._references is None or self._shares_limited():
             await claims.lock_usage(connection, self.project_id)
         locked = await claims.lock_groups(connection, self.group_ids)
         self._references = None
