@@ -65,6 +65,8 @@ class GuardedConnection(psycopg.AsyncConnection[Any]):
 
     answer_seconds: float | None = None
     _unreplicated = False
+    _cancelled = False
+    _doubt: asyncio.TimerHandle | None = None
 
     async def wait(self, gen: PQGen[T], *arguments: Any, **named: Any) -> T:
         """Wait for an answer, no longer than `answer_seconds`."""
@@ -72,26 +74,35 @@ class GuardedConnection(psycopg.AsyncConnection[Any]):
         timer = asyncio.get_running_loop().call_later(patience, self.abandon) if patience else None
         try:
             result = await super().wait(gen, *arguments, **named)
+        except psycopg.OperationalError:
+            if self._cancelled:
+                raise asyncio.CancelledError from None
+            raise
         except psycopg.InternalError as error:
             # Not an error of the server: what it sent when it went away makes no sense. A commit may have happened.
             if error.sqlstate is None:
                 raise psycopg.OperationalError(str(error)) from error
             raise
         finally:
-            if timer is not None:
-                timer.cancel()
+            for each in (timer, self._doubt):
+                if each is not None:
+                    each.cancel()
+            self._cancelled, self._doubt = False, None
         if self._unreplicated:
             self._unreplicated = False
             raise psycopg.OperationalError("the transaction is committed here, but may not be on the standby")
         return result
 
     async def cancel_safe(self, *, timeout: float = 30.0) -> None:
-        """Cancel what the server is doing; give up on a server that does not even accept that."""
+        """Cancel what the server is doing; give up on a server that does not even accept that, or does not hear it: it
+        ignores what comes before the statement does. It ends a statement soon after its client has gone."""
+        self._cancelled = True
         try:
             await super().cancel_safe(timeout=min(timeout, _CANCEL_SECONDS))
         except Exception:
             self.abandon()
             raise
+        self._doubt = asyncio.get_running_loop().call_later(_CANCEL_SECONDS, self.abandon)
 
     def abandon(self) -> None:
         """End the connection from this side. A task that waits for an answer gets an error."""

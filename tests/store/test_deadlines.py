@@ -111,6 +111,35 @@ async def test_a_commit_that_did_not_reach_its_standby_is_not_taken_for_one_that
         await connection.execute("SELECT 1")
 
 
+async def test_a_statement_that_does_not_hear_that_it_is_cancelled_ends_with_its_connection(
+    database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL ignores a cancellation that overtakes its statement."""
+
+    async def nothing(*_: object, **__: object) -> None:
+        """As if it had come too early."""
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "cancel_safe", nothing)
+
+    async def work() -> None:
+        async with database.begin() as connection:
+            await connection.execute(sa.text("SELECT pg_sleep(60)"))
+
+    working, started = asyncio.create_task(work()), time.monotonic()
+    await asyncio.sleep(0.3)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert time.monotonic() - started < 4
+    sleeping = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)' AND datname = current_database()"
+    with psycopg.connect(database_url, autocommit=True) as looking:
+        while looking.execute(sleeping).fetchone() != (0,):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    assert time.monotonic() - started < 12
+    async with database.begin() as connection:
+        await connection.execute(sa.text("SELECT 1"))
+
+
 # A server that hangs
 
 
