@@ -104,9 +104,9 @@ class Lookups:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.servers: Grouped[Sequence[str], list[FoundServer]] = Grouped(self._servers)
-        self.flavors: Grouped[ProjectName, CloudResource | None] = Grouped(self._flavors)
-        self.images: Grouped[ProjectName, CloudResource | None] = Grouped(self._images)
+        self.servers: Grouped[Sequence[str], list[FoundServer]] = Grouped(self._servers, writes=False)
+        self.flavors: Grouped[ProjectName, CloudResource | None] = Grouped(self._flavors, writes=False)
+        self.images: Grouped[ProjectName, CloudResource | None] = Grouped(self._images, writes=False)
 
     async def _servers(self, asked: Sequence[Sequence[str]]) -> list[list[FoundServer]]:
         tokens = sorted({token for some in asked for token in some})
