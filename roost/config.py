@@ -84,7 +84,8 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             "request_seconds",
             default=20.0,
             min=0.1,
-            help="Seconds after which the work on a request is cancelled, in the database too: 503 and Retry-After.",
+            help="Seconds after which the work on a request is cancelled, in the database too: 503 and Retry-After. A "
+            "list may take half of it, and what shows one thing, or is public, a quarter.",
         ),
         cfg.IntOpt(
             "max_requests",

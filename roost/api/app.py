@@ -18,7 +18,7 @@ from starlette.responses import Content, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from roost import errors, logs, quick_json, traces
-from roost.api import access_rules, bodies, metrics, permissions, web
+from roost.api import access_rules, bodies, budgets, metrics, permissions, web
 from roost.api.auth import REFUSAL, Authenticator
 from roost.api.clustering import CLUSTERING_API
 from roost.api.compute import COMPUTE_API, FRONT_API
@@ -105,6 +105,8 @@ class _Exchange:
     path: str
     deadline: asyncio.Timeout
     """When the work on it ends, here and in the database, whether it is done or not."""
+    seconds: float
+    """How long the work on it may take in one go."""
     version: Version | None = None
     route: Route | None = None
     allowance: Allowance | None = None
@@ -230,11 +232,12 @@ class App:
 
     def _enter(self, scope: Scope, receive: Receive, headers: Headers) -> _Exchange:
         path: str = scope["path"]
-        deadline = asyncio.timeout(self._services.settings.request_seconds)
+        seconds = self._services.settings.request_seconds
+        deadline = asyncio.timeout(seconds)
         for api in self._apis:
             if path == api.prefix or path.startswith(api.prefix + "/"):
-                return _Exchange(api, scope, receive, headers, path[len(api.prefix) :], deadline)
-        return _Exchange(SERVICE_API, scope, receive, headers, path, deadline)
+                return _Exchange(api, scope, receive, headers, path[len(api.prefix) :], deadline, seconds)
+        return _Exchange(SERVICE_API, scope, receive, headers, path, deadline, seconds)
 
     async def _answer(self, exchange: _Exchange) -> Response:
         api, scope = exchange.api, exchange.scope
@@ -269,6 +272,7 @@ class App:
                 raw = await bodies.read(exchange.receive, exchange.headers, limits, public=public)
         # A project has its share before a connection to the database, or the time of the event loop, is taken for it.
         async with self._turn(exchange.route, call):
+            self._begin(exchange, exchange.route)
             settings, trusted = self._services.settings, api is SCHEDULER_API
             call.body = bodies.parse(raw, exchange.headers, settings, api.also_json, trusted=trusted)
             if exchange.route.body is not None:
@@ -287,10 +291,10 @@ class App:
                 yield piece
 
     async def _in_turns(self, route: Route, call: Call, pieces: AsyncIterable[Content]) -> AsyncGenerator[Content]:
-        """Make each piece of an answer that is made while it is sent in a turn of its project."""
+        """Make each piece of an answer that is made while it is sent in a turn of its project, and in its time."""
         made = aiter(pieces)
         while True:
-            async with self._turn(route, call, begun=True):
+            async with self._turn(route, call, begun=True), asyncio.timeout(self._seconds(route)):
                 piece = await anext(made, None)
             if piece is None:
                 return
@@ -311,12 +315,21 @@ class App:
             call.leave = ending.close
             yield
 
+    def _begin(self, exchange: _Exchange, route: Route) -> None:
+        """Give the work on a request, which begins now, the time that there is for its kind."""
+        exchange.seconds = self._seconds(route)
+        last, until = exchange.deadline.when(), asyncio.get_running_loop().time() + exchange.seconds
+        exchange.deadline.reschedule(until if last is None else min(last, until))
+
+    def _seconds(self, route: Route) -> float:
+        return budgets.SHARES[route.kind] * self._services.settings.request_seconds
+
     @contextmanager
     def _unhurried(self, exchange: _Exchange) -> Iterator[None]:
         """Wait for the client, or for a Nova, which have limits of their own."""
         exchange.deadline.reschedule(None)
         yield
-        exchange.deadline.reschedule(asyncio.get_running_loop().time() + self._services.settings.request_seconds)
+        exchange.deadline.reschedule(asyncio.get_running_loop().time() + exchange.seconds)
 
     async def _relay(self, exchange: _Exchange, front: "Front") -> Response:
         from roost.api.compute.relay import Relayed, relay

@@ -22,6 +22,8 @@ from oslo_utils import strutils
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
+from roost.api import budgets
+from roost.api.budgets import RouteKind
 from roost.api.permissions import Permissions
 from roost.api.readiness import Readiness
 from roost.api.schemas import Schema, Validator
@@ -152,6 +154,8 @@ class Route:
     """May take seconds: worked out in a separate process, and ended when the client goes away."""
     streamed: bool
     """The body may be of any size and of any type; the handler takes it as it comes."""
+    kind: RouteKind
+    """By this it is decided how long the work on a request may take."""
     body: Validator | None
     described: Schema | None
     """What a body may be, where the handler reads it by itself."""
@@ -222,6 +226,7 @@ class Table:
         public: bool = False,
         expensive: bool = False,
         streamed: bool = False,
+        kind: RouteKind | None = None,
         body: Schema | None = None,
         described: Schema | None = None,
         query: Schema | None = None,
@@ -231,10 +236,12 @@ class Table:
     ) -> Callable[[H], H]:
         """Declare a handler, as a decorator."""
 
+        whole = self._prefix + path
+
         def declare(handler: H) -> H:
             route = Route(
                 method=method,
-                path=self._prefix + path,
+                path=whole,
                 handler=_within(handler, self._context or (_reading if method == "GET" else _writing)),
                 since=Version.parse(since) if since else Version(0, 0),
                 until=Version.parse(until) if until else None,
@@ -243,6 +250,7 @@ class Table:
                 public=public,
                 expensive=expensive,
                 streamed=streamed,
+                kind=kind or budgets.usual(method, whole, public=public, expensive=expensive, streamed=streamed),
                 body=Validator(body) if body is not None else None,
                 described=described,
                 query=Validator(query) if query is not None else None,

@@ -6,6 +6,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from roost.api.budgets import RouteKind
 from roost.api.clustering import fields, shapes
 from roost.api.clustering.fields import BodyField
 from roost.api.clustering.handling import (
@@ -382,6 +383,7 @@ async def collect_nothing(call: Call) -> Reply:
     "/{cluster_id}/attrs/{path}",
     since="1.2",
     rule="clusters:collect",
+    kind=RouteKind.CLOUD,
     response=thing({"cluster_attributes": array(thing({"id": UUID, "value": ANY}))}),
 )
 async def collect(call: Call, request: RequestContext) -> Reply:

@@ -5,6 +5,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from roost.api.budgets import RouteKind
 from roost.api.clustering import fields, shapes
 from roost.api.clustering.clusters import ONE_KEY, forced
 from roost.api.clustering.fields import BodyField
@@ -140,6 +141,7 @@ async def preview(call: Call, request: RequestContext) -> Reply:
 @routes.get(
     "/{node_id}",
     rule="nodes:get",
+    kind=RouteKind.CLOUD,
     response=lambda version: thing({"node": _SHAPE.schema(version, details=shapes.OBJECT)}),
 )
 async def show(call: Call, request: RequestContext) -> Reply:

@@ -11,6 +11,7 @@ from itertools import groupby
 
 from starlette.responses import StreamingResponse
 
+from roost.api.budgets import RouteKind
 from roost.api.compute import server_groups
 from roost.api.compute.explanations import FIRST
 from roost.api.permissions import ADMIN, Permission
@@ -27,7 +28,7 @@ ALL = "os_compute_api:os-server-groups:audit:all_projects"
 RULES = (Permission(ALL, ADMIN, "See which rules are broken in the server groups of all projects."),)
 
 
-@routes.get("/os-server-groups/audit", since=FIRST, rule=ALL)
+@routes.get("/os-server-groups/audit", since=FIRST, rule=ALL, kind=RouteKind.ANSWER)
 async def index(call: Call, connection: Connection) -> Reply:
     """Stream a line for each group with broken rules: which, where, by which members, by how much, since when."""
     broken = await call.services.violations.now(connection)

@@ -12,6 +12,7 @@ from starlette.responses import StreamingResponse
 
 from roost import quick_json
 from roost.api import schemas
+from roost.api.budgets import RouteKind
 from roost.api.compute import server_groups
 from roost.api.compute.explanations import FIRST
 from roost.api.compute.fleet import ALL, INDEX, sees_all
@@ -141,7 +142,9 @@ _EXPORT_QUERY: Schema = {
 }
 
 
-@routes.get("/os-exports/{kind}", since=FIRST, rule=INDEX, query=_EXPORT_QUERY, response=array(_ROW))
+@routes.get(
+    "/os-exports/{kind}", since=FIRST, rule=INDEX, kind=RouteKind.LIST, query=_EXPORT_QUERY, response=array(_ROW)
+)
 async def export(call: Call) -> Reply:
     """Send a whole list as a file, in the `format` asked for."""
     asked, form = await _asked(call), call.query["format"]

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from roost.api import schemas
+from roost.api.budgets import RouteKind
 from roost.api.compute.views import timestamp
 from roost.api.fields import FieldTable, ShownField
 from roost.api.permissions import ADMIN, MEMBER, READER, Permission
@@ -409,8 +410,15 @@ for first, wanted, action_taken in (
 _FULL_AUDIT = _audited(thing(_PLACED, {"partition": {"type": ["integer", "null"]}}), violations=array(VIOLATION))
 
 
-@routes.get(_GROUP + "/audit", since="2.1002", until="2.1002", rule=AUDIT, response=_audited(thing(_PLACED)))
-@routes.get(_GROUP + "/audit", since="2.1003", rule=AUDIT, response=_FULL_AUDIT)
+@routes.get(
+    _GROUP + "/audit",
+    since="2.1002",
+    until="2.1002",
+    rule=AUDIT,
+    kind=RouteKind.ANSWER,
+    response=_audited(thing(_PLACED)),
+)
+@routes.get(_GROUP + "/audit", since="2.1003", rule=AUDIT, kind=RouteKind.ANSWER, response=_FULL_AUDIT)
 async def show_audit(call: Call, connection: Connection) -> Reply:
     """Show where each member is in each scope of the policies; from 2.1003 on, also which policies are broken."""
     group = await find(call, connection, AUDIT)
