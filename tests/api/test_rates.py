@@ -14,6 +14,7 @@ from roost.api.compute import console
 from roost.api.rates import RateLimit, TooFast
 from roost.compute.scheduling.scheduler import Scheduler
 from roost.config import Settings
+from roost.identity.tokens import Caller
 from roost.store.database import Database
 from tests.compute.cloud import IMAGE, Cloud
 from tests.conftest import Api
@@ -53,10 +54,30 @@ async def test_a_project_that_asks_too_often_is_told_when_to_come_again(
         assert answers[-1].status_code == 429
         assert int(answers[-1].headers["Retry-After"]) >= 1
         assert answers[-1].headers["RateLimit-Remaining"] == "0"
+        assert all(1 <= int(answer.headers["RateLimit-Reset"]) <= 3 for answer in answers)
         assert answers[-1].json()["overLimit"]["code"] == 429
         assert (await ask("roost-alt")).status_code == 200
         assert [(await ask(None)).status_code for _ in range(12)][-1] == 429
         assert (await ask("roost-admin")).status_code == 200
+
+
+class _Service(RoostAuthenticator):
+    """Whoever asks is a service."""
+
+    async def authenticate(self, secret: str, service: str | None = None, address: str = "") -> Caller:
+        return replace(await super().authenticate(secret, service, address), roles=("service",))
+
+
+async def test_the_role_service_has_no_rate_and_takes_no_turn(api: Api, settings: Settings, database: Database) -> None:
+    few = replace(settings, project_rate=2.0, address_rate=2.0, project_requests=1)
+    app = App(make_services(few, database), _Service(database, 60))
+    headers = {"X-Auth-Token": await api.token("roost")}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://roost.test") as http:
+        validating = {**headers, "X-Subject-Token": await api.token("roost")}
+        asked = (http.get("/identity/v3/auth/tokens", headers=validating) for _ in range(24))
+        answers = await asyncio.gather(*asked)
+    assert {answer.status_code for answer in answers} == {200}
+    assert not any("RateLimit-Limit" in answer.headers for answer in answers)
 
 
 async def test_requests_of_one_project_take_turns_and_others_do_not_wait_for_them(

@@ -56,6 +56,15 @@ async def test_a_project_whose_actions_hang_does_not_hold_up_another(database_ur
         assert {(await house.done(answer))["status"] for answer in answers} == {"SUCCEEDED"}
 
 
+async def test_nothing_that_a_tenant_writes_makes_an_action_wait(house: House) -> None:
+    """A number in the metadata of a server, for tests, held a slot of the engine for ten minutes."""
+    slow = {"simulated_wait_time": 600}
+    profile = await house.profile(metadata={"simulated_wait_time": "600"})
+    cluster = await house.cluster(1, profile=profile, metadata=slow)
+    answer = await house.post(f"/clusters/{cluster['id']}/actions", {"scale_out": {"count": 1}})
+    assert (await house.done(answer, seconds=30))["status"] == "SUCCEEDED"
+
+
 def engine_of(house: House, name: str) -> Engine:
     clouds: Any = None
     settings = house.settings

@@ -16,6 +16,7 @@ import pytest
 
 from roost.api.app import App, all_routes
 from roost.api.auth import RoostAuthenticator
+from roost.workers import WorkerPool
 from tests.compute.cloud import NEWEST, Cloud
 from tests.conftest import Api
 
@@ -150,6 +151,32 @@ async def test_a_neighbour_hardly_notices(cloud: Cloud, route: str) -> None:
     while max(felt := sum(each.is_felt for each in tries), len(tries) - felt) <= TRIES // 2:
         tries.append(await _tried(cloud, attack))
     assert felt <= TRIES // 2, tries
+
+
+@pytest.mark.parametrize("route", ATTACKS)
+async def test_nothing_is_held_while_an_answer_is_worked_out(
+    cloud: Cloud, route: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """31 dry runs of repairs held every connection for as long as they were worked out."""
+    held: list[int] = []
+    run = WorkerPool.run
+
+    async def look(self: WorkerPool, *question: Any, **more: Any) -> Any:
+        held.append(cloud.database.connections_in_use)
+        return await run(self, *question, **more)
+
+    await cloud.quota(instances=-1, cores=-1, ram=-1, server_group_members=-1)
+    group = await cloud.group({"name": "anti-affinity", "scope": "rack", "rules": {"max_server_per_aggregate": 1}})
+    for _ in range(4):
+        await cloud.boot(group=group)
+    attack = await ATTACKS[route](cloud, group)
+    await cloud.hosts(0)  # what there is no place for takes longest
+    monkeypatch.setattr(WorkerPool, "run", look)
+    asked = {"json": attack.body} if attack.body is not None else {}
+    answer = await _send(cloud, "roost", attack.method, attack.path, **asked)
+    assert answer.status_code == 200, answer.text
+    assert held
+    assert set(held) == {0}
 
 
 @dataclass

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from roost.errors import Unavailable
+from roost.store import embedded
 from roost.store.embedded import EmbeddedPostgres, FolderInUse
 
 
@@ -127,6 +128,18 @@ def test_a_folder_for_sockets_that_is_not_ours_is_not_used(folders: Path) -> Non
         assert victim.stat().st_uid == os.getuid()
     finally:
         server._sockets.unlink()
+
+
+def test_a_folder_for_sockets_of_another_account_is_not_used(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = EmbeddedPostgres((folders / ("x" * 60) / ("w" * 60)).absolute())
+    server._sockets.mkdir(mode=0o777)
+    monkeypatch.setattr(os, "geteuid", lambda: server._sockets.lstat().st_uid + 1)
+    monkeypatch.setattr("roost.store.embedded._account", lambda: None)
+    try:
+        with pytest.raises(Unavailable, match="is not a folder of this account"):
+            embedded._make_private(server._sockets)
+    finally:
+        server._sockets.rmdir()
 
 
 def test_the_log_and_the_lock_are_for_the_owner_alone(server: EmbeddedPostgres) -> None:

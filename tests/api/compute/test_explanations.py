@@ -192,6 +192,19 @@ async def test_hosts_to_enable_or_to_free_are_named_to_operators_only(compute: C
     assert (await asked(compute, group, cloud="roost-admin"))["advice"] == f"Enabling {host} would help."
 
 
+async def test_how_much_is_to_be_freed_is_told_to_operators_only(compute: Compute) -> None:
+    cloud = Cloud(compute.api)
+    group = await make_group(compute, {"name": "affinity"})
+    (server,) = await boot(compute, group)
+    host = server["OS-EXT-SRV-ATTR:host"]
+    await cloud.change_host(host, memory_mb=server["flavor"]["ram"])
+    told = await asked(compute, group)
+    assert told["advice"] == "Freeing capacity on one host would help."
+    assert "MB" not in str(told["help"])
+    (freeing,) = (await asked(compute, group, cloud="roost-admin"))["help"]
+    assert "MB of memory" in freeing["sentence"]
+
+
 async def test_a_tenant_reads_its_own_identifier_of_a_target(compute: Compute) -> None:
     scopes = (await compute.get("/os-policy-scopes", version=VERSION))["policy_scopes"]
     (rack,) = [scope for scope in scopes if scope["name"] == "rack"]
