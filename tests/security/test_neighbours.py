@@ -179,6 +179,54 @@ async def test_nothing_is_held_while_an_answer_is_worked_out(
     assert set(held) == {0}
 
 
+def _app(cloud: Cloud) -> App:
+    transport = cloud.api.http._transport
+    assert isinstance(transport, httpx.ASGITransport)
+    assert isinstance(transport.app, App)
+    return transport.app
+
+
+@pytest.mark.parametrize("route", ATTACKS)
+async def test_what_is_worked_out_for_a_client_ends_when_the_client_goes_away(
+    cloud: Cloud, route: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def work(*_: Any, **__: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    await cloud.quota(instances=-1, cores=-1, ram=-1, server_group_members=-1)
+    group = await cloud.group({"name": "anti-affinity", "scope": "rack", "rules": {"max_server_per_aggregate": 1}})
+    for _ in range(4):
+        await cloud.boot(group=group)
+    attack = await ATTACKS[route](cloud, group)
+    await cloud.hosts(0)  # what there is no place for takes longest
+    monkeypatch.setattr(WorkerPool, "run", work)
+    headers = {"X-Auth-Token": await cloud.api.token("roost"), "OpenStack-API-Version": f"compute {NEWEST}"}
+    asked = {"json": attack.body} if attack.body is not None else {}
+    request = cloud.api.http.build_request(attack.method, f"/compute/v2.1{attack.path}", headers=headers, **asked)
+    sent = iter([{"type": "http.request", "body": request.content, "more_body": False}])
+
+    async def receive() -> Any:
+        if (piece := next(sent, None)) is not None and request.content:
+            return piece
+        await begun.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(_: Any) -> None:
+        """Nobody hears the answer."""
+
+    raw = [(name.lower(), value) for name, value in request.headers.raw]
+    scope = {"type": "http", "method": attack.method, "path": request.url.path, "query_string": b"", "headers": raw}
+    async with asyncio.timeout(20):
+        await _app(cloud)({**scope, "scheme": "http", "client": ("127.0.0.1", 1)}, receive, send)
+    assert ended.is_set()
+
+
 @dataclass
 class Try:
     """What a neighbour waited at most: before and after an attack, and under it, in seconds."""
