@@ -36,7 +36,7 @@ _DOCUMENTATION = ipaddress.IPv6Network("3fff::/20")
 
 
 class ForbiddenAddress(Exception):
-    """The address is of this machine or of a private network, which the operator does not allow."""
+    """It leads to this machine or into a private network, which the operator does not allow."""
 
     def __init__(self) -> None:
         super().__init__(self.__doc__)
