@@ -196,7 +196,7 @@ suites: install .venv-suites/.installed ansible
 	$(BIN)/python -m tests.suites
 
 suites-short: install .venv-suites/.installed
-	$(BIN)/python -m tests.suites --short
+	$(BIN)/python -m tests.suites --short --messages
 
 ansible: install .venv-ansible/.installed
 	$(BIN)/python -m tests.suites.ansible
