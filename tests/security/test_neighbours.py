@@ -165,18 +165,24 @@ async def test_nothing_is_held_while_an_answer_is_worked_out(
         held.append(cloud.database.connections_in_use)
         return await run(self, *question, **more)
 
-    await cloud.quota(instances=-1, cores=-1, ram=-1, server_group_members=-1)
-    group = await cloud.group({"name": "anti-affinity", "scope": "rack", "rules": {"max_server_per_aggregate": 1}})
-    for _ in range(4):
-        await cloud.boot(group=group)
-    attack = await ATTACKS[route](cloud, group)
-    await cloud.hosts(0)  # what there is no place for takes longest
+    attack = await _without_room(cloud, route)
     monkeypatch.setattr(WorkerPool, "run", look)
     asked = {"json": attack.body} if attack.body is not None else {}
     answer = await _send(cloud, "roost", attack.method, attack.path, **asked)
     assert answer.status_code == 200, answer.text
     assert held
     assert set(held) == {0}
+
+
+async def _without_room(cloud: Cloud, route: str) -> Attack:
+    """An attack on a cloud that has no place for what is asked: that takes longest."""
+    await cloud.quota(instances=-1, cores=-1, ram=-1, server_group_members=-1)
+    group = await cloud.group({"name": "anti-affinity", "scope": "rack", "rules": {"max_server_per_aggregate": 1}})
+    for _ in range(4):
+        await cloud.boot(group=group)
+    attack = await ATTACKS[route](cloud, group)
+    await cloud.hosts(0)
+    return attack
 
 
 def _app(cloud: Cloud) -> App:
@@ -199,12 +205,7 @@ async def test_what_is_worked_out_for_a_client_ends_when_the_client_goes_away(
         finally:
             ended.set()
 
-    await cloud.quota(instances=-1, cores=-1, ram=-1, server_group_members=-1)
-    group = await cloud.group({"name": "anti-affinity", "scope": "rack", "rules": {"max_server_per_aggregate": 1}})
-    for _ in range(4):
-        await cloud.boot(group=group)
-    attack = await ATTACKS[route](cloud, group)
-    await cloud.hosts(0)  # what there is no place for takes longest
+    attack = await _without_room(cloud, route)
     monkeypatch.setattr(WorkerPool, "run", work)
     headers = {"X-Auth-Token": await cloud.api.token("roost"), "OpenStack-API-Version": f"compute {NEWEST}"}
     asked = {"json": attack.body} if attack.body is not None else {}
