@@ -4,9 +4,10 @@
 group that all share, eight projects, many groups with a synchronous standby, and many groups where each process decides
 for itself, as if it had a machine of its own; else one decides for all. CPU is that of the API processes, the
 engine and PostgreSQL together; statements are those of the API processes; a round trip is a statement here, since
-claims commit by themselves. Waiting is the average number of sessions that wait for a lock of another.
+claims commit by themselves. Waiting is the average number of sessions that wait for a lock of another. Each is measured
+several times, in turns with other numbers of processes, and of these runs the median by rate is shown.
 
-    python -m bench.processes [--servers N] [--apis 1 2 4] [--only many hot projects standby apart]
+    python -m bench.processes [--servers N] [--apis 1 2 4] [--rounds N] [--only many hot projects standby apart]
 
 `bench/clusters.py` has the actions of clusters.
 """
@@ -366,14 +367,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--servers", type=int, default=6_000)
     parser.add_argument("--apis", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", choices=list(SCENARIOS), default=list(SCENARIOS))
     options = parser.parse_args()
     samples: dict[tuple[str, int], Sample] = {}
     lines = [HEAD]
     print(HEAD, flush=True)
     for name in options.only:
-        for apis in {"standby": options.apis[:1], "apart": options.apis[1:]}.get(name, options.apis):
-            samples[name, apis] = _run(name, apis, options.servers)
+        numbers = {"standby": options.apis[:1], "apart": options.apis[1:]}.get(name, options.apis)
+        rounds = [[_run(name, apis, options.servers) for apis in numbers] for _ in range(options.rounds)]
+        for apis, runs in zip(numbers, zip(*rounds, strict=True), strict=True):
+            samples[name, apis] = sorted(runs, key=lambda run: run.rate)[len(runs) // 2]
             lines.append(samples[name, apis].row(SCENARIOS[name].name))
             print(lines[-1], flush=True)
     for line in _against_bars(samples):

@@ -117,7 +117,7 @@ class EmbeddedCloud:
             alike.setdefault(_kind(request), []).append(request)
         refused: dict[str, str] = {}
         kinds: list[list[ServerRequest]] = []
-        prepared: list[tuple[CreateRequest, ReservedPorts]] = []
+        prepared: list[tuple[CreateRequest, ReservedPorts, list[str]]] = []
         for kind in alike.values():
             try:
                 prepared.append(await self._prepare(kind))
@@ -125,11 +125,11 @@ class EmbeddedCloud:
             except RoostError as error:
                 refused |= {request.node_id: error.message for request in kind}
         try:
-            answers = await self.scheduler.create_all([boot for boot, _ in prepared])
+            answers = await self.scheduler.create_all([boot for boot, _, _ in prepared])
         finally:
-            for boot, plugs in prepared:
+            for _, plugs, bound in prepared:
                 await attachments.release(self.database, plugs)
-                await block_devices.release(self.database, [new.id for new in boot.servers if new.id])
+                await block_devices.release(self.database, bound)
         for kind, answer in zip(kinds, answers, strict=True):
             if isinstance(answer, RoostError):
                 refused |= {request.node_id: answer.message for request in kind}
@@ -155,21 +155,23 @@ class EmbeddedCloud:
                 reasons[request.node_id] = error.message
         return reasons
 
-    async def _prepare(self, kind: Sequence[ServerRequest]) -> tuple[CreateRequest, ReservedPorts]:
-        """The request for servers that are alike, with the ports and the volumes that are reserved for them."""
+    async def _prepare(self, kind: Sequence[ServerRequest]) -> tuple[CreateRequest, ReservedPorts, list[str]]:
+        """The request for servers that are alike, the ports that are reserved for them, and the ids under which their
+        volumes are."""
         first = kind[0]
         devices = BlockDevices(first.image, ())
         if first.block_devices:
             devices = BlockDevices.read(first.image, first.block_devices)
-        ids = [str(uuid.uuid4()) for _ in kind] if devices.volumes else []
         reserved = await self._reserve(kind)
+        boot = self._boot(kind, reserved, devices.image_id)
+        bound = [new.id for new in boot.servers] if devices.volumes else []
         try:
             owner = VolumeOwner(self.project_id, self.user_id)
-            await block_devices.reserve(self.database, owner, devices.volumes, ids)
+            await block_devices.reserve(self.database, owner, devices.volumes, bound)
         except BaseException:
             await attachments.release(self.database, reserved)
             raise
-        return self._boot(kind, reserved, devices.image_id, ids), reserved
+        return boot, reserved, bound
 
     async def _reserve(self, kind: Sequence[ServerRequest]) -> ReservedPorts:
         """Addresses on the networks that the servers name; a node that names none has none."""
@@ -179,13 +181,7 @@ class EmbeddedCloud:
         networks, groups = [dict(each) for each in first.networks], list(first.security_groups) or None
         return await attachments.reserve(self.addresses, self.project_id, networks, groups, len(kind))
 
-    def _boot(
-        self,
-        kind: Sequence[ServerRequest],
-        reserved: ReservedPorts,
-        image_id: str | None,
-        ids: Sequence[str | None] = (),
-    ) -> CreateRequest:
+    def _boot(self, kind: Sequence[ServerRequest], reserved: ReservedPorts, image_id: str | None) -> CreateRequest:
         first = kind[0]
         zone, _, host = (first.availability_zone or "").partition(":")
         hints = dict(first.scheduler_hints)
@@ -194,8 +190,8 @@ class EmbeddedCloud:
             user_id=self.user_id,
             request_id=self._actor.request_id,
             servers=tuple(
-                NewServer(each.name, dict(each.metadata), addresses, id=server_id, token=each.node_id)
-                for each, addresses, server_id in zip(kind, reserved.addresses, ids or (None,) * len(kind), strict=True)
+                NewServer(each.name, dict(each.metadata), addresses, token=each.node_id)
+                for each, addresses in zip(kind, reserved.addresses, strict=True)
             ),
             flavor_id=first.flavor,
             image_id=image_id,

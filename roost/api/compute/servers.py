@@ -4,7 +4,6 @@ import base64
 import binascii
 import ipaddress
 import secrets
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -160,22 +159,21 @@ def _declare_create() -> None:
 async def create(call: Call) -> Reply:
     """Boot one or several servers; where they go is decided before this answers."""
     devices = _devices(call.body["server"])
-    _, count = _counts(call.body["server"])
     # What is refused for another reason leaves nothing reserved.
     asked = _boot(call, devices.image_id)
-    ids = [str(uuid.uuid4()) for _ in range(count)] if devices.volumes else []
-    reserved = await _reserve(call, count)
+    bound = [new.id for new in asked.servers] if devices.volumes else []
+    reserved = await _reserve(call, len(asked.servers))
     made = 0
     try:
         owner = VolumeOwner(call.caller.project_id or "", call.caller.user_id)
-        await block_devices.reserve(call.services.database, owner, devices.volumes, ids)
+        await block_devices.reserve(call.services.database, owner, devices.volumes, bound)
         call.leave()  # the scheduler takes turns, and claims for many requests at once
-        booted = await call.services.scheduler.create(_equipped(asked, reserved, ids))
+        booted = await call.services.scheduler.create(_equipped(asked, reserved))
         made = len(booted.server_ids)
     finally:
-        if made < count:
+        if made < len(asked.servers):
             await attachments.release(call.services.database, reserved)
-            await block_devices.release(call.services.database, ids)
+            await block_devices.release(call.services.database, bound)
     if boolean(call.body["server"].get("return_reservation_id", False)):
         return {"reservation_id": booted.reservation_id}
     first = booted.server_ids[0]
@@ -230,13 +228,12 @@ def _boot(call: Call, image_id: str | None) -> CreateRequest:
     )
 
 
-def _equipped(asked: CreateRequest, reserved: ReservedPorts, ids: Sequence[str]) -> CreateRequest:
-    """The request with the addresses that its servers have on networks, and the ids that their volumes wait for."""
-    if not ids and not any(reserved.addresses):
+def _equipped(asked: CreateRequest, reserved: ReservedPorts) -> CreateRequest:
+    """The request with the addresses that its servers have on networks."""
+    if not any(reserved.addresses):
         return asked
-    given = zip(asked.servers, reserved.addresses, ids or (None,) * len(asked.servers), strict=True)
-    servers = tuple(replace(new, addresses=addresses, id=server_id) for new, addresses, server_id in given)
-    return replace(asked, servers=servers)
+    given = zip(asked.servers, reserved.addresses, strict=True)
+    return replace(asked, servers=tuple(replace(new, addresses=addresses) for new, addresses in given))
 
 
 def _counts(body: Mapping[str, Any]) -> tuple[int, int]:

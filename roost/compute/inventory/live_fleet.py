@@ -8,13 +8,14 @@ that its next decisions see. The claim itself checks the database under lock.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, NotRequired, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from roost import quick_json
 from roost.compute.inventory import claims
 from roost.compute.inventory.changes import latest_generation
 from roost.compute.inventory.claims import LockedHost
@@ -32,7 +33,7 @@ _NEWS = sa.text("""
     SELECT
         (SELECT jsonb_agg(jsonb_build_array(generation, host_ids) ORDER BY generation)
          FROM fleet_changes WHERE generation > :generation) AS moved,
-        roost_news(:seen, CAST(:missing AS bigint[])) AS claimed,
+        CAST(roost_news(:seen, CAST(:missing AS bigint[])) AS text) AS claimed,
         (SELECT min(number) FROM claim_changes) AS oldest
 """)
 _NOTHING_YET = 1 << 62
@@ -57,6 +58,12 @@ class ClaimNews(TypedDict):
 
     rooms: Sequence[Room]
     joined: NotRequired[Sequence[Joined]]
+
+
+Moved = tuple[int, list[int]]
+"""A generation, and the ids of the hosts that were moved in it."""
+Claimed = tuple[int, ClaimNews]
+"""A numbered claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,8 @@ class LiveFleet:
     _memberships: dict[int, dict[str, str]] = field(default_factory=dict)
     _rooms: dict[int, tuple[int, Resources]] = field(default_factory=dict)
     """What is used of each host, and as of which version."""
+    _later: dict[int, Room] = field(default_factory=dict)
+    """What is known of hosts' rooms and not in the columns yet."""
     _reserved: dict[int, Resources] = field(default_factory=dict)
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -174,20 +183,40 @@ class LiveFleet:
 
     async def sync(self, connection: AsyncConnection) -> None:
         """Take in every change that was committed before now."""
-        await self.take_in(connection, *(await connection.execute(_NEWS, self.unseen())).one())
+        await self.take_in(connection, *await self._news(connection))
+
+    async def follow(self, connection: AsyncConnection) -> None:
+        """Read every change that was committed before now. Of each host's rooms, only the last is put into the columns,
+        with the next change that is taken in: a process that decides nothing saves the work."""
+        moved, claimed, oldest = await self._news(connection)
+        if moved or self._is_behind(oldest):
+            await self.take_in(connection, moved, claimed, oldest)
+            return
+        for body in self._unread(claimed):
+            for room in body["rooms"]:
+                known = self._later.get(room[0])
+                if known is None or known[1] <= room[1]:
+                    self._later[room[0]] = room
+
+    async def _news(self, connection: AsyncConnection) -> tuple[list[Moved] | None, list[Claimed], int | None]:
+        moved, claimed, oldest = (await connection.execute(_NEWS, self.unseen())).one()
+        return moved, quick_json.loads(claimed), oldest
+
+    def _is_behind(self, oldest: int | None) -> bool:
+        """Whether changes that this process has not seen are not kept any more, or it has seen none."""
+        return self.generation < 0 or (oldest is not None and oldest > self.feed.seen + 1)
 
     async def take_in(
         self,
         connection: AsyncConnection,
-        moved: Sequence[tuple[int, list[int]]] | None,
-        claimed: Sequence[tuple[int, ClaimNews]],
+        moved: Sequence[Moved] | None,
+        claimed: Sequence[Claimed],
         oldest: int | None,
     ) -> None:
         """Take in the hosts that moved in each generation and what was claimed; `oldest` is the first claim kept."""
         # Another task may have taken in some of it meanwhile.
         moved = [each for each in moved or () if each[0] > self.generation]
-        forgotten = oldest is not None and oldest > self.feed.seen + 1
-        if self.generation < 0 or forgotten or (moved and moved[0][0] != self.generation + 1):
+        if self._is_behind(oldest) or (moved and moved[0][0] != self.generation + 1):
             await self._load(connection)
             return
         if moved:
@@ -195,12 +224,20 @@ class LiveFleet:
             self.generation = max(self.generation, moved[-1][0])
         self.take_in_claims(claimed)
 
-    def take_in_claims(self, claimed: Iterable[tuple[int, ClaimNews]]) -> None:
+    def take_in_claims(self, claimed: Iterable[Claimed]) -> None:
         """Take in numbered claims, each once."""
+        later, self._later = self._later, {}
+        for room in later.values():
+            self.put_room(*room)
+        for body in self._unread(claimed):
+            for room in body["rooms"]:
+                self.put_room(*room)
+
+    def _unread(self, claimed: Iterable[Claimed]) -> Iterator[ClaimNews]:
+        """The claims that are new; those who remember groups are told of the members."""
         for number, body in claimed:
             if self.feed.is_new(number):
-                for room in body["rooms"]:
-                    self.put_room(*room)
+                yield body
                 for joined in body.get("joined", ()):
                     if self.joined is not None:
                         self.joined(joined)

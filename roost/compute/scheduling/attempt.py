@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -81,7 +80,6 @@ class Attempt:
     records: list[Record] = field(default_factory=list)
     """What each server keeps of the decision."""
     decision: Decision | None = None
-    ids: tuple[str, ...] = ()
     reservation_id: str = field(default_factory=lambda: f"r-{secrets.token_hex(4)}")
 
     @property
@@ -126,7 +124,6 @@ class Attempt:
         if self.asked.group_id is not None:
             for index, partition in decision.placed():
                 present.add(index, partition=partition)
-        self.ids = tuple(new.id or str(uuid.uuid4()) for new in self.made)
 
     def _choose(self, fleet: Fleet, request: Request) -> Decision:
         """Decide in a moment, or use what the exact search has found, if that still holds. Raises `SearchNeeded`."""
@@ -150,13 +147,13 @@ class Attempt:
             yield {**self._row(number, host_id, partition), "flavor": flavor}
 
     def _row(self, number: int, host_id: int | None, partition: int | None) -> dict[str, object]:
-        asked, new, server_id, decision = self.asked, self.made[number], self.ids[number], self.decision
+        asked, new, decision = self.asked, self.made[number], self.decision
         assert decision is not None
         return {
-            "id": server_id,
+            "id": new.id,
             "user_id": asked.user_id,
             "name": new.name,
-            "hostname": new.hostname or _hostname(new.name, server_id),
+            "hostname": new.hostname or _hostname(new.name, new.id),
             "description": asked.description,
             "image_id": asked.image_id,
             "key_name": asked.key_name,
@@ -181,7 +178,7 @@ class Attempt:
 
     def answer(self) -> None:
         """Answer with the servers that there are, once they are committed."""
-        new = iter(self.ids)
+        new = (each.id for each in self.made)
         ids = (self.existing.get(each.token or "") or next(new, None) for each in self.asked.servers)
         self.pending.answer(CreatedServers(tuple(filter(None, ids)), self.reservation_id))
 

@@ -336,7 +336,7 @@ class CreateBatch:
         for attempt in self.attempts:
             group = self.known.get(attempt.asked.group_id)
             if group is not None and group.shown is not None:
-                for server_id in attempt.ids:
+                for server_id in (new.id for new in attempt.made):
                     payload = groups.payload(replace(group.shown, members=(server_id,)))
                     written.append({"event_type": notifications.ADD_MEMBER, "payload": payload})
         return written

@@ -213,13 +213,15 @@ class _Giver(_Lines):
                 future.set_result(None)
 
 
-def _request(asked: Mapping[str, Any]) -> CreateRequest:
+def _request(asked: dict[str, Any]) -> CreateRequest:
     """Read a request as it was written."""
-    lists = {key: tuple(asked[key]) for key in _LISTS if asked[key] is not None}
-    lists["servers"] = tuple(NewServer(**each) for each in asked["servers"])
+    for key in _LISTS:
+        if asked[key] is not None:
+            asked[key] = tuple(asked[key])
+    asked["servers"] = tuple([NewServer(**each) for each in asked["servers"]])
     if asked["expected"] is not None:
-        lists["expected"] = tuple((host_id, partition) for host_id, partition in asked["expected"])
-    return CreateRequest(**{**asked, **lists})
+        asked["expected"] = tuple((host_id, partition) for host_id, partition in asked["expected"])
+    return CreateRequest(**asked)
 
 
 _LISTS = ("tags", "same_host", "different_host")

@@ -3,7 +3,7 @@
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -30,8 +30,8 @@ class NewServer:
     metadata: Mapping[str, str] = field(default_factory=dict)
     addresses: Addresses = field(default_factory=dict)
     hostname: str | None = None
-    id: str | None = None
-    """The id that the server is to have, where something was reserved under it or it must be found by it."""
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    """The id that the server is to have. What it will need is reserved under it, and by it the server is found."""
     token: str | None = None
     """Identifies this server across attempts: a repeated request finds it and does not make another."""
 
@@ -69,10 +69,6 @@ class CreateRequest:
     expected: tuple[tuple[int, int | None], ...] | None = None
     """The ids of the hosts that the servers must come to, as a plan said, and in a divided group their partitions; else
     `Overtaken` is raised."""
-
-    def identified(self) -> "CreateRequest":
-        """The same with an id for each server, by which it is found if no answer comes."""
-        return replace(self, servers=tuple(replace(each, id=each.id or str(uuid.uuid4())) for each in self.servers))
 
 
 @dataclass(frozen=True, slots=True)

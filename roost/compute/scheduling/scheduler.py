@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 _BATCHES = 8
 """How many batches may be under way."""
 _BATCHES_OF_A_PROJECT = 2
-_WORTH_ANOTHER = 8
+_WORTH_ANOTHER = 12
 """How many requests are worth a batch beside the one under way: fewer wait, and share the next."""
 _QUANTUM = 64
 """How many servers a project may ask for in one turn."""
@@ -99,7 +99,7 @@ class Scheduler:
     async def create(self, request: CreateRequest) -> CreatedServers:
         """Make the servers; those that find no host are made too, in ERROR, and say why."""
         if self.handover.takes_more:
-            return await self._create_elsewhere(request.identified())
+            return await self._create_elsewhere(request)
         return await self._decide_here(request, traces.current())
 
     async def _create_elsewhere(self, request: CreateRequest) -> CreatedServers:
@@ -151,7 +151,7 @@ class Scheduler:
             await asyncio.sleep(_IDLE_SECONDS)
             try:
                 async with self.database.autocommit() as connection:
-                    await self.live.sync(connection)
+                    await self.live.follow(connection)
             except SQLAlchemyError as error:
                 logger.warning("changes of hosts could not be read, trying again", extra={"error": str(error)})
 

@@ -104,6 +104,47 @@ async def test_of_two_counts_of_a_host_s_room_the_later_one_stays(cloud: Cloud) 
     live.put_room(10_000, 1, 5, 0, 0)  # a host that is not there yet
 
 
+async def test_what_is_followed_is_taken_in_with_the_next_change(cloud: Cloud) -> None:
+    live = await synced(LiveFleet(), cloud.database)
+    members: list[str] = []
+    live.joined = lambda joined: members.append(joined[0])
+    index = live.index(1)
+    assert index is not None
+    empty = live.fleet.free(index)
+    # The later count of a host may have the smaller number.
+    for version, used in ((2, 5), (1, 3), (4, 6), (3, 7)):
+        async with cloud.database.begin() as connection:
+            body = {"rooms": [[1, version, used, 0, 0]], "joined": [["g", version, [], []]]}
+            await connection.execute(claim_changes.insert().values(body=body))
+            await live.follow(connection)
+    assert live.fleet.free(index) == empty
+    assert members == ["g"] * 4, "who remembers groups is told at once"
+    live.put_room(1, 5, 2, 0, 0)
+    await synced(live, cloud.database)
+    assert live.fleet.free(index).vcpus == empty.vcpus - 2, "what is known is not forgotten for what came before"
+    async with cloud.database.begin() as connection:
+        await connection.execute(claim_changes.insert().values(body={"rooms": [[1, 7, 9, 0, 0]]}))
+        await live.follow(connection)
+    await synced(live, cloud.database)
+    assert live.fleet.free(index).vcpus == empty.vcpus - 9
+
+
+async def test_who_follows_takes_in_what_happens_to_hosts(cloud: Cloud) -> None:
+    live = LiveFleet()
+    async with cloud.database.begin() as connection:
+        await live.follow(connection)
+    await assert_true(live, cloud.database)
+    async with cloud.database.begin() as connection:
+        await connection.execute(hosts_table.update().where(hosts_table.c.id == 1).values(vcpus_used=3, room_version=1))
+        await announce_claims(connection, [1])
+    async with cloud.database.begin() as connection:
+        await live.follow(connection)
+    await cloud.change_host("zone1-rack1-host1", enabled=False)
+    async with cloud.database.begin() as connection:
+        await live.follow(connection)
+    await assert_true(live, cloud.database)
+
+
 async def test_what_is_reserved_is_missing_until_the_claim_has_an_answer(cloud: Cloud) -> None:
     live = await synced(LiveFleet(), cloud.database)
     size = Resources(2, 1024, 10)

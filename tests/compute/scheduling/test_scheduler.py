@@ -110,11 +110,10 @@ async def test_partitions_share_no_rack_between_processes_that_do_not_hear_each_
     await cloud.hosts(20)
     project = await cloud.project()
     group = await cloud.group({"name": "anti-affinity", "scope": "rack", "rules": {"partitions": 3}})
-    asked = [boot(project_id=project, group_id=group, hints={"partition": "2"}) for _ in range(2)]
     works = [
-        scheduler.create(each)
+        scheduler.create(boot(project_id=project, group_id=group, hints=hints))
         for scheduler in schedulers
-        for each in (*asked, *[boot(project_id=project, group_id=group)] * 6)
+        for hints in [{"partition": "2"}] * 2 + [{}] * 6
     ]
     await asyncio.gather(*works)
     await cloud.settle()
