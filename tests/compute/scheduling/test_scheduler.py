@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from roost.compute.inventory import claims
 from roost.compute.inventory.changes import host_changed
 from roost.compute.inventory.claims import Claim
+from roost.compute.inventory.live_fleet import announce_claims
 from roost.compute.scheduling.attempt import PendingRequest
 from roost.compute.scheduling.request import CreatedServers, CreateRequest, NewServer, asked_partition, named_servers
 from roost.compute.scheduling.scheduler import Scheduler, _Project
@@ -25,6 +26,7 @@ from roost.store.tables.compute import hosts
 from roost.store.tables.servers import servers
 from tests.compute.cloud import Cloud
 from tests.store.test_upgrades import recorded
+from tests.store.waiting import until_waiting
 
 ABSENT = "5bbcc3c4-1da2-4437-a48a-66f15b1b13f9"
 
@@ -102,6 +104,29 @@ async def test_rules_hold_between_processes_that_do_not_hear_each_other(
     await cloud.settle()
     assert await states(cloud.database) == {"active": 3, "error": 6}  # twelve hosts are in three racks
     await cloud.check()
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_hosts_can_be_claimed_by_others_while_the_rows_of_servers_are_written(
+    schedulers: list[Scheduler], cloud: Cloud, full: bool
+) -> None:
+    """A claim that is about to be written holds no host; if the hosts are not the same any more, it decides again."""
+    async with cloud.database.begin() as writing:
+        await writing.execute(sa.text("LOCK TABLE instance_actions IN SHARE MODE"))
+        creating = asyncio.create_task(schedulers[0].create(boot(8)))
+        await until_waiting(cloud.database)
+        async with cloud.database.begin() as other:
+            free = sa.text("SELECT id FROM hosts ORDER BY id FOR NO KEY UPDATE NOWAIT")
+            assert len((await other.execute(free)).all()) == 48
+            if full:
+                await other.execute(sa.text("UPDATE hosts SET vcpus_used = vcpus, room_version = room_version + 1"))
+                await announce_claims(other, range(1, 49))
+    created = await creating
+    assert len(created.server_ids) == 8
+    assert await states(cloud.database) == ({"error": 8} if full else {"active": 8})
+    if not full:
+        await cloud.settle()
+        await cloud.check()
 
 
 async def test_partitions_share_no_rack_between_processes_that_do_not_hear_each_other(
