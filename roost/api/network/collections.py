@@ -43,10 +43,10 @@ def _list(noun: Noun) -> None:
     @routes.get(noun.path, rule=f"get_{noun.singular}", response=shape)
     async def index(call: Call) -> Reply:
         """List those that the caller sees, with the values asked for, page by page."""
-        async with call.services.database.begin() as connection:
-            if noun in (GROUPS, RULES_OF_GROUPS) and call.caller.project_id is not None:
+        if noun in (GROUPS, RULES_OF_GROUPS) and call.caller.project_id is not None:
+            async with call.services.database.begin() as connection:
                 await security.default_group(connection, call.caller.project_id)
-            views, more = await read(noun, call, connection)
+        views, more = await read(noun, call)
         following = {links: [{"rel": "next", "href": call.following(views[-1]["id"])}]} if more else {}
         return {noun.plural: fields(call, views), **following}
 
@@ -57,7 +57,7 @@ def _verbs(noun: Noun) -> None:
     @routes.get(one, rule=f"get_{noun.singular}", response=thing({noun.singular: _LISTED}))
     async def show(call: Call) -> Reply:
         """Show one that the caller sees."""
-        async with call.services.database.begin() as connection:
+        async with noun.reading(call) as connection:
             views = await noun.views(connection, [await noun.find(call, connection, call.path[noun.variable])])
         return {noun.singular: fields(call, views)[0]}
 

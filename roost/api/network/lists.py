@@ -1,14 +1,14 @@
 """Lists of the network API: a page of what the caller sees, filtered and sorted as it asks."""
 
 from roost.api.network.nouns import Noun, Values, viewer
-from roost.api.routes import Call, Connection
+from roost.api.routes import Call
 from roost.errors import Invalid
 from roost.store.pages import PageRequest, UnknownMarker
 
 
-async def read(noun: Noun, call: Call, connection: Connection) -> tuple[list[Values], bool]:
+async def read(noun: Noun, call: Call) -> tuple[list[Values], bool]:
     """A page, and whether there is more. What the database cannot filter is filtered here, batch by batch."""
-    most = call.services.settings.max_limit
+    database, most = call.services.database, call.services.settings.max_limit
     asked = call.query.get("limit", "")
     if asked and not (asked.isascii() and asked.isdecimal()):
         raise Invalid(f"Invalid input for operation: '{asked}' is not a valid limit.")
@@ -19,11 +19,14 @@ async def read(noun: Noun, call: Call, connection: Connection) -> tuple[list[Val
     found: list[Values] = []
     while True:
         try:
-            page = PageRequest(batch, marker)
-            batch_rows = await noun.stored.page(connection, viewer(call), equal, order, page)
+            async with database.autocommit() as connection:
+                page = PageRequest(batch, marker)
+                batch_rows = await noun.stored.page(connection, viewer(call), equal, order, page)
         except UnknownMarker:
             raise Invalid(f"Invalid input for operation: Marker {marker} not found.") from None
-        found += [view for view in await noun.views(connection, batch_rows) if _matches(call, view)]
+        if batch_rows:
+            async with noun.reading(call) as connection:
+                found += [view for view in await noun.views(connection, batch_rows) if _matches(call, view)]
         if len(found) > limit or len(batch_rows) < batch:
             return found[:limit], len(found) > limit
         marker = batch_rows[-1].id

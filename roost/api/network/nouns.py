@@ -1,6 +1,7 @@
 """What the nouns of the network API have in common: how each is called, found, checked and shown."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -45,6 +46,8 @@ class Noun:
     change: Callable[[Call, Connection, Any, Values], Awaitable[None]]
     remove: Callable[[Connection, Any], Awaitable[None]]
     more: MoreOf
+    shows_default_group: bool = False
+    """Whether it shows the default security group of its project, which is made when it is first needed."""
 
     @property
     def path(self) -> str:
@@ -72,6 +75,11 @@ class Noun:
         row = await self.find(call, connection, call.path[self.variable])
         call.permit(f"{verb}_{self.singular}", project_id=row.project_id)
         return row
+
+    def reading(self, call: Call) -> AbstractAsyncContextManager[Connection]:
+        """A connection on which it can be shown."""
+        database = call.services.database
+        return database.begin() if self.shows_default_group else database.autocommit()
 
     async def views(self, connection: Connection, found: Sequence[Any]) -> list[Values]:
         """As they are shown."""

@@ -78,5 +78,6 @@ PORTS = Noun(
     make=_make_port,
     change=_change_port,
     remove=networks.delete_port,
+    shows_default_group=True,
     more=_more_of_ports,
 )
