@@ -322,30 +322,22 @@ async def start(
     """Begin a step: the engine finishes it in the time that the topology says, or at once."""
     seconds = sa.select(sa.cast(topologies.c.simulation["boot_seconds"].astext, sa.Float)).scalar_subquery()
     lasts = sa.func.make_interval(0, 0, 0, 0, 0, 0, sa.func.coalesce(0 if at_once else seconds, 0))
-    changed = servers.update().where(servers.c.id == server.id)
-    await connection.execute(
-        changed.values(
-            task_state=task_state, step=step.to_json(), due_at=sa.func.now() + lasts, updated_at=sa.func.now()
-        )
-    )
-    await record(connection, server.id, action, actor)
+    values = {"task_state": task_state, "step": step.to_json(), "due_at": sa.func.now() + lasts}
+    changed = servers.update().where(servers.c.id == server.id).values(**values, updated_at=sa.func.now())
+    await connection.execute(changed.add_cte(_noted(server.id, action, actor).cte("noted")))
 
 
 async def record(
     connection: AsyncConnection, server_id: str, action: str, actor: Actor, *, error: bool = False, done: bool = False
 ) -> None:
     """Note in the server's history that this was asked for."""
-    await connection.execute(
-        instance_actions.insert().values(
-            server_id=server_id,
-            action=action,
-            request_id=actor.request_id,
-            user_id=actor.user_id,
-            project_id=actor.project_id,
-            message="Error" if error else None,
-            finish_time=sa.func.now() if error or done else None,
-        )
-    )
+    values = {"message": "Error" if error else None, "finish_time": sa.func.now() if error or done else None}
+    await connection.execute(_noted(server_id, action, actor).values(**values))
+
+
+def _noted(server_id: str, action: str, actor: Actor) -> sa.Insert:
+    values = {"request_id": actor.request_id, "user_id": actor.user_id, "project_id": actor.project_id}
+    return instance_actions.insert().values(server_id=server_id, action=action, **values)
 
 
 async def change_state(connection: AsyncConnection, server: Server, name: str, actor: Actor) -> None:
