@@ -187,7 +187,6 @@ TRANSACTIONS = {
     "roost/api/compute/console.py search",
     # A project that looks at its network for the first time gets its default security group.
     "roost/api/network/collections.py index",
-    "roost/api/network/collections.py show",
 }
 
 

@@ -1,5 +1,6 @@
 """Servers through the real clients: the stock `openstack` command, openstacksdk and novaclient."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -139,3 +140,5 @@ def test_novaclient(client: Client, served: Served) -> None:
     assert [each.id for each in nova.servers.list(limit=1)] == [server.id]
     server.stop()
     server.delete()
+    while nova.servers.list():  # what is being deleted may be gone when it is to be deleted again
+        time.sleep(0.1)
