@@ -39,8 +39,8 @@ _NEWS = sa.text("""
                WHERE number = ANY (CAST(:missing AS bigint[]))) AS unseen) AS claimed,
         (SELECT min(number) FROM claim_changes) AS oldest
 """)
-"""All that is new. Of claims it is what `roost_news` returns, but written as text at once, in a fifth of the time: whoever
-follows reads many."""
+"""All that is new. Of claims it is what `roost_news` returns, but written as text at once, in a fifth of the time:
+whoever follows reads many."""
 _NOTHING_YET = 1 << 62
 
 Room = tuple[int, int, int, int, int]
